@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/backends"
-	"rdma_events/internal/process"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"

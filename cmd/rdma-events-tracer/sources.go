@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/trace/bpf"
 	tracesim "rdma_events/internal/trace/sim"

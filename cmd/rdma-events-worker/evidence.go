@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/backends/open"
-	"rdma_events/internal/clock"
-	"rdma_events/internal/confine"
 	"rdma_events/internal/ethtool"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/snapshot"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"

@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/session"
 	"rdma_events/internal/session/endpoint"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/worker"

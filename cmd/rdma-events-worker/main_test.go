@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/process"
 	"rdma_events/internal/snapshot"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )

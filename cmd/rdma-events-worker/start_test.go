@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/process"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )

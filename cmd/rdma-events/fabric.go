@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/execd"
 	"rdma_events/internal/live"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/sys/execd"
 	"rdma_events/internal/timeline"
 )
 

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/clock"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/inspect/hardware"
 	"rdma_events/internal/nldev"
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/verbs/sysfs"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/influxdata/telegraf/agent"
 	"github.com/influxdata/telegraf/plugins/serializers/influx"
 
-	"rdma_events/internal/execd"
+	"rdma_events/internal/sys/execd"
 )
 
 // host runs a service input as Telegraf's shim does, with guarantees that the

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/execd"
+	"rdma_events/internal/sys/execd"
 )
 
 // sink is a service input that adds one metric per Gather and in Stop.

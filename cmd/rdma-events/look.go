@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/agent"
 	"rdma_events/internal/health"
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 const (

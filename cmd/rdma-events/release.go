@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/clock"
 	"rdma_events/internal/release"
 	"rdma_events/internal/statusfile"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

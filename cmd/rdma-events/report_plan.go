@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/clock"
 	"rdma_events/internal/drivers"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/inspect/report"
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

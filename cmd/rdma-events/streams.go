@@ -14,8 +14,8 @@ import (
 	"github.com/influxdata/telegraf"
 	"github.com/influxdata/telegraf/logger"
 
-	"rdma_events/internal/execd"
 	"rdma_events/internal/statusfile"
+	"rdma_events/internal/sys/execd"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 

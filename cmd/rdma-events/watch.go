@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/execd"
 	"rdma_events/internal/live"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/sys/execd"
 )
 
 const watchAbout = `Shows what happens on the RDMA devices of this host until it is interrupted:

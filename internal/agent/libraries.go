@@ -3,7 +3,7 @@ package agent
 import (
 	"os"
 
-	"rdma_events/internal/filestate"
+	"rdma_events/internal/sys/filestate"
 )
 
 // watchFile returns a function that reports whether a file has changed since its last call. Calls must not be concurrent.

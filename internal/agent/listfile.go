@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/filestate"
+	"rdma_events/internal/sys/filestate"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/filestate"
+	"rdma_events/internal/sys/filestate"
 )
 
 // watchedList is a list of hosts in a file that is watched on the fake clock of a synctest bubble.

@@ -12,8 +12,8 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
-	"rdma_events/internal/process"
 	"rdma_events/internal/routes"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/tracer"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/release"
 	"rdma_events/internal/statusfile"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 )
 

@@ -13,13 +13,13 @@ import (
 
 	"rdma_events/internal/apps"
 	"rdma_events/internal/backends"
-	"rdma_events/internal/clock"
-	"rdma_events/internal/confine"
 	pairs "rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

@@ -8,9 +8,9 @@ import (
 
 	"rdma_events/internal/identity"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // Keeper keeps a Picture of what the workers of all devices and the tracer see. Its methods may be called

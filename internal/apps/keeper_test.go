@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/apps"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/hello"
 	hellosim "rdma_events/internal/hello/sim"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/identity"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 )

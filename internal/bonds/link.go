@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // link is a network device that is a bond, a leg of one, or a VLAN.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // answerTime is the longest wait for a part of the list of network devices.

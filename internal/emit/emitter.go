@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
-	"rdma_events/internal/wake"
+	"rdma_events/internal/sys/wake"
 )
 
 // Emitter is the only caller of an accumulator, which blocks while Telegraf does not

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // FEC is what the forward error correction of an interface has counted, since the driver or the firmware last set it to 0.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // fecBody builds the body of an answer about the error correction of an interface eth0, as net/ethtool/fec.c does.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 const (

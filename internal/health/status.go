@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/alerts"
 	"rdma_events/internal/expect"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // Schema is the value of Status.Schema. It changes when a field changes its meaning or goes, not when one is added.

@@ -10,7 +10,7 @@ import (
 
 	"rdma_events/internal/alerts"
 	"rdma_events/internal/expect"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

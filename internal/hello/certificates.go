@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/filestate"
+	"rdma_events/internal/sys/filestate"
 )
 
 // certificates are those of the files tls_cert, tls_key and tls_ca, as they were when all three could be read last.

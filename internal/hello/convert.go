@@ -9,7 +9,7 @@ import (
 
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello/proto"
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 	"rdma_events/internal/verbs"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello/proto"
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 )
 
 // NetworkConfig is the configuration of a TCP.

@@ -2,7 +2,7 @@ package hello
 
 import (
 	"rdma_events/internal/hello/proto"
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 )
 
 // versions are those of the conversation that a side talks. A new one is for what a side must not ignore; all else is added.

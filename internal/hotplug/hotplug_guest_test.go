@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/tests/lab/guest"

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // kernelGroup is the multicast group of the kernel's own messages; group 2

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

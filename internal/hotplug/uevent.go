@@ -7,7 +7,7 @@ import (
 	"path"
 	"strings"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // The subsystems of uevents that matter here.

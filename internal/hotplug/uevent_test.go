@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 func joined(fields []string) []byte { return []byte(strings.Join(fields, "\x00") + "\x00") }

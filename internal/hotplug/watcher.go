@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/wake"
 )
 
 // settleLimit times Config.Settle is the longest time for which an unending

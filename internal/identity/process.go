@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 )
 
 // Process is who a process is. Two processes with one PID differ in Start.

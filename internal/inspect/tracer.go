@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/process"
 )
 
 // TracerLimit is the longest time for a trial of the tracer. The kernel's verifier takes seconds in an emulated machine.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rdma_events/internal/ethtool"
-	"rdma_events/internal/process"
+	"rdma_events/internal/sys/process"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )

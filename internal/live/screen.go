@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 const (

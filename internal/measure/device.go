@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/expect"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )

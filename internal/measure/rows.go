@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 )
 
 func newTag[V any, S ~string](name, description string, value func(*V) S) tag[V] {

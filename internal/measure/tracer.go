@@ -3,7 +3,7 @@ package measure
 import (
 	"time"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // Tracer is the point of rdma_tracer.

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/filestate"
-	"rdma_events/internal/smallfile"
+	"rdma_events/internal/sys/filestate"
+	"rdma_events/internal/sys/smallfile"
 )
 
 const (

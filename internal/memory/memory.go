@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/wake"
+	"rdma_events/internal/sys/wake"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

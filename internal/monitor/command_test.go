@@ -10,7 +10,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

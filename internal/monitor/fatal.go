@@ -3,7 +3,7 @@ package monitor
 import (
 	"time"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // scribble overwrites a ledger with bytes, from an offset on.

@@ -6,7 +6,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // Gather returns the points that are emitted once per interval. First come the points

@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/expect"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

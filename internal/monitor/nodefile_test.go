@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 const hidden = "/dev/infiniband/uverbs0 is not among the nodes that this container was given"

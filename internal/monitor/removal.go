@@ -1,6 +1,6 @@
 package monitor
 
-import "rdma_events/internal/status"
+import "rdma_events/internal/sys/status"
 
 // removals counts the removals of a device. Device.mu guards it.
 type removals struct {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // job is the running Supervisor of a device. Device.mu guards its fields.

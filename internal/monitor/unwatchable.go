@@ -1,6 +1,6 @@
 package monitor
 
-import "rdma_events/internal/status"
+import "rdma_events/internal/sys/status"
 
 // settleNode decides after a report of discovery whether a worker may open the device, and closes a device that never gets a node.
 // While a node is still expected no worker is started: a later report says that the node is there, or that it never will be. The

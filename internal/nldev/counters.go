@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // ErrNoCounters means that the kernel has no hw_counters for a port, or that its driver could

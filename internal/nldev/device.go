@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // answerLimit is the longest wait for one part of an answer.

@@ -3,7 +3,7 @@ package nldev
 import (
 	"encoding/binary"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // entries calls f for the fields of each entry in a table of a message.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // Kind is a kind of objects, by the kernel's name for it, which is also its key in Resources.

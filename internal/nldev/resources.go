@@ -3,7 +3,7 @@ package nldev
 import (
 	"fmt"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // Resources returns how many objects of each kind a device has now, by the kernel's names: "qp",

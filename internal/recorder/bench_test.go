@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/clock"
+	"rdma_events/internal/sys/clock"
 )
 
 func benchConfig(b *testing.B) Config {

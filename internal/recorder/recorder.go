@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rdma_events/internal/wake"
+	"rdma_events/internal/sys/wake"
 )
 
 // The limits of Config.SizeMiB.

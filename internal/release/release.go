@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/smallfile"
+	"rdma_events/internal/sys/smallfile"
 	"rdma_events/internal/verbs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rdma_events/internal/clock"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 )
 

@@ -3,8 +3,8 @@ package session
 import (
 	"sync"
 
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // outboxLimit is the most items that wait for a host that does not read. 8192 runs are

@@ -5,8 +5,8 @@ import (
 	"runtime"
 	"time"
 
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // prober runs the probe of one port and completion vector, one round at a time. It

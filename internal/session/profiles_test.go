@@ -12,7 +12,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/session/sessiontest"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/verbstest/standin"

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"time"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/portstate"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/status"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 const (

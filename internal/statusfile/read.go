@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rdma_events/internal/health"
-	"rdma_events/internal/smallfile"
+	"rdma_events/internal/sys/smallfile"
 )
 
 // ErrNone is wrapped by the error of Read when no running plugin has written a status that is not stale.

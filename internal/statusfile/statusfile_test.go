@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/health"
+	"rdma_events/internal/sys/clock"
 )
 
 // write makes a Writer write one status, and returns its file's path.

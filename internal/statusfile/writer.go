@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/health"
+	"rdma_events/internal/sys/clock"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 
 	"rdma_events/internal/evidence"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 )
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
-	"rdma_events/internal/sanitize"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/sys/status"
 )
 
 // unreadRecorded is how long errors wait before that is a record: an application that works reads them at once. The alert

@@ -13,7 +13,7 @@ import (
 
 	"rdma_events/internal/measure"
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/schema"

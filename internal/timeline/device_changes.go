@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // devices remembers what is known of devices and their ports.

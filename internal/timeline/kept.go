@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 	"rdma_events/internal/verbs"
 )
 

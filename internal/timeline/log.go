@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // The kinds of a record about the plugin itself.

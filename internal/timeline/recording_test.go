@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/confine"
+	"rdma_events/internal/sys/confine"
 	"rdma_events/tests/prerequisite"
 )
 

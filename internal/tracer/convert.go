@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rdma_events/internal/identity"
-	"rdma_events/internal/sanitize"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
 	"rdma_events/internal/verbs"

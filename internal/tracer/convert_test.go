@@ -10,7 +10,7 @@ import (
 	pb "google.golang.org/protobuf/proto"
 
 	"rdma_events/internal/identity"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
 	"rdma_events/internal/verbs"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // forwardKey is the environment variable with the forward.

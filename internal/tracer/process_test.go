@@ -17,9 +17,9 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/confine"
-	"rdma_events/internal/process"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/tests/prerequisite"
 )

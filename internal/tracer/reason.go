@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/process"
-	"rdma_events/internal/sanitize"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 )
 

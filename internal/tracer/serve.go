@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	"rdma_events/internal/confine"
-	"rdma_events/internal/process"
-	"rdma_events/internal/sanitize"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
 )

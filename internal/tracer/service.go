@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
 )

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/sanitize"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

@@ -9,10 +9,10 @@ import (
 
 	"google.golang.org/grpc"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/process"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )

@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/clock"
-	"rdma_events/internal/confine"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/process"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

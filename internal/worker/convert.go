@@ -3,8 +3,8 @@ package worker
 import (
 	"time"
 
-	"rdma_events/internal/sanitize"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )

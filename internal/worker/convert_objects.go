@@ -1,7 +1,7 @@
 package worker
 
 import (
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )

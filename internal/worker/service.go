@@ -11,7 +11,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )

@@ -19,7 +19,7 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 )

@@ -17,7 +17,7 @@ import (
 // reasons returns the constants of type status.Reason, as written in the code.
 func reasons(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "internal/status/reason.go"), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "internal/sys/status/reason.go"), nil, 0)
 	require.NoError(t, err)
 	var all []string
 	ast.Inspect(file, func(n ast.Node) bool {

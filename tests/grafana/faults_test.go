@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rdma_events/internal/memory"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/tests/history"
 )
 

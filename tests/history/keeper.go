@@ -9,8 +9,8 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/monitor"
-	"rdma_events/internal/process"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/worker"
 )
 

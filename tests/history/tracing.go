@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/identity"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	tracesim "rdma_events/internal/trace/sim"
 	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/confine"
+	"rdma_events/internal/sys/confine"
 	"rdma_events/tests/prerequisite"
 	"rdma_events/tests/rig"
 )

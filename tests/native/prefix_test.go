@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rdma_events/internal/confine"
+	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/confine/confinetest"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/sys/confine/confinetest"
 	"rdma_events/internal/verbs/verbstest/standin"
 	"rdma_events/tests/rig"
 )

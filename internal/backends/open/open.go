@@ -12,8 +12,8 @@ import (
 	"strings"
 	"syscall"
 
-	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sim"

@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // host is a host that this one probes. It has a goroutine that holds the conversation with it, and one that asks for its state

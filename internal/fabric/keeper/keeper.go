@@ -14,8 +14,8 @@ import (
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // Keeper keeps the pairs of a host's ports. Its methods may be called concurrently; only Run, Meet and Leave block. Those about a

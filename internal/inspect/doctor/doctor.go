@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/advice"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"rdma_events/internal/advice"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // openWorker opens the program that the plugin would start.

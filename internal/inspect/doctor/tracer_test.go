@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // fakeTracer returns the answers that the test has set.

@@ -8,7 +8,7 @@ import (
 
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 )
 

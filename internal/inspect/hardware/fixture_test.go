@@ -11,8 +11,8 @@ import (
 
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/nldev"
-	"rdma_events/internal/process"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"

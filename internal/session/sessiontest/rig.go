@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/verbstest"

@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/clock"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/trace"
 )
 

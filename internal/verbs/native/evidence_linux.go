@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/ethtool"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/nldev"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 )
 

@@ -25,8 +25,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/nldev"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 )
 

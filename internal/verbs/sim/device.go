@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // New returns a backend that opens the world's devices.

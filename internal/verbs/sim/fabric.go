@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // fabricEnd implements verbs.Fabric. Peers are those of the scenario, or other Fabrics of this world.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/wake"
 )
 
 // probe implements verbs.Probe.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/clock"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"syscall"
 
-	"rdma_events/internal/clock"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
 )
 

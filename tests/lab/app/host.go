@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/clock"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/trace/tracetest"
 	"rdma_events/internal/verbs"

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/netlink"
+	"rdma_events/internal/sys/netlink"
 )
 
 // Place is a netdev whose queue loses what it is asked to: on the way from a host, to a host, or from leaf to leaf.

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	"rdma_events/internal/confine"
+	"rdma_events/internal/sys/confine"
 )
 
 // The exit statuses of a child, beside 0 and those of the Go runtime. A panic is 2 as

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/confine/confinetest"
+	"rdma_events/internal/sys/confine/confinetest"
 )
 
 // The test program is both the process that confines itself and the process that it

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 	"rdma_events/tests/prerequisite"
 )
 

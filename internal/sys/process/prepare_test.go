@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
-	"rdma_events/internal/confine"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/status"
 )
 
 const preparedKey = "RDMA_EVENTS_TEST_PREPARED"

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // report has the facts about a process that is gone.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // smallHost is a host on which all starts share one processor. A start takes 50 ms

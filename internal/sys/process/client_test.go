@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // testClient returns the Spec of a client whose child has the given mode.

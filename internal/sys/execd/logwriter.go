@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"sync"
 
-	"rdma_events/internal/wake"
+	"rdma_events/internal/sys/wake"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/sanitize"
+	"rdma_events/internal/sys/sanitize"
 )
 
 // progressMark begins the lines on stdout by which a child reports its start, before the line of the handshake.

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/status"
 )
 
 // message is a message of the child in these tests: "opened", "beat", or "ended" with a

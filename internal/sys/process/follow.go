@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // errOver ends the stream of a process that is no longer followed.

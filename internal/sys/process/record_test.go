@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // patience limits the wait for a condition that is true at once unless something is

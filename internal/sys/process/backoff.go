@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // Restarts plans when the next process is started. The delays before a restart double from Timing.Retry up to Timing.RetryMax.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 func TestCrashesAreThoseOfChildrenThatHadOpenedTheDevice(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 func TestAProgramThatOthersCouldChangeIsRefused(t *testing.T) {

@@ -22,9 +22,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/grpclog"
 
-	"rdma_events/internal/confine"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/status"
 )
 
 // The test program is its own child, and its own host. These variables select its role

@@ -8,9 +8,9 @@ import (
 	"os"
 	"time"
 
-	"rdma_events/internal/clock"
-	"rdma_events/internal/status"
-	"rdma_events/internal/wake"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/status"
+	"rdma_events/internal/sys/wake"
 )
 
 // ErrAbandoned is wrapped by the error of Supervisor.Run when Run had to leave a process

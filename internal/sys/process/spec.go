@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // Spec describes the program to keep running, and its names in messages.

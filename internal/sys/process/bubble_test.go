@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // fakeProcess is a process that follows its script, in a synctest bubble.

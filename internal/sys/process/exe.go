@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/status"
+	"rdma_events/internal/sys/status"
 )
 
 // OpenExe opens the program of the children. Every start executes the file that was
