@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // promCondition returns the expression for the series that fulfil the condition of an alert.

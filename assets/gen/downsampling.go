@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 const downsamplingHead = `-- Made by rdma-events assets from the table of metrics; do not edit. For InfluxDB 1.x: 2 and 3 have no continuous queries.

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 func TestEveryFieldIsKeptUnderItsName(t *testing.T) {

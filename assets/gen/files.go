@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // File is a file to be written. Path is relative to the directory that the user names.

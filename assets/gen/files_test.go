@@ -13,7 +13,7 @@ import (
 
 	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // committed are the directories of this repository that have the files of the defaults.

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // names looks up names in the table of metrics. It remembers the names that are

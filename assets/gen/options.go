@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // Engine is the database that has the metrics.

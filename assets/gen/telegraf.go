@@ -9,7 +9,7 @@ import (
 	"text/template"
 	"time"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"rdma_events/assets/gen"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 const assetsAbout = `Writes the files for those who keep and watch the metrics: dashboards for

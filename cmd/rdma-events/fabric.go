@@ -13,8 +13,8 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/live"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/execd"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // learn runs check -learn. Without a configuration it looks at the devices that the default one watches.

@@ -10,8 +10,8 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/health"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/live"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/execd"
+	"rdma_events/internal/telemetry/measure"
 )
 
 const watchAbout = `Shows what happens on the RDMA devices of this host until it is interrupted:

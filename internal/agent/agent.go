@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"rdma_events/internal/emit"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/telemetry/emit"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // Agent watches the RDMA devices of this host and emits points, until it is stopped. Its methods must not be called

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -16,9 +16,9 @@ import (
 	"rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )

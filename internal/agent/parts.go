@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"rdma_events/internal/bonds"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/routes"
 	"rdma_events/internal/sys/process"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )

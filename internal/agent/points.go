@@ -3,8 +3,8 @@ package agent
 import (
 	"time"
 
-	"rdma_events/internal/emit"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/emit"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // points is the way of every point from the parts of the agent to Telegraf. Its methods do not block, and may be called

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
 )
 

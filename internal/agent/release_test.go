@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/release"
 	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rdma_events/internal/health"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/statusfile"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // judgeEvery is how old the judgement of the host gets where Telegraf asks for metrics more rarely.

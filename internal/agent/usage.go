@@ -5,9 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/process"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // usage returns the resource usage of this process, which started at start, in ns of

@@ -14,12 +14,12 @@ import (
 	"rdma_events/internal/apps"
 	"rdma_events/internal/backends"
 	pairs "rdma_events/internal/fabric/keeper"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/sys/process"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/process"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // Events returns the points of rdma_app_async, of rdma_app_hang and that of rdma_tracer, if there is a tracer. There is one

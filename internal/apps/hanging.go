@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )

@@ -3,8 +3,8 @@ package apps
 import (
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rdma_events/internal/identity"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/wake"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )

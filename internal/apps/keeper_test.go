@@ -11,8 +11,8 @@ import (
 
 	"rdma_events/internal/apps"
 	"rdma_events/internal/identity"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/identity"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

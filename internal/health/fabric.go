@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // fabricPort judges the own link of a port, the only thing about the network between hosts that a host knows by itself. Which

@@ -10,7 +10,7 @@ import (
 
 	"rdma_events/internal/alerts"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/schema"
 )
 

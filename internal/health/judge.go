@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // judge judges series by the table of alerts. It remembers, of each alert and each series, since when the condition holds and when counters

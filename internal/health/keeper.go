@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

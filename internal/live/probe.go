@@ -3,7 +3,7 @@ package live
 import (
 	"time"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
 )

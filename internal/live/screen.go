@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/wake"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
 )

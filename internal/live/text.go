@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
 )
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/aggregate"
+	"rdma_events/internal/telemetry/aggregate"
 )
 
 // delivery measures how long asynchronous events of all devices take from the library to

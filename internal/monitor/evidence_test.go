@@ -10,8 +10,8 @@ import (
 
 	"rdma_events/internal/evidence"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

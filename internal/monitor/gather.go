@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/aggregate"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // Gather returns the points that are emitted once per interval. First come the points

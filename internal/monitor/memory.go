@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"rdma_events/internal/expect"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/aggregate"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"rdma_events/internal/expect"
 	"rdma_events/internal/gidtable"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/portstate"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -1,7 +1,7 @@
 package monitor
 
 import (
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -2,7 +2,7 @@ package monitor
 
 import (
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

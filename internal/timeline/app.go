@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
 )
 

@@ -3,9 +3,9 @@ package timeline
 import (
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/sanitize"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // unreadRecorded is how long errors wait before that is a record: an application that works reads them at once. The alert

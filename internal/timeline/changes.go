@@ -3,7 +3,7 @@ package timeline
 import (
 	"reflect"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // Changes makes records of the points of some parts of the plugin. It is not safe for concurrent use.

@@ -3,8 +3,8 @@ package timeline
 import (
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // devices remembers what is known of devices and their ports.

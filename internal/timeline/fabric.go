@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"reflect"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

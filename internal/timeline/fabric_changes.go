@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // hosts remembers what was said last of the pairs with other hosts, and of the ports that probe them.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/schema"
 )
 

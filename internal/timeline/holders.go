@@ -3,7 +3,7 @@ package timeline
 import (
 	"fmt"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // maxHolders is how many changes of holders an interval records. Further ones follow with the next interval.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/aggregate"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

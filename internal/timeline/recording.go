@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/emit"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/telemetry/emit"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // perSecond is how many points of one series are recorded in a second, and of all applications together, since any user

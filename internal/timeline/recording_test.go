@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -18,7 +18,7 @@ import (
 	provisioned "rdma_events/assets/grafana"
 	"rdma_events/internal/alerts"
 	"rdma_events/internal/health"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/influx"
 	"rdma_events/tests/prom"

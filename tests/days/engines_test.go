@@ -16,9 +16,9 @@ import (
 
 	"rdma_events/assets/gen"
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/emit"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/emit"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"

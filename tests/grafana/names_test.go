@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // anyChoice is a value for each variable, for queries that are only parsed.

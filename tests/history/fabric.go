@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // Fabric is what the hosts of a fabric report of the probes between them. Each host has one device of one port, sim0. It is

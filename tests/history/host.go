@@ -13,11 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"rdma_events/internal/emit"
 	"rdma_events/internal/hotplug"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/telemetry/emit"
+	"rdma_events/internal/telemetry/measure"
 	timelines "rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/sys/wake"
+	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/verbs"
 )
 

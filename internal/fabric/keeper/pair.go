@@ -1,11 +1,11 @@
 package keeper
 
 import (
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/aggregate"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // latencies are those of a port or of a group. The times of what is added are CLOCK_MONOTONIC ns.

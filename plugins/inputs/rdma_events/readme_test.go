@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 func TestTheReadmeShowsTheSampleConfiguration(t *testing.T) {
@@ -31,7 +31,7 @@ func TestTheReadmeNamesEveryMeasurement(t *testing.T) {
 func TestTheExampleOutputIsThatOfTheGoldenFile(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	golden, err := os.ReadFile("../../../internal/measure/testdata/filled.influx")
+	golden, err := os.ReadFile("../../../internal/telemetry/measure/testdata/filled.influx")
 	require.NoError(t, err)
 	_, example, found := strings.Cut(string(readme), "## Example Output\n\n```text\n")
 	require.True(t, found)

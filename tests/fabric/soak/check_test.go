@@ -7,7 +7,7 @@ import (
 
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/verbs"
 )
 

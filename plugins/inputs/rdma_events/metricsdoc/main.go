@@ -1,5 +1,5 @@
 // Command metricsdoc writes the documentation of all metrics, made from the tables of
-// internal/measure, to the file that is its argument.
+// internal/telemetry/measure, to the file that is its argument.
 package main
 
 import (
@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 func main() {

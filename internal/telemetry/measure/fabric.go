@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/telemetry/aggregate"
 )
 
 // Fabric is a point of rdma_fabric: the pairs of all devices of the host with the hosts of one group.

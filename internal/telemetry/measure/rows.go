@@ -3,8 +3,8 @@ package measure
 import (
 	"math"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/telemetry/aggregate"
 )
 
 func newTag[V any, S ~string](name, description string, value func(*V) S) tag[V] {

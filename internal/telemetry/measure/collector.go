@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/aggregate"
+	"rdma_events/internal/telemetry/aggregate"
 )
 
 // Collector is the point of rdma_collector.

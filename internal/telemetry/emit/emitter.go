@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/sys/wake"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // Emitter is the only caller of an accumulator, which blocks while Telegraf does not

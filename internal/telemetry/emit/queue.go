@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // queue decides when each point is emitted. Points below the limits are emitted at once,

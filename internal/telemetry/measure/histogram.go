@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"rdma_events/internal/aggregate"
+	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/verbs"
 )
 

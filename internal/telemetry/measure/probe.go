@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/verbs"
 )
 

@@ -4,12 +4,12 @@ import (
 	"net/netip"
 	"time"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/evidence"
 	"rdma_events/internal/expect"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )

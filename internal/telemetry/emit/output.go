@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"rdma_events/internal/measure"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // setBack is the backward step of a series' time above which emitted times follow it. A

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/aggregate"
+	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/aggregate"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/verbs"
 )
 
