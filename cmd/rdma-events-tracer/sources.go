@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"time"
 
+	tracesim "rdma_events/internal/simulated/applications"
+	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/trace/bpf"
-	tracesim "rdma_events/internal/trace/sim"
 	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 )
 
 // row is the source of one backend.
@@ -73,7 +73,7 @@ func try(out io.Writer) error {
 }
 
 func simulated(r trace.Request, _ string) (trace.Source, error) {
-	world, err := sim.Load(sim.Options{
+	world, err := devices.Load(devices.Options{
 		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: die,
 	})
 	if err != nil {

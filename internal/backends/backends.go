@@ -7,12 +7,12 @@ import (
 	"slices"
 
 	"rdma_events/internal/hello"
-	hellosim "rdma_events/internal/hello/sim"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/identity"
+	"rdma_events/internal/simulated/devices"
+	hellosim "rdma_events/internal/simulated/peers"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 )
 
 // Row is one backend.
@@ -67,8 +67,8 @@ func processOfHost(verbs.Request) (func(thread int) (identity.Process, bool), er
 	return identity.NewReader("/proc").Process, nil
 }
 
-func load(r verbs.Request) (*sim.World, error) {
-	return sim.Load(sim.Options{Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch})
+func load(r verbs.Request) (*devices.World, error) {
+	return devices.Load(devices.Options{Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch})
 }
 
 func discoverSim(r verbs.Request, _ func(error)) (verbs.Discovery, error) {

@@ -9,8 +9,8 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/session/sessiontest"
+	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 )
 
 // tables returns the GID tables among items.
@@ -74,7 +74,7 @@ at = "10s"
 func TestAGIDTableThatTheOutboxHadNoRoomForIsSentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		dev, err := sim.New(r.World).Open("sim0", r.Ledger)
+		dev, err := devices.New(r.World).Open("sim0", r.Ledger)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, dev.Close(time.Second)) }()
 		s := newSession(dev, r.Options)

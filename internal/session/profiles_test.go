@@ -12,9 +12,9 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/session/sessiontest"
+	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
@@ -36,7 +36,7 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	t.Helper()
 	r := newRig(t, p.Name, "[[fault]]\nkind = \"removed\"\nat = \"60s\"\n")
 	r.WaitRemoved = func(ctx context.Context, device string) error {
-		return sim.New(r.World).(RemovalWatcher).WaitRemoved(ctx, device)
+		return devices.New(r.World).(RemovalWatcher).WaitRemoved(ctx, device)
 	}
 	r.Start(nil)
 	items := r.After(3500 * time.Millisecond)

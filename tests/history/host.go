@@ -16,11 +16,11 @@ import (
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"
 	timelines "rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 )
 
 // errRenamed is the error of a history with a renamed device: the monitor ends the
@@ -43,7 +43,7 @@ type host struct {
 	of     *Host
 	line   timeline
 	random *rand.Rand
-	world  *sim.World
+	world  *devices.World
 	opener verbs.Backend
 	found  *hotplug.Simulated
 
@@ -114,7 +114,7 @@ func key(name string) uint64 {
 }
 
 func (h *host) load() error {
-	o := sim.Options{
+	o := devices.Options{
 		Profile: h.of.Profile, Scenario: h.of.Scenario, Timeline: h.of.Timeline,
 		// The devices of two hosts are not the same: their random numbers depend on the host.
 		Seed: int64(h.random.Uint64() >> 1), Epoch: booted,
@@ -125,10 +125,10 @@ func (h *host) load() error {
 		o.Profile = "roce2"
 	}
 	var err error
-	if h.world, err = sim.Load(o); err != nil {
+	if h.world, err = devices.Load(o); err != nil {
 		return err
 	}
-	h.opener = sim.New(h.world)
+	h.opener = devices.New(h.world)
 	h.found = hotplug.NewSimulated(h.world, o.Clock)
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"rdma_events/internal/apps"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/monitor"
+	tracesim "rdma_events/internal/simulated/applications"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
-	tracesim "rdma_events/internal/trace/sim"
 	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"
 )

@@ -13,10 +13,10 @@ import (
 	"syscall"
 
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
-	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/sysfs"
 )
 
@@ -83,13 +83,13 @@ func openVerbs(verbs.Request) (verbs.Backend, error) {
 }
 
 func openSim(r verbs.Request) (verbs.Backend, error) {
-	world, err := sim.Load(sim.Options{
+	world, err := devices.Load(devices.Options{
 		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: die,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return sim.New(world), nil
+	return devices.New(world), nil
 }
 
 // die simulates a crash: the crash of a library ends the process by a signal, and no

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/verbstest"
 )
 
@@ -25,7 +25,7 @@ type Run func(context.Context, verbs.Backend, *ledger.Ledger, verbs.Options, fun
 
 // Rig is a session that watches the device sim0 and keeps what it sends.
 type Rig struct {
-	World       *sim.World
+	World       *devices.World
 	Ledger      *ledger.Ledger
 	Options     verbs.Options
 	Wrap        func(verbs.Backend) verbs.Backend   // nil: the backend stays as it is
@@ -52,7 +52,7 @@ func New(t *testing.T, run Run, profile, scenario string) *Rig {
 		require.NoError(t, os.WriteFile(path, []byte(scenario), 0o600))
 		scenario = path
 	}
-	w, err := sim.Load(sim.Options{Profile: profile, Scenario: scenario, Seed: 1,
+	w, err := devices.Load(devices.Options{Profile: profile, Scenario: scenario, Seed: 1,
 		Clock: func() int64 { return time.Now().UnixNano() }})
 	require.NoError(t, err)
 	led, f, err := ledger.New("test")
@@ -77,7 +77,7 @@ func (r removable) WaitRemoved(ctx context.Context, device string) error { retur
 func (r *Rig) Start(send func(verbs.Batch) error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.Stop = cancel
-	b := verbstest.Track(r.t, sim.New(r.World))
+	b := verbstest.Track(r.t, devices.New(r.World))
 	if r.Wrap != nil {
 		b = r.Wrap(b)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/verbstest"
 )
 
@@ -34,13 +34,13 @@ func (r *recorder) end() {
 
 func openTracked(t *testing.T, r *recorder) verbs.Device {
 	t.Helper()
-	w, err := sim.Load(sim.Options{Profile: "roce2"})
+	w, err := devices.Load(devices.Options{Profile: "roce2"})
 	require.NoError(t, err)
 	led, file, err := ledger.New("track")
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 	t.Cleanup(func() { require.NoError(t, led.Close()) })
-	dev, err := verbstest.Track(r, sim.New(w)).Open("sim1", led)
+	dev, err := verbstest.Track(r, devices.New(w)).Open("sim1", led)
 	require.NoError(t, err)
 	return dev
 }

@@ -1,0 +1,105 @@
+package applications
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"rdma_events/internal/simulated/devices"
+	"rdma_events/internal/trace"
+	"rdma_events/internal/verbs"
+)
+
+// source is the trace.Source of a world.
+type source struct {
+	w       *devices.World
+	book    *book
+	closing context.Context // done after Close
+	closes  context.CancelFunc
+
+	mu    sync.Mutex // held by Next
+	known int64      // the steps up to this moment are in the book
+	due   int64      // of the next Snapshot
+	crash int64      // the tracer's crashes up to this moment are over
+	end   error      // what Next returns from now on
+}
+
+// Open begins to trace a world's applications. A thread hangs once it has waited for hangAfter. The error is one of
+// trace.ErrNoDevice, ErrPermission and ErrUnsupported, wrapped.
+func Open(w *devices.World, hangAfter time.Duration) (trace.Source, error) {
+	now := w.Now()
+	if err := refusal(w, now); err != nil {
+		return nil, fmt.Errorf("trace the simulator: %w", err)
+	}
+	s := &source{w: w, book: newBook(w, now, hangAfter), known: now, due: now + int64(time.Second), crash: now}
+	s.closing, s.closes = context.WithCancel(context.Background())
+	return s, nil
+}
+
+func refusal(w *devices.World, at int64) error {
+	err := w.TracerRefused(at)
+	switch {
+	case errors.Is(err, verbs.ErrPermission):
+		return fmt.Errorf("%w: CAP_BPF, says the scenario", trace.ErrPermission)
+	case errors.Is(err, verbs.ErrUnsupported):
+		return fmt.Errorf("%w: the scenario says so", trace.ErrUnsupported)
+	case err != nil:
+		return trace.ErrNoDevice
+	}
+	return nil
+}
+
+// Attached implements trace.Source.
+func (s *source) Attached() trace.Attached { return trace.Attached{Hooks: "sim"} }
+
+// Close implements trace.Source.
+func (s *source) Close() error {
+	s.closes()
+	return nil
+}
+
+// Next implements trace.Source.
+func (s *source) Next(ctx context.Context) (*trace.Snapshot, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end != nil {
+		return nil, s.end
+	}
+	if err := s.wait(ctx); err != nil {
+		return nil, fmt.Errorf("wait for the next second: %w", err)
+	}
+	now := s.w.Now()
+	if s.closing.Err() != nil {
+		s.end = trace.ErrClosed
+	}
+	for s.due <= now {
+		s.due += int64(time.Second)
+	}
+	s.book.add(s.w.AppSteps(s.known, now))
+	s.known = now
+	return s.book.snapshot(now), nil
+}
+
+// wait waits until the second is over, or the source is closed. Its error is that of ctx. A crash of the tracer that is due
+// meanwhile happens.
+func (s *source) wait(ctx context.Context) error {
+	either, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	for {
+		crash, die, ok := s.w.TracerCrash(s.crash)
+		if !s.w.Sleep(min(crash, s.due), either.Done()) {
+			if s.closing.Err() != nil {
+				return nil
+			}
+			return ctx.Err()
+		}
+		if !ok || crash > s.due {
+			return nil
+		}
+		s.crash = crash
+		die()
+	}
+}

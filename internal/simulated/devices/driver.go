@@ -1,0 +1,115 @@
+package devices
+
+import "rdma_events/internal/verbs"
+
+// drivers returns devices that behave like those of real drivers, by the name of the
+// profile. The facts about each driver are in package standin; a test of package
+// session compares the two.
+func drivers() map[string]func(i int) spec {
+	return map[string]func(i int) spec{
+		"mlx5":        mlx5,
+		"mlx5_vf":     mlx5VF,
+		"mlx4":        mlx4,
+		"bnxt_re":     func(i int) spec { return without(roce(i), downs|flushEvent) },
+		"irdma":       func(i int) spec { return without(roce(i), counter) },
+		"irdma_iwarp": func(i int) spec { return disassociating(iwarp(i)) },
+		"hns":         func(i int) spec { return without(roce(i), counter) },
+		"erdma":       func(i int) spec { return disassociating(iwarp(i)) },
+		"qedr":        qedr,
+		"mana":        func(i int) spec { return without(roce(i), counter|datagrams|flushEvent) },
+		"cxgb4":       iwarp,
+		"rxe":         func(i int) spec { return inSoftware(roce(i)) },
+		"siw":         iwarp,
+	}
+}
+
+// kernelDriver returns the name in sysfs of the driver of a profile.
+func kernelDriver(profile string) string {
+	switch profile {
+	case "mlx5", "mlx5_vf":
+		return "mlx5_core"
+	case "mlx4":
+		return "mlx4_core"
+	case "irdma", "irdma_iwarp":
+		return "ice"
+	case "hns":
+		return "hns3"
+	}
+	return profile // what it costs is known by this name, or it costs nothing
+}
+
+// lack is a set of features that the device of a driver does not have.
+type lack uint8
+
+const (
+	counter         lack = 1 << iota // the counter of link downs
+	downs                            // counts in that counter, which stays 0
+	datagrams                        // UD queue pairs, or address handles for them
+	flushEvent                       // the event of a receive that is flushed in the library
+	flushCompletion                  // the completion of a receive that is flushed before the queue pair is connected
+)
+
+func without(s spec, l lack) spec {
+	p := &s.ports[0]
+	if l&counter != 0 {
+		p.attr.HasLinkDowned = false
+	}
+	p.stuckCounter = l&downs != 0
+	if l&datagrams != 0 {
+		p.methods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush}
+	}
+	if l&flushEvent != 0 {
+		p.flush = verbs.OutcomeLostEvent
+	}
+	if l&flushCompletion != 0 {
+		p.flush = verbs.OutcomeLostCompletion
+	}
+	return s
+}
+
+func countingFlushes(s spec) spec {
+	s.attr.CountsFlushes = true
+	return s
+}
+
+func inSoftware(s spec) spec {
+	s.ports[0].software = true
+	return s
+}
+
+func disassociating(s spec) spec {
+	s.disassociates = true
+	return s
+}
+
+// mlx5 raises device_speed_change at every change of a port, before the event of the port (handle_port_change in
+// drivers/infiniband/hw/mlx5/main.c, Linux 7.3), and answers ibv_query_port_speed on Ethernet.
+func mlx5(i int) spec {
+	s := countingFlushes(roce(i))
+	s.speedEvents = true
+	s.ports[0].attr.EffectiveGbps = s.ports[0].attr.RateGbps
+	return s
+}
+
+func mlx5VF(i int) spec {
+	s := infiniband(i)
+	s.speedEvents = true
+	s.attr.VirtualFunction = true
+	return s
+}
+
+// mlx4 raises each port event twice on RoCE: the firmware raises one and the netdev the
+// other. Its link_downed exists and stays 0.
+func mlx4(i int) spec {
+	s := countingFlushes(without(roce(i), downs))
+	s.portEvents = 2
+	return s
+}
+
+// qedr raises each port event twice on Linux 7.3: the driver raises one and the core
+// the other.
+func qedr(i int) spec {
+	s := without(roce(i), counter|datagrams|flushCompletion)
+	s.portEvents, s.disassociates = 2, false
+	return s
+}

@@ -1,0 +1,290 @@
+package devices
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+const ms = int64(time.Millisecond)
+
+// prober is a scene with a Fabric on port 1 of sim0, which probes the host "b" in place 5.
+type prober struct {
+	*scene
+	f     verbs.Fabric
+	port  verbs.FabricPort
+	began int64
+	peer  verbs.FabricPeer
+	facts []verbs.FabricFact // all so far
+}
+
+const place = 5
+
+func probing(t *testing.T, profile, text string) *prober {
+	t.Helper()
+	p := &prober{scene: play(t, profile, text), began: fakeTime()}
+	p.f, p.port = p.fabric(1)
+	p.peer = p.meet("b", p.f)
+	return p
+}
+
+func (s *scene) config(port int) verbs.FabricConfig {
+	return verbs.FabricConfig{Port: port, FabricOptions: verbs.FabricOptions{
+		Paths: 4, Interval: 500 * time.Millisecond, GIDIndex: -1, PKeyIndex: -1,
+	}}
+}
+
+func (s *scene) fabric(port int) (verbs.Fabric, verbs.FabricPort) {
+	s.Helper()
+	f, p, err := s.dev.NewFabric(s.config(port))
+	require.NoError(s, err)
+	return f, p
+}
+
+// meet joins a simulated host, whose first round is 100 ms away.
+func (s *scene) meet(host string, f verbs.Fabric) verbs.FabricPeer {
+	s.Helper()
+	_, err := f.Offer(place, verbs.FabricProbes)
+	require.NoError(s, err)
+	q := s.w.Peer(host).Ports(fakeTime())[0]
+	peer := verbs.FabricPeer{
+		Host: host, Device: "sim0", Port: 1, Session: 42, UD: q.UD, QKey: q.QKey, RC: q.RC, First: 100 * time.Millisecond,
+	}
+	require.NoError(s, f.Join(place, &peer))
+	return peer
+}
+
+// run runs the Fabric until a moment after its start, whatever ends its calls.
+func (p *prober) run(until time.Duration) *prober {
+	p.Helper()
+	for end := p.began + int64(until); fakeTime() < end; {
+		facts, _, err := runFabric(p.f, time.Duration(end-fakeTime()))
+		require.NoError(p, err)
+		p.facts = append(p.facts, facts...)
+	}
+	return p
+}
+
+func runFabric(f verbs.Fabric, lasting time.Duration) ([]verbs.FabricFact, int64, error) {
+	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
+	n, upTo, err := f.Run(facts, lasting)
+	return facts[:n], upTo, err
+}
+
+// of returns the facts of some kinds.
+func (p *prober) of(kinds ...verbs.FabricKind) []verbs.FabricFact {
+	var some []verbs.FabricFact
+	for _, f := range p.facts {
+		for _, k := range kinds {
+			if f.Kind == k {
+				some = append(some, f)
+			}
+		}
+	}
+	return some
+}
+
+// moments returns when facts of a kind came, in ms after the start.
+func (p *prober) moments(kind verbs.FabricKind) []int64 {
+	var all []int64
+	for _, f := range p.of(kind) {
+		all = append(all, (f.At-p.began)/ms)
+	}
+	return all
+}
+
+// track gives the facts to a Tracker.
+func (p *prober) track() *fabric.Tracker {
+	p.Helper()
+	t := fabric.NewTracker(4)
+	for _, f := range p.facts {
+		switch f.Kind {
+		case verbs.FabricSent:
+			require.Equal(p, f.Seq, t.Probe(f.Path, f.At))
+		case verbs.FabricEcho:
+			e := fabric.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
+			require.True(p, t.Echo(e, f.At))
+		}
+	}
+	return t
+}
+
+// pairCounts returns what the ledger has of the pair.
+func (p *prober) pairCounts() ledger.FabricPairCounts {
+	p.Helper()
+	require.Len(p, p.snapshot().Fabrics, 1)
+	require.Len(p, p.snapshot().Fabrics[0].Pairs, 1)
+	require.EqualValues(p, 42, p.snapshot().Fabrics[0].Pairs[0].Session)
+	return p.snapshot().Fabrics[0].Pairs[0].FabricPairCounts
+}
+
+func TestAProberThatWokeLateDoesNotBlameItsPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probing(t, "roce2", "[[fabric]]\nat = '1s'\n").run(1150 * time.Millisecond)
+		time.Sleep(400 * time.Millisecond)
+		facts, upTo, err := runFabric(p.f, time.Minute)
+		require.NoError(t, err)
+		require.Equal(t, []verbs.FabricFact{{Kind: verbs.FabricLate, Pair: -1, At: fakeTime(), Took: 350 * ms}}, facts)
+		require.Equal(t, fakeTime(), upTo)
+		p.facts = nil
+		p.run(1650 * time.Millisecond)
+		require.Equal(t, []int64{1650}, p.moments(verbs.FabricMissing))
+	})
+}
+
+func TestANudgeEndsRunAndCloseEndsItForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probing(t, "roce2", "")
+		p.f.Nudge()
+		facts, upTo, err := runFabric(p.f, time.Minute)
+		require.NoError(t, err)
+		require.Empty(t, facts)
+		require.Equal(t, p.began, upTo)
+
+		time.AfterFunc(time.Second, func() { require.NoError(t, p.f.Close(time.Second)) })
+		facts, upTo, err = runFabric(p.f, time.Minute)
+		synctest.Wait()
+		require.ErrorIs(t, err, verbs.ErrClosed)
+		require.Len(t, facts, 8)
+		require.LessOrEqual(t, upTo, p.began+second)
+		require.ErrorIs(t, p.f.Close(time.Second), verbs.ErrClosed)
+		_, err = p.f.Offer(0, verbs.FabricProbes)
+		require.ErrorIs(t, err, verbs.ErrClosed)
+		p.f.Nudge()
+	})
+}
+
+func TestADeviceClosesItsFabrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probing(t, "roce2", "")
+		time.AfterFunc(time.Second, func() { require.NoError(t, p.dev.Close(time.Second)) })
+		_, _, err := runFabric(p.f, time.Minute)
+		require.ErrorIs(t, err, verbs.ErrClosed)
+		synctest.Wait()
+		require.ErrorIs(t, p.f.Close(0), verbs.ErrClosed)
+		require.Nil(t, p.w.fabric.find(p.port.UD[0], p.port.QKey))
+	})
+}
+
+func TestOrdersThatCannotBeCarriedOutChangeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probing(t, "roce2", "")
+		require.ErrorIs(t, p.f.Join(0, &p.peer), unix.EINVAL, "nothing was offered")
+		_, err := p.f.Offer(verbs.MaxFabricPairs, verbs.FabricProbes)
+		require.ErrorIs(t, err, unix.EINVAL)
+		require.ErrorContains(t, err, "place 64 of 64")
+		_, _, err = runFabric(p.f, 0)
+		require.NoError(t, err)
+		n, _, err := p.f.Run(make([]verbs.FabricFact, 3), time.Second)
+		require.ErrorIs(t, err, unix.EINVAL)
+		require.Zero(t, n)
+		_, err = p.f.Offer(place, verbs.FabricProbes)
+		require.NoError(t, err)
+		bad := p.peer
+		bad.UD = nil
+		require.ErrorIs(t, p.f.Join(place, &bad), unix.EINVAL)
+		require.Len(t, p.run(time.Second).of(verbs.FabricEcho), 2, "what ran goes on")
+		require.NoError(t, p.f.Leave(place))
+		require.NoError(t, p.f.Leave(place))
+		require.Len(t, p.run(3*time.Second).of(verbs.FabricEcho), 2)
+	})
+}
+
+func TestAFabricOnAPortWithoutLinkHearsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probing(t, "roce2", "[[link]]\nat = '1s'\ndown_for = '1s'\ndevice = 'sim0'\n").run(3 * time.Second)
+		require.Equal(t, []int64{100, 600, 2100, 2600}, p.moments(verbs.FabricEcho))
+		require.NoError(t, p.w.SetLink("sim0", 1, false))
+		_, _, err := p.dev.NewFabric(p.config(1))
+		require.ErrorIs(t, err, verbs.ErrUnsupported)
+		require.NotErrorIs(t, err, verbs.ErrNeverFabric)
+	})
+}
+
+func TestAFabricOfARemovedDeviceIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probing(t, "roce2", "[[fault]]\nkind = 'removed'\nat = '1s'\nfor = '5s'\n").run(900 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
+		_, _, err := runFabric(p.f, time.Second)
+		require.ErrorIs(t, err, verbs.ErrNoDevice)
+		_, err = p.f.Offer(0, verbs.FabricProbes)
+		require.ErrorIs(t, err, verbs.ErrNoDevice)
+		_, _, err = p.dev.NewFabric(p.config(1))
+		require.ErrorIs(t, err, verbs.ErrNoDevice)
+		require.NoError(t, p.f.Close(time.Second))
+	})
+}
+
+func TestARunThatHangsIsSeenInTheLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := probing(t, "roce2", "[[fault]]\nkind = 'hang_fabric'\nat = '1s'\nfor = '20s'\n")
+		done := make(chan error)
+		go func() { _, _, err := runFabric(p.f, 5*time.Second); done <- err }()
+		time.Sleep(10 * time.Second)
+		lane := p.snapshot().Fabrics[0].Lane
+		require.Equal(t, ledger.CallPostSend, lane.Call)
+		require.ErrorIs(t, p.f.Close(time.Second), verbs.ErrStuck)
+		require.ErrorIs(t, <-done, verbs.ErrClosed)
+	})
+}
+
+func TestEachKindOfPortIsReachedInItsWay(t *testing.T) {
+	v4 := netip.MustParseAddr("10.4.0.1").As16()
+	s := play(t, "roce2", "")
+	f, port := s.fabric(1)
+	require.Equal(t, verbs.LinkEthernet, port.LinkLayer)
+	require.Zero(t, port.LID)
+	require.Equal(t, verbs.FabricGID{Index: 3, Raw: v4}, port.GIDs[0], "of RoCE v2, and an address first")
+	require.Len(t, port.GIDs, 2)
+	require.Equal(t, 1, port.GIDs[1].Index)
+	require.Zero(t, port.Epoch)
+	numbers, qkey := f.UD()
+	require.Equal(t, port.UD, numbers)
+	require.Len(t, numbers, 4)
+	require.Equal(t, port.QKey, qkey)
+	require.Zero(t, qkey>>31)
+
+	require.NoError(t, f.Close(0))
+	c := s.config(1)
+	c.GIDIndex = 1
+	_, port, err := s.dev.NewFabric(c)
+	require.NoError(t, err)
+	require.Equal(t, 1, port.GIDs[0].Index)
+	require.Len(t, port.GIDs, 1)
+
+	_, port = play(t, "ib8", "").fabric(1)
+	require.Equal(t, verbs.LinkInfiniBand, port.LinkLayer)
+	require.Equal(t, 10, port.LID)
+	require.EqualValues(t, 0xffff, port.PKey)
+}
+
+func TestAPortThatCannotProbeHostsSaysWhetherItEverCan(t *testing.T) {
+	for _, profile := range []string{"iwarp", "siw", "efa", "mana", "qedr"} {
+		s := play(t, profile, "")
+		_, _, err := s.dev.NewFabric(s.config(1))
+		require.ErrorIs(t, err, verbs.ErrNeverFabric, profile)
+		require.Empty(t, s.w.Peer("b").Ports(fakeTime()))
+	}
+	s := play(t, "roce2", "")
+	for name, change := range map[string]func(*verbs.FabricConfig){
+		"no such port":      func(c *verbs.FabricConfig) { c.Port = 2 },
+		"too many paths":    func(c *verbs.FabricConfig) { c.Paths = 5 },
+		"no such P_Key":     func(c *verbs.FabricConfig) { c.PKeyIndex = 1 },
+		"a GID of RoCE v1":  func(c *verbs.FabricConfig) { c.GIDIndex = 0 },
+		"no GID of RoCE v2": func(c *verbs.FabricConfig) { c.GIDIndex = 9 },
+	} {
+		c := s.config(1)
+		change(&c)
+		_, _, err := s.dev.NewFabric(c)
+		require.ErrorIs(t, err, verbs.ErrUnsupported, name)
+		require.NotErrorIs(t, err, verbs.ErrNeverFabric, name)
+	}
+}

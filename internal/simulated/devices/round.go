@@ -1,0 +1,242 @@
+package devices
+
+import (
+	"syscall"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// decision is how a round goes. It is made before the waits of the round.
+type decision struct {
+	outcome verbs.Outcome
+	status  string
+	events  uint64 // events read in this round
+	stray   uint64 // of them, those without a completion
+	tardy   bool   // its event comes after the deadline
+	breaks  bool   // the queue pair ends in the error state
+	until   int64  // end of the round; 0: it ends at once, without waiting for the drawn durations
+}
+
+// Round implements verbs.Probe.
+func (p *probe) Round(pause time.Duration) (verbs.Round, error) {
+	canceled := verbs.Round{Outcome: verbs.OutcomeCanceled}
+	if p.gate.enter() {
+		defer p.gate.leave()
+		if p.nudged(pause) {
+			return canceled, nil
+		}
+		if r, ok := p.round(); ok {
+			return r, nil
+		}
+	}
+	return canceled, opError("probe", p.d.attr.Name, p.c.Port, verbs.ErrClosed)
+}
+
+// Rounds implements verbs.Probe.
+func (p *probe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	due := p.d.w.clock() + int64(pace.Pause)
+	last := due + int64(pace.For)
+	for n := range rounds {
+		r, err := p.Round(time.Duration(due - p.d.w.clock()))
+		rounds[n] = r
+		if err != nil {
+			return n, err
+		}
+		due += int64(pace.Interval)
+		due += int64(verbs.Missed(time.Duration(p.d.w.clock()-due), pace.Interval))
+		if r.Outcome != verbs.OutcomeSuccess || pace.Interval <= 0 || due > last {
+			return n + 1, nil
+		}
+	}
+	return len(rounds), nil
+}
+
+// nudged waits for pause and reports whether Nudge ended it. Close ends it too; the
+// round that follows then finds the gate shut.
+func (p *probe) nudged(pause time.Duration) bool {
+	if pause <= 0 {
+		return false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.gate.closing:
+	case <-p.nudge:
+		return true
+	}
+	return false
+}
+
+// Nudge implements verbs.Probe.
+func (p *probe) Nudge() { p.nudge.Send() }
+
+func (p *probe) round() (verbs.Round, bool) {
+	if p.gate.shutting() {
+		return verbs.Round{}, false
+	}
+
+	p.rounds++
+	start := p.d.w.clock()
+	s := p.draw()
+	if !p.hang(start, &s) {
+		return verbs.Round{}, false
+	}
+	d := p.judge(start, &s)
+	if d.until > 0 && !p.d.w.Sleep(d.until, p.gate.closing) {
+		return verbs.Round{}, false
+	}
+	r := p.conclude(start, s, d)
+	p.setThreadState(ledger.CallNone, p.d.w.clock())
+	return r, true
+}
+
+// hang keeps the round inside a verbs call for as long as a hang_round lasts. It
+// returns false if the probe closes meanwhile.
+func (p *probe) hang(start int64, s *stages) bool {
+	f, end := p.fault(hangRound, start)
+	if f == nil {
+		return true
+	}
+	p.setThreadState(ledger.CallReqNotifyCQ, start)
+	if !p.d.w.Sleep(end, p.gate.lost) {
+		return false
+	}
+	p.setThreadState(ledger.CallNone, p.d.w.clock())
+	s.arm += p.d.w.clock() - start
+	return !p.gate.shutting()
+}
+
+func (p *probe) fault(kind faultKind, now int64) (*fault, int64) {
+	return p.d.h.fault(kind, p.c.Port, p.c.Vector, now)
+}
+
+// judge decides how the round goes: by the state of the device first, then by the
+// faults in effect at its start.
+func (p *probe) judge(start int64, s *stages) decision {
+	gone, dropped := p.link()
+	switch {
+	case gone:
+		return decision{outcome: verbs.OutcomeError, status: p.firstCall().String() + ": " + syscall.EIO.Error(), breaks: true}
+	case dropped:
+		return decision{outcome: verbs.OutcomeError, status: "wr_flush_err", events: 1, breaks: true}
+	}
+	deadline := start + int64(p.c.Timeout)
+	if f, _ := p.fault(disturbed, start); f != nil {
+		return decision{outcome: verbs.OutcomeDisturbed, until: deadline}
+	}
+	if o := p.d.h.ports[p.c.Port-1].flush; p.c.Method == verbs.MethodFlush && o != verbs.OutcomeSuccess {
+		return givenUp(o, deadline)
+	}
+	if f, _ := p.fault(lostCompletion, start); f != nil {
+		return givenUp(verbs.OutcomeLostCompletion, deadline)
+	}
+	if f, _ := p.fault(lostEvent, start); f != nil {
+		return givenUp(verbs.OutcomeLostEvent, deadline)
+	}
+	if f, _ := p.fault(late, start); f != nil {
+		return tardy(deadline)
+	}
+	if f, _ := p.fault(completionError, start); f != nil {
+		return decision{
+			outcome: verbs.OutcomeError, status: f.status, events: 1,
+			breaks: p.c.Method != verbs.MethodFlush,
+		}
+	}
+	d := decision{events: 1}
+	if f, _ := p.fault(slow, start); f != nil {
+		s.wake = int64(float64(s.wake) * f.factor)
+		d.until = start + s.wake
+	}
+	if s.wake >= int64(p.c.Timeout) {
+		return tardy(deadline)
+	}
+	if f, _ := p.fault(spurious, start); f != nil {
+		d.events, d.stray = 2, 1
+	}
+	return d
+}
+
+func givenUp(o verbs.Outcome, deadline int64) decision {
+	return decision{outcome: o, status: o.String(), until: deadline}
+}
+
+func tardy(deadline int64) decision {
+	d := givenUp(verbs.OutcomeLostEvent, deadline)
+	d.tardy = true
+	return d
+}
+
+// link reports whether the device has been removed, and whether the link was lost
+// since the queue pair was connected. Flush has no connection.
+func (p *probe) link() (gone, dropped bool) {
+	h := p.d.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.advance(p.d.w.clock())
+	dropped = p.broken.Load() || h.ports[p.c.Port-1].lost != p.lost
+	return p.d.gone, dropped && p.c.Method != verbs.MethodFlush
+}
+
+// firstCall returns the call that fails first in a round on a removed device.
+func (p *probe) firstCall() ledger.Call {
+	if p.c.Method == verbs.MethodFlush {
+		return ledger.CallCreateQP
+	}
+	return ledger.CallPostSend
+}
+
+// conclude counts the round and fills in its durations.
+func (p *probe) conclude(start int64, s stages, d decision) verbs.Round {
+	r := verbs.Round{Outcome: d.outcome, Status: d.status, Start: start}
+	c := ledger.ProbeCounts{Events: d.events + p.late, Late: p.late, Spurious: d.stray}
+	// The next round reads the event of a round that was given up.
+	p.late = 0
+	if d.tardy {
+		p.late = 1
+	}
+	if p.unacked == 0 {
+		p.oldest = start + s.wake
+	}
+	p.unacked += c.Events
+	if d.events > 0 {
+		r.Wake, r.Get, r.Arm, r.Drain = s.wake, s.get, s.arm, s.drain
+		r.Total = s.wake + s.arm + s.drain
+	}
+	if p.unacked >= uint64(p.c.AckBatch) {
+		c.Acked, p.unacked = p.unacked, 0
+		if d.events > 0 {
+			r.Ack = s.ack
+			r.Total += s.ack
+			r.Hold = start + r.Total - p.oldest
+		}
+	}
+	if d.breaks {
+		p.broken.Store(true)
+	}
+	if p.c.Trial {
+		countOutcome(&p.held, d.outcome)
+	} else {
+		countOutcome(&c, d.outcome)
+	}
+	p.d.led.AddRound(p.slot, c)
+	return r
+}
+
+func countOutcome(c *ledger.ProbeCounts, o verbs.Outcome) {
+	c.Rounds++
+	switch o {
+	case verbs.OutcomeSuccess:
+		c.Successes++
+	case verbs.OutcomeError:
+		c.Errors++
+	case verbs.OutcomeLostEvent:
+		c.LostEvents++
+	case verbs.OutcomeLostCompletion:
+		c.LostCompletions++
+	case verbs.OutcomeDisturbed:
+		c.Disturbed++
+	}
+}

@@ -1,0 +1,186 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello"
+	"rdma_events/internal/simulated/devices"
+)
+
+// conversation implements hello.Conversation.
+type conversation struct {
+	peer    *peer
+	digest  string
+	changes chan hello.Change
+	upTo    int64              // the changes up to this moment are passed on
+	ports   []devices.PeerPort // of that moment
+	ctx     context.Context    // until the conversation has ended
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when watch has returned
+
+	mu  sync.Mutex
+	err error
+}
+
+// mostChanges is how many changes may be unread.
+const mostChanges = 256
+
+var (
+	errReset  = errors.New("the host has ended the conversation")
+	errUnread = errors.New("changes of the host are not read here")
+)
+
+func newConversation(p *peer, digest string) *conversation {
+	now := p.w.Now()
+	c := &conversation{
+		peer: p, digest: digest, changes: make(chan hello.Change, mostChanges), done: make(chan struct{}),
+		upTo: now, ports: p.host.Ports(now),
+	}
+	c.ctx, c.cancel = context.WithCancel(p.ctx)
+	return c
+}
+
+// watch passes on the changes of the host's ports, until the conversation ends.
+func (c *conversation) watch() {
+	defer close(c.done)
+	defer close(c.changes)
+	for host := c.peer.host; ; {
+		next, ever := host.NextChange(c.upTo)
+		if !ever {
+			<-c.ctx.Done()
+			break
+		}
+		if !c.peer.w.Sleep(next, c.ctx.Done()) {
+			break
+		}
+		if host.Down(next) {
+			c.end(errReset)
+			return
+		}
+		// A host that is stopped says it later.
+		if c.peer.wait(c.ctx, c.ctx) != nil {
+			break
+		}
+		c.pass(host.Ports(next))
+		c.upTo = next
+	}
+	c.end(net.ErrClosed)
+}
+
+// pass passes on what is new of the host's ports.
+func (c *conversation) pass(ports []devices.PeerPort) {
+	for i, q := range ports {
+		if q.Epoch == c.ports[i].Epoch {
+			continue
+		}
+		select {
+		case c.changes <- hello.Change{Device: q.Device, Port: q.Port, Epoch: q.Epoch}:
+		default:
+			c.end(errUnread)
+			return
+		}
+	}
+	c.ports = ports
+}
+
+// end ends the conversation, for the first reason that it is called with.
+func (c *conversation) end(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = why
+	}
+	c.cancel()
+}
+
+// Digest implements hello.Conversation. The lists of simulated hosts are equal.
+func (c *conversation) Digest() string { return c.digest }
+
+// Reconcile implements hello.Conversation. A simulated host answers every session for ever.
+func (c *conversation) Reconcile(ctx context.Context, _ hello.Held) ([]uint64, error) {
+	err := c.peer.wait(ctx, c.ctx)
+	if ended := c.Err(); ended != nil {
+		err = ended
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reconcile sessions with %s: %w", c.peer.name, err)
+	}
+	return nil, nil
+}
+
+// Offer implements hello.Conversation.
+func (c *conversation) Offer(ctx context.Context, o hello.Offer) (hello.Answer, error) {
+	err := c.peer.wait(ctx, c.ctx)
+	if ended := c.Err(); ended != nil {
+		err = ended
+	}
+	if err != nil {
+		return hello.Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.name, err)
+	}
+	return answer(c.peer.host.Ports(c.peer.w.Now()), &o), nil
+}
+
+// answer returns what a host answers to an offer.
+func answer(ports []devices.PeerPort, o *hello.Offer) hello.Answer {
+	q, ok := opposite(ports, o)
+	switch {
+	case !ok || q.LinkLayer != o.Port.LinkLayer:
+		return hello.Answer{Reason: fabric.ReasonUnsupported}
+	case q.Epoch == 0:
+		return hello.Answer{Reason: fabric.ReasonNotActive}
+	case q.Refuses != "":
+		return hello.Answer{Reason: fabric.Reason(q.Refuses)}
+	case q.PKey != o.Port.PKey:
+		return hello.Answer{Reason: fabric.ReasonPKey}
+	}
+	q.UD = q.UD[:min(len(q.UD), len(o.Port.UD))]
+	const psns = 1 << 24
+	return hello.Answer{
+		Port: hello.Port{Device: q.Device, Position: q.Position, FabricPort: q.FabricPort},
+		RC:   q.RC, PSN: uint32((q.Epoch ^ o.Session) % psns),
+	}
+}
+
+// opposite returns the port of the device of the same name, or, if the hosts have no name in common, of that in the same position.
+func opposite(ports []devices.PeerPort, o *hello.Offer) (devices.PeerPort, bool) {
+	named := slices.ContainsFunc(ports, func(q devices.PeerPort) bool {
+		return q.Device == o.Port.Device || slices.Contains(o.Devices, q.Device)
+	})
+	for _, q := range ports {
+		if q.Port == o.Port.Port && (q.Device == o.Port.Device || !named && q.Position == o.Port.Position) {
+			return q, true
+		}
+	}
+	return devices.PeerPort{}, false
+}
+
+// Leave implements hello.Conversation.
+func (c *conversation) Leave(uint64) error {
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("leave a pair with %s: %w", c.peer.name, err)
+	}
+	return nil
+}
+
+// Changes implements hello.Conversation.
+func (c *conversation) Changes() <-chan hello.Change { return c.changes }
+
+// Err implements hello.Conversation. After Close it is net.ErrClosed.
+func (c *conversation) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close implements hello.Conversation. It is idempotent.
+func (c *conversation) Close() error {
+	c.end(net.ErrClosed)
+	<-c.done
+	return nil
+}

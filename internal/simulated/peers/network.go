@@ -1,0 +1,114 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/hello"
+	"rdma_events/internal/simulated/devices"
+)
+
+// New returns the hello.Network of a world. Every host that it is asked for is there, unless the scenario says that it is not.
+func New(w *devices.World) hello.Network { return network{w} }
+
+type network struct{ w *devices.World }
+
+// Peer implements hello.Network.
+func (n network) Peer(h pinglist.Host) (hello.Peer, error) {
+	p := &peer{w: n.w, host: n.w.Peer(h.Name), name: h.Name}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p, nil
+}
+
+// peer implements hello.Peer.
+type peer struct {
+	w      *devices.World
+	host   *devices.Peer
+	name   string
+	ctx    context.Context // until Close
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	closed bool
+	wg     sync.WaitGroup // of the goroutines of conversations; it grows under mu
+}
+
+// Converse implements hello.Peer.
+func (p *peer) Converse(ctx context.Context, digest string) (hello.Conversation, error) {
+	c, err := p.converse(ctx, digest)
+	if err != nil {
+		return nil, fmt.Errorf("greet %s: %w", p.name, err)
+	}
+	return c, nil
+}
+
+func (p *peer) converse(ctx context.Context, digest string) (*conversation, error) {
+	if err := p.wait(ctx, p.ctx); err != nil {
+		return nil, err
+	}
+	switch r := p.host.Refuses(p.w.Now()); r {
+	case "":
+	case devices.RefusesKey:
+		return nil, hello.ErrKey
+	case devices.RefusesHost:
+		return nil, hello.ErrNotListed
+	case devices.RefusesVersion:
+		return nil, hello.ErrVersion
+	default:
+		return nil, errors.New(string(r))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, net.ErrClosed
+	}
+	c := newConversation(p, digest)
+	p.wg.Go(c.watch)
+	return c, nil
+}
+
+// State implements hello.Peer.
+func (p *peer) State(ctx context.Context, _ []uint64) (hello.State, error) {
+	if err := p.wait(ctx, p.ctx); err != nil {
+		return hello.State{}, fmt.Errorf("ask %s for its state: %w", p.name, err)
+	}
+	state := hello.State{Knows: true}
+	for _, q := range p.host.Ports(p.w.Now()) {
+		state.Ports = append(state.Ports, hello.PortState{Device: q.Device, Port: q.Port, Epoch: q.Epoch, State: q.State})
+	}
+	return state, nil
+}
+
+// Close implements hello.Peer. It returns when the goroutines of all conversations have ended.
+func (p *peer) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.cancel()
+	p.wg.Wait()
+	return nil
+}
+
+// wait waits until the host's process answers. If open ends before, it returns net.ErrClosed, and the error of ctx if that does.
+func (p *peer) wait(ctx, open context.Context) error {
+	either, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(open, stop)()
+	at, ever := p.host.Answers(p.w.Now())
+	if !ever {
+		<-either.Done()
+	}
+	switch {
+	case open.Err() != nil:
+		return net.ErrClosed
+	case ever && ctx.Err() == nil && p.w.Sleep(at, either.Done()):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return net.ErrClosed
+}

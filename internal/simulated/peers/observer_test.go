@@ -1,0 +1,281 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/hello"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/simulated/devices"
+	"rdma_events/internal/verbs"
+)
+
+// observer is a port that probes hosts, and judges them as a host process does. It lives in a synctest bubble.
+type observer struct {
+	*testing.T
+	w        *devices.World
+	led      *ledger.Ledger
+	fabric   verbs.Fabric
+	port     verbs.FabricPort
+	began    int64
+	pairs    []*observed
+	sessions uint64
+	facts    []verbs.FabricFact // all there were
+	own      []string           // verdicts of the port
+}
+
+// observed is one pair.
+type observed struct {
+	*observer
+	place    int
+	name     string
+	peer     hello.Peer
+	talk     hello.Conversation
+	session  uint64
+	met      hello.Answer
+	epoch    uint64 // of the port there, as far as it is known
+	joined   uint64 // the epoch that was joined last; 0: they have not met
+	failed   int64  // when a write failed last
+	again    int64  // when its queue pair may be connected again
+	pause    time.Duration
+	tracker  *fabric.Tracker
+	judge    *fabric.Judge
+	sample   fabric.Sample
+	asked    chan hello.PortState // the answer of State that is awaited; nil: none is
+	verdicts []string
+}
+
+const paths = 4
+
+// world loads one with the text of a scenario.
+func world(t *testing.T, o devices.Options) *devices.World {
+	t.Helper()
+	o.Clock = func() int64 { return time.Now().UnixNano() }
+	w, err := devices.Load(o)
+	require.NoError(t, err)
+	return w
+}
+
+// observe opens sim0 of a world and meets hosts.
+func observe(t *testing.T, of devices.Options, hosts ...string) *observer {
+	t.Helper()
+	w := world(t, of)
+	o := &observer{T: t, w: w, began: w.Now(), sessions: 100}
+	led, file, err := ledger.New("fabric")
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	o.led = led
+	dev, err := devices.New(w).Open("sim0", led)
+	require.NoError(t, err)
+	o.fabric, o.port, err = dev.NewFabric(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{
+		Paths: paths, Interval: 500 * time.Millisecond, GIDIndex: -1, PKeyIndex: -1,
+	}})
+	require.NoError(t, err)
+	o.port.Epoch = 1
+	t.Cleanup(func() {
+		for _, p := range o.pairs {
+			require.NoError(t, p.peer.Close())
+		}
+		require.NoError(t, o.fabric.Close(time.Second))
+		require.NoError(t, dev.Close(time.Second))
+		require.NoError(t, led.Close())
+	})
+	for _, host := range hosts {
+		o.add(host)
+	}
+	return o
+}
+
+func (o *observer) add(host string) *observed {
+	o.Helper()
+	p := &observed{
+		observer: o, place: len(o.pairs), name: host, judge: fabric.NewJudge(o.w.Now()),
+		tracker: fabric.NewTracker(paths), pause: time.Second,
+	}
+	var err error
+	p.peer, err = New(o.w).Peer(pinglist.Host{Name: host})
+	require.NoError(o, err)
+	o.pairs = append(o.pairs, p)
+	p.note()
+	p.meet()
+	return p
+}
+
+// meet meets the host if that is possible now, and begins anew.
+func (p *observed) meet() {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	if p.talk == nil || p.talk.Err() != nil {
+		talk, err := p.peer.Converse(ctx, "digest")
+		if p.talk = talk; err != nil {
+			p.talk = nil
+			return
+		}
+		require.Equal(p, "digest", talk.Digest())
+	}
+	p.sessions++
+	p.session = p.sessions
+	p.join(ctx)
+}
+
+func (p *observed) join(ctx context.Context) {
+	rc, err := p.fabric.Offer(p.place, verbs.FabricProbes)
+	require.NoError(p, err)
+	own := hello.Port{Device: "sim0", FabricPort: p.port}
+	p.met, err = p.talk.Offer(ctx, hello.Offer{Session: p.session, Port: own, RC: rc})
+	if err != nil || p.met.Reason != "" {
+		require.NoError(p, p.fabric.Leave(p.place))
+		return
+	}
+	q := p.met.Port
+	require.NoError(p, p.fabric.Join(p.place, &verbs.FabricPeer{
+		Host: p.name, Device: q.Device, Port: q.Port, Session: p.session, UD: q.UD, QKey: q.QKey,
+		RC: p.met.RC, PSN: p.met.PSN, GID: q.GIDs[0].Raw, LID: q.LID, First: time.Duration(50*p.place+10) * time.Millisecond,
+	}))
+	p.tracker.End()
+	p.epoch = q.Epoch
+	if p.joined != q.Epoch {
+		p.joined, p.judge, p.sample = q.Epoch, fabric.NewJudge(p.w.Now()), fabric.Sample{}
+		p.note()
+	}
+}
+
+// until runs the Fabric until a moment of the scenario.
+func (o *observer) until(at time.Duration) *observer {
+	o.Helper()
+	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
+	for end := o.began + int64(at); o.w.Now() < end; {
+		// Not in step with the rounds: a probe that has just been sent is not silent.
+		lasting := min(487*time.Millisecond, time.Duration(end-o.w.Now()))
+		for _, p := range o.pairs {
+			if since, _ := p.tracker.Missing(); since != 0 {
+				lasting = min(lasting, 47*time.Millisecond)
+			}
+		}
+		n, upTo, err := o.fabric.Run(facts, lasting)
+		require.NoError(o, err)
+		o.take(facts[:n], upTo)
+	}
+	return o
+}
+
+func (o *observer) take(facts []verbs.FabricFact, upTo int64) {
+	o.facts = append(o.facts, facts...)
+	for i := range facts {
+		if f := &facts[i]; f.Pair >= 0 && o.pairs[f.Pair].session == f.Session {
+			o.pairs[f.Pair].see(f)
+		}
+	}
+	var verdicts []fabric.PeerVerdict
+	for _, p := range o.pairs {
+		p.look(upTo)
+		v, _ := p.judge.Verdict()
+		verdicts = append(verdicts, fabric.PeerVerdict{Host: p.name, Verdict: v})
+	}
+	o.own = note(o.own, string(fabric.JudgePort(true, verdicts)))
+}
+
+func (p *observed) see(f *verbs.FabricFact) {
+	switch f.Kind {
+	case verbs.FabricSent:
+		require.Equal(p, f.Seq, p.tracker.Probe(f.Path, f.At))
+	case verbs.FabricEcho:
+		e := fabric.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
+		require.True(p, p.tracker.Echo(e, f.At))
+	case verbs.FabricWrite:
+		p.tracker.WritePosted(f.At)
+	case verbs.FabricWriteDone:
+		p.tracker.WriteDone(f.At, f.Took)
+	case verbs.FabricWriteFailed:
+		p.tracker.WriteFailed()
+		p.failed, p.again = f.At, f.At+int64(p.pause)
+		p.pause = min(2*p.pause, time.Minute)
+	}
+}
+
+// look judges, and does what a host process does then.
+func (p *observed) look(upTo int64) {
+	p.tracker.Sample(&p.sample, upTo)
+	p.ask()
+	if p.joined != 0 && p.judge.See(&p.sample) {
+		p.note()
+	}
+	p.hear()
+	switch stale := p.epoch != 0 && p.epoch != p.met.Port.Epoch; {
+	case p.talk == nil || p.talk.Err() != nil || stale:
+		p.meet()
+	case p.sample.WriteFailed && p.sample.Echoed > p.failed && upTo >= p.again:
+		p.meet()
+	case p.sample.WriteDone > p.failed:
+		p.pause = time.Second
+	}
+}
+
+// hear takes a change of its port.
+func (p *observed) hear() {
+	if p.talk == nil {
+		return
+	}
+	select {
+	case c, ok := <-p.talk.Changes():
+		if ok && c.Device == p.met.Port.Device && c.Port == p.met.Port.Port {
+			p.epoch = c.Epoch
+		}
+	default:
+	}
+}
+
+// ask asks the host's process whether it is there, if both witnesses are silent.
+func (p *observed) ask() {
+	select {
+	case s, ok := <-p.asked:
+		p.asked = nil
+		if active := s.State == verbs.PortActive; ok && (!active || s.Epoch == p.met.Port.Epoch) {
+			p.sample.Answers, p.sample.PeerActive = p.sample.At, active
+		} else if ok {
+			p.epoch = s.Epoch
+		}
+	default:
+	}
+	if p.asked != nil || p.sample.Silent == 0 || p.sample.WriteSince == 0 && !p.sample.WriteFailed {
+		return
+	}
+	answer := make(chan hello.PortState, 1)
+	p.asked = answer
+	q := p.met.Port
+	go func() { // it ends with its context, before the bubble does
+		defer close(answer)
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		state, err := p.peer.State(ctx, nil)
+		for _, s := range state.Ports {
+			if err == nil && s.Device == q.Device && s.Port == q.Port {
+				answer <- s
+			}
+		}
+	}()
+}
+
+func (p *observed) note() {
+	v, _ := p.judge.Verdict()
+	text := string(v)
+	if v == fabric.VerdictPartial {
+		text = fmt.Sprintf("%s %d", v, p.judge.Path())
+	}
+	p.verdicts = note(p.verdicts, text)
+}
+
+// note appends a verdict that is new.
+func note(all []string, verdict string) []string {
+	if len(all) == 0 || all[len(all)-1] != verdict {
+		all = append(all, verdict)
+	}
+	return all
+}
