@@ -9,7 +9,7 @@ commit=${1:-HEAD}
 
 verifies() {
 	case $1 in
-	*_test.go | tests/* | internal/verbs/verbstest/* | internal/sys/confine/confinetest/*) return 0 ;;
+	*_test.go | tests/* | internal/conformance/verbstest/* | internal/sys/confine/confinetest/*) return 0 ;;
 	# Earlier commits have the stand-in library and the raw objects in these directories instead of verbstest.
 	internal/verbs/standin/* | internal/verbs/rawverbs/* | internal/verbs/testdata/*) return 0 ;;
 	esac

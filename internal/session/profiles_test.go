@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // TestSimulatedDriversAreSeenAsTheStandIns checks that the simulator's profiles agree

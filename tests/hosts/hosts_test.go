@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs/verbstest/standin"
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/tests/child"
 	"rdma_events/tests/prerequisite"
 	"rdma_events/tests/rig"
@@ -34,7 +34,7 @@ var library = sync.OnceValues(func() (string, error) {
 	if err := errors.Join(os.Mkdir(with, 0o755), os.Mkdir(bare, 0o755)); err != nil {
 		return dir, err
 	}
-	path, err := standin.Compile("../../internal/verbs/verbstest/standin/testdata", with)
+	path, err := standin.Compile("../../internal/conformance/standin/testdata", with)
 	if err != nil {
 		return dir, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/verbs/verbstest/standin"
+	"rdma_events/internal/conformance/standin"
 )
 
 // otherUser is the ID of a user as whom no program of the host runs: nobody.

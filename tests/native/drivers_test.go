@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 	"rdma_events/tests/rig"
 )
 

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/sys/confine"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // prefixed compiles a stand-in as an rdma-core that was built for a prefix of its own: it reads its configuration there, and
@@ -44,7 +44,7 @@ __attribute__((constructor)) static void read_config(void)
 		abort();
 }
 `)
-	sources, err := filepath.Glob("../../internal/verbs/verbstest/standin/testdata/*.c")
+	sources, err := filepath.Glob("../../internal/conformance/standin/testdata/*.c")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 	"rdma_events/tests/rig"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/sys/confine/confinetest"
-	"rdma_events/internal/verbs/verbstest/standin"
 	"rdma_events/tests/rig"
 )
 
@@ -62,7 +62,7 @@ var library = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = standin.Compile("../../internal/verbs/verbstest/standin/testdata", dir)
+	_, err = standin.Compile("../../internal/conformance/standin/testdata", dir)
 	return dir, err
 })
 

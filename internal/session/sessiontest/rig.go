@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/verbstest"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest"
 )
 
 // Run is session.Run with the parts of a test.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/verbstest"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest"
 )
 
 func TestTheSimulatorKeepsTheContract(t *testing.T) {

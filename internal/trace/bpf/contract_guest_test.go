@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/tracetest"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/trace/bpf"
-	"rdma_events/internal/trace/tracetest"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/lab/app"
 	"rdma_events/tests/lab/guest"

@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/verbstest"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/verbs/verbstest"
 	"rdma_events/tests/lab/guest"
 )
 

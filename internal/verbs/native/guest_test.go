@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"rdma_events/internal/conformance/verbstest"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/verbs/verbstest"
 	"rdma_events/tests/lab/guest"
 )
 

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/rawverbs"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/verbs/verbstest/rawverbs"
 	"rdma_events/tests/lab/guest"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // fabricCalls are the calls that can fail while a Fabric is made, and how often they succeed before: two protection domains,

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // fabrics are the Fabrics of both ports of the stand-in's device. The first one probes.

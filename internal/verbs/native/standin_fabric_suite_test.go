@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/standin"
+	"rdma_events/internal/conformance/verbstest"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/verbs/verbstest"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // standinSuite is set in the process of this program that has loaded the stand-in, and runs the contract suite.

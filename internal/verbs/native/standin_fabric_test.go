@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // scenes are what the helper process does with two Fabrics, by name.

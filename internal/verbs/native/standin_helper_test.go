@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // subject is a helper process with its device.

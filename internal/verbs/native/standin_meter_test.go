@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // meter is a backend that records which library calls each operation of a watch causes.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // These tests check the order of a round's calls. It determines which events a device

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 var allMethods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush}

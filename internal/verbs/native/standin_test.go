@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // These tests run the native backend with a stand-in for libibverbs (package

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // only returns the names of those calls of a trace that are among verbs.

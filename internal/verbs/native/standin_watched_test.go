@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/session"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // watched watches the stand-in's device as a worker does, but at a faster pace than the

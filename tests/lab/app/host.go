@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/conformance/tracetest"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/trace/tracetest"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/lab/guest"
 )

@@ -12,7 +12,7 @@
 
 // The behaviour of a provider, and of the kernel driver behind it, that differs from
 // rxe: errnos, 0 if the call succeeds. The values are in
-// internal/verbs/verbstest/standin/profiles.go.
+// internal/conformance/standin/profiles.go.
 struct provider {
 	int32_t refuse_rc, refuse_ud, refuse_channel, refuse_ah, refuse_rts; // SILENTLY: no errno
 	int32_t flush;

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/verbstest"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/verbstest"
 )
 
 // recorder takes the place of a test that ends when end is called.
