@@ -11,7 +11,7 @@ verifies() {
 	case $1 in
 	*_test.go | tests/* | internal/conformance/verbstest/* | internal/sys/confine/confinetest/*) return 0 ;;
 	# Earlier commits have the stand-in library and the raw objects in these directories instead of verbstest.
-	internal/verbs/standin/* | internal/verbs/rawverbs/* | internal/verbs/testdata/*) return 0 ;;
+	internal/device/verbs/standin/* | internal/device/verbs/rawverbs/* | internal/device/verbs/testdata/*) return 0 ;;
 	esac
 	return 1
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/assets/grafana"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // boards returns the dashboards of an engine.

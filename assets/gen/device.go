@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // ofPorts and ofProbes are conditions that restrict the filter of the device's

@@ -9,8 +9,8 @@ import (
 	"text/template"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 //go:embed telegraf.conf.tmpl

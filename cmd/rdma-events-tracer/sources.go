@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	tracesim "rdma_events/internal/simulated/applications"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/trace/bpf"
 	"rdma_events/internal/tracer"
-	"rdma_events/internal/verbs"
 )
 
 // row is the source of one backend.

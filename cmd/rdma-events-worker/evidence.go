@@ -10,15 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/backends/open"
-	"rdma_events/internal/ethtool"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/snapshot"
+	"rdma_events/internal/device/ethtool"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/open"
+	"rdma_events/internal/device/snapshot"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/confine"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/worker"
 )
 
 // answer runs f, which prints an answer to out, as confined as a worker is. It returns the exit

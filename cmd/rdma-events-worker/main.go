@@ -11,14 +11,14 @@ import (
 	"os"
 	"runtime"
 
-	"rdma_events/internal/backends/open"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/session"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/native"
+	"rdma_events/internal/device/open"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/session/endpoint"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/native"
-	"rdma_events/internal/worker"
 )
 
 // version is set by the linker.

@@ -16,12 +16,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/snapshot"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/snapshot"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 func build(t testing.TB) string {

@@ -7,11 +7,11 @@ import (
 	"os"
 	"testing"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // BenchmarkStart measures the time from the fork to the first batch, over the simulator.

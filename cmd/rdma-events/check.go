@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 const checkAbout = `Reads a configuration and prints what it means on this host: the devices that it

@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/verbs"
 )
 
 // simulated has a configuration simulate two devices on which a bit of everything happens.

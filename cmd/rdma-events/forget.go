@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/memory"
+	"rdma_events/internal/device/memory"
 )
 
 const forgetAbout = `Makes this host no longer remember a port, as in mlx5_1:2, or a device with all of

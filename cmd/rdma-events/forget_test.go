@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/memory"
+	"rdma_events/internal/device/memory"
 )
 
 func TestForgetRemovesAPortOrADevice(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/device/nldev"
+	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/inspect/hardware"
-	"rdma_events/internal/nldev"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/process"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 // patience returns the time limits of the workers. They are longer than those of

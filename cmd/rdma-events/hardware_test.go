@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/device/sysfs"
 )
 
 func TestDeviceIsNamedOrTheOnlyOne(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/release"
 	"rdma_events/internal/statusfile"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 const releaseAbout = `Has the running plugin close its devices, so that a driver can be unloaded, a card

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/release"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/verbs"
 )
 
 // leftOf returns for how much longer a device is released, in whole minutes.

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/drivers"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/process"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 // reportPlan is what a report is made of.

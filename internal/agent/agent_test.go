@@ -11,8 +11,8 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/accumulator"
 )
 

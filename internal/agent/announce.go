@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // announcer logs that devices have been opened. Errors are logged where they are noticed.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/monitor"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
 )
 
 // expectedSection is the name of the sections of ExpectedConfig.

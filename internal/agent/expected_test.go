@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // sampleExpected matches the lines of the sample's section that an administrator uncomments.

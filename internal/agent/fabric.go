@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"rdma_events/internal/backends"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // probing is what probes other hosts, and answers them.

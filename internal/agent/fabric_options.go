@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/verbs"
 )
 
 func (c *FabricConfig) options() []option {

@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"rdma_events/internal/memory"
+	"rdma_events/internal/device/memory"
 )
 
 // openMemory opens what this host remembers, in the directory that systemd made for the service, else in the recorder's. Without a

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/memory"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/memory"
+	"rdma_events/internal/device/verbs"
 )
 
 // The directory is what systemd gives a service, and what the state component gives a pod.

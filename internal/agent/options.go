@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"rdma_events/internal/backends"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/tracer"
-	"rdma_events/internal/verbs"
 )
 
 // table is the name of the plugin's TOML table.

@@ -8,14 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/bonds"
-	"rdma_events/internal/memory"
-	"rdma_events/internal/monitor"
-	"rdma_events/internal/routes"
+	"rdma_events/internal/device/bonds"
+	"rdma_events/internal/device/memory"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/routes"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // part is one part of a Watcher beside the monitor of the devices. A function that the part does not need is nil.

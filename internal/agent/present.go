@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Present returns the devices that are there now, sorted by name, also those that the configuration does not

@@ -4,11 +4,11 @@ import (
 	"context"
 	"log/slog"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/release"
 	"rdma_events/internal/statusfile"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/verbs"
 )
 
 // releases keeps released devices closed (package release), and answers the commands that release and resume them.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/release"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // noDevices is a Discovery that finds none.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // RolesConfig is [inputs.rdma_events.roles]: globs of devices, each with or without a port.

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"rdma_events/internal/apps"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer"
-	"rdma_events/internal/verbs"
 )
 
 // tracing keeps the host's tracer running. It is its Handler: it keeps the status, and puts what the tracer sees into the

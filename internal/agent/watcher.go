@@ -13,15 +13,15 @@ import (
 
 	"rdma_events/internal/apps"
 	"rdma_events/internal/backends"
+	"rdma_events/internal/device/memory"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
 	pairs "rdma_events/internal/fabric/keeper"
-	"rdma_events/internal/memory"
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 // WorkerName is the name of the worker program, which is in the directory of this one.

@@ -12,10 +12,10 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {

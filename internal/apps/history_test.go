@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // life is a random history of processes, and of tracers that see it as a kernel would let them: from when they begin, with

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // Keeper keeps a Picture of what the workers of all devices and the tracer see. Its methods may be called

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/apps"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // keeping runs a Keeper, and returns it with what names the applications of its points. A thread

@@ -3,8 +3,8 @@ package apps
 import (
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
-	"rdma_events/internal/verbs"
 )
 
 // Look is what one look at a device found.

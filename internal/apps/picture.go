@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
-	"rdma_events/internal/verbs"
 )
 
 // The applications that are no process's name. A process of such a name joins the series.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // sums has the objects of a series.

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // tracing is what the tracers of this host have counted. A tracer counts from its own start; what it counted more than

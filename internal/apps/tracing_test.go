@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // bench is a Picture with a tracer.

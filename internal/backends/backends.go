@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/simulated/devices"
 	hellosim "rdma_events/internal/simulated/peers"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/verbs"
 )
 
 // Row is one backend.

@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 const (

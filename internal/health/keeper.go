@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"rdma_events/internal/alerts"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // Keeper makes the Status of each interval, by the table of alerts and by what it remembers. It is not safe for concurrent use.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/expect"
+	"rdma_events/internal/device/expect"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/sys/status"
 )

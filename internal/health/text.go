@@ -9,9 +9,9 @@ import (
 	"unicode"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/expect"
+	"rdma_events/internal/device/expect"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // WriteText writes the status as one screen for people, below a first line of the caller's. It shows times in the time

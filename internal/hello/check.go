@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/verbs"
 )
 
 // The limits of what a peer may say. They are those of the hardware where it has some.

@@ -7,10 +7,10 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello/proto"
 	"rdma_events/internal/sys/sanitize"
-	"rdma_events/internal/verbs"
 )
 
 func portToProto(p Port) *proto.Port {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "google.golang.org/protobuf/proto"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello/proto"
-	"rdma_events/internal/verbs"
 )
 
 // throughWire returns a message as the other side receives it.

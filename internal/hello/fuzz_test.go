@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "google.golang.org/protobuf/proto"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/hello/proto"
-	"rdma_events/internal/verbs"
 )
 
 func requirePort(t *testing.T, p Port) {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/verbs"
 )
 
 // Port is a port of a host that probes others, or answers them.

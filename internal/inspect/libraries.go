@@ -5,7 +5,7 @@ import (
 	"path"
 	"regexp"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // unknownRelease is the release of a library whose file's name does not contain it.

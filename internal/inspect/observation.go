@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // Watcher has workers watch a device, as Program does.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // TryLimit is the longest time for a whole trial. An emulated machine takes 2 s.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // watcher has the reports of a worker. It returns err when ctx has ended.

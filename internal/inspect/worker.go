@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/ethtool"
+	"rdma_events/internal/device/ethtool"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 const (

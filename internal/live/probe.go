@@ -3,9 +3,9 @@ package live
 import (
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
-	"rdma_events/internal/verbs"
 )
 
 // probes returns a record for each current probe in the points of one Gather, nil unless

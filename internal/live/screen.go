@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
-	"rdma_events/internal/verbs"
 )
 
 const (

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
-	"rdma_events/internal/verbs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

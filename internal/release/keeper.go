@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
-	"rdma_events/internal/verbs"
 )
 
 // look is how often a Keeper reads the files again, while a release is in effect or Run is to poll.

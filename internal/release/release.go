@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/smallfile"
-	"rdma_events/internal/verbs"
 )
 
 // Longest is the longest time for which a device can be released.

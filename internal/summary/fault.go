@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/evidence"
+	"rdma_events/internal/device/cause"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/timeline"
-	"rdma_events/internal/verbs"
 )
 
 // fault is something that broke, once or several times.
@@ -19,7 +19,7 @@ type fault struct {
 	where    string    // the device with its port; "": the host
 	device   string    // that is at fault; "": the host, another host, or an application
 	what     string
-	cause    evidence.Cause // only where it is certain
+	cause    cause.Cause // only where it is certain
 	count    uint64
 	hosts    map[string]bool // all that it happened on, of faults that are grouped over hosts; nil: host alone
 	isApp    bool

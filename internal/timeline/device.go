@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // The kinds of a record about devices and their ports.

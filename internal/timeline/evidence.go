@@ -6,27 +6,27 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/evidence"
+	"rdma_events/internal/device/cause"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // Evidence holds the state of a port soon after something happened to it.
 type Evidence struct {
-	Trigger        verbs.Trigger  `json:"trigger"`
-	Cause          evidence.Cause `json:"cause,omitempty"`    // only where it is certain
-	Triggers       uint64         `json:"triggers"`           // 1, and further ones that this one is for
-	AgeNS          int64          `json:"age_ns,omitempty"`   // from the trigger to the first reading
-	TookNS         int64          `json:"took_ns,omitempty"`  // from the first reading to the last
-	NetDev         string         `json:"netdev,omitempty"`   // whose state the next three are
-	AdminUp        *bool          `json:"admin_up,omitempty"` // those that are not known are left out
-	Carrier        *bool          `json:"carrier,omitempty"`
-	CarrierChanges *int64         `json:"carrier_changes,omitempty"`
-	ExtState       string         `json:"ext_state,omitempty"`
-	ExtSubstate    string         `json:"ext_substate,omitempty"`
-	BaseAgeNS      int64          `json:"base_age_ns,omitempty"` // between the two readings of the counters
-	Deltas         []Delta        `json:"deltas,omitempty"`      // all counters that moved between them
-	LeftOut        string         `json:"left_out,omitempty"`    // what was not asked or not answered, and why
+	Trigger        verbs.Trigger `json:"trigger"`
+	Cause          cause.Cause   `json:"cause,omitempty"`    // only where it is certain
+	Triggers       uint64        `json:"triggers"`           // 1, and further ones that this one is for
+	AgeNS          int64         `json:"age_ns,omitempty"`   // from the trigger to the first reading
+	TookNS         int64         `json:"took_ns,omitempty"`  // from the first reading to the last
+	NetDev         string        `json:"netdev,omitempty"`   // whose state the next three are
+	AdminUp        *bool         `json:"admin_up,omitempty"` // those that are not known are left out
+	Carrier        *bool         `json:"carrier,omitempty"`
+	CarrierChanges *int64        `json:"carrier_changes,omitempty"`
+	ExtState       string        `json:"ext_state,omitempty"`
+	ExtSubstate    string        `json:"ext_substate,omitempty"`
+	BaseAgeNS      int64         `json:"base_age_ns,omitempty"` // between the two readings of the counters
+	Deltas         []Delta       `json:"deltas,omitempty"`      // all counters that moved between them
+	LeftOut        string        `json:"left_out,omitempty"`    // what was not asked or not answered, and why
 }
 
 // Delta is a counter that moved.
@@ -82,9 +82,9 @@ func (e *Evidence) line() string {
 
 // moved returns the counters that moved most.
 func (e *Evidence) moved() string {
-	var all evidence.Deltas
+	var all cause.Deltas
 	for _, d := range e.Deltas {
-		all = append(all, evidence.Delta(d))
+		all = append(all, cause.Delta(d))
 	}
 	top := all.Top(shownCounters)
 	if more := len(all) - shownCounters; more > 0 {

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"reflect"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // The kinds of a record about probes between hosts.

@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/sys/sanitize"
-	"rdma_events/internal/verbs"
 )
 
 // Kept is a record that was read from a recorder.

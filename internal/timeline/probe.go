@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // Probe holds the measurements of a probe.

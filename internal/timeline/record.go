@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // Schema changes when a field of a record changes its meaning or goes.

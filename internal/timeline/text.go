@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/verbs"
 )
 
 // Style is how records are written as text.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Types is the number of types of events that are counted by themselves.

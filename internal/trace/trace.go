@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
-	"rdma_events/internal/verbs"
 )
 
 // Request is what a tracer is asked for.

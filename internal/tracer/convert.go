@@ -5,12 +5,12 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/sys/sanitize"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
-	"rdma_events/internal/verbs"
 )
 
 // The limits of what the host takes of a tracer, beside those of a Snapshot.

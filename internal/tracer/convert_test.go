@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "google.golang.org/protobuf/proto"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
-	"rdma_events/internal/verbs"
 )
 
 func python() identity.Process {

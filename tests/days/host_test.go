@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/memory"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/health"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/memory"
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 )
 

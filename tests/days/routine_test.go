@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // action is something that an administrator or a scheduler does to a host on an ordinary day.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/memory"
+	"rdma_events/internal/device/memory"
 	"rdma_events/internal/sys/status"
 	"rdma_events/tests/history"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
 )

@@ -3,8 +3,8 @@ package history
 import (
 	"time"
 
-	"rdma_events/internal/session"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
 )
 
 // These are the plugin's defaults.

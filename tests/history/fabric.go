@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 )

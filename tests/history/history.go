@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"rdma_events/internal/memory"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/memory"
+	"rdma_events/internal/device/verbs"
 )
 
 // Config describes a history. Start, End, Interval and Hosts must be set.

@@ -13,14 +13,14 @@ import (
 	"syscall"
 	"time"
 
-	"rdma_events/internal/hotplug"
-	"rdma_events/internal/memory"
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/memory"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"
 	timelines "rdma_events/internal/timeline"
-	"rdma_events/internal/verbs"
 )
 
 // errRenamed is the error of a history with a renamed device: the monitor ends the

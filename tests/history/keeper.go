@@ -7,11 +7,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/worker"
 )
 
 // These are the durations in a worker's run that do not come from its device.

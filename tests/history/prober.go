@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
-	"rdma_events/internal/session"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
 )
 
 // probeTimeout is the plugin's default.

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/session"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // settled is the time after the last event after which ports are queried again, as

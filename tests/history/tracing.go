@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/apps"
+	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
-	"rdma_events/internal/monitor"
 	tracesim "rdma_events/internal/simulated/applications"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/tracer"
-	"rdma_events/internal/verbs"
 )
 
 // These are the plugin's defaults.

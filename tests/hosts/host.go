@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/conformance/standin"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/memory"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/memory"
+	"rdma_events/internal/device/verbs"
 )
 
 // host is the contents of a host.toml.

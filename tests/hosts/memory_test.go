@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/memory"
+	"rdma_events/internal/device/memory"
 	"rdma_events/tests/prerequisite"
 )
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/conformance/standin"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/rig"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rdma_events/internal/conformance/standin"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/rig"
 )
 

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/conformance/standin"
-	"rdma_events/internal/session"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/rig"
 )
 

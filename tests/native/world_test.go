@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/conformance/standin"
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/sys/confine/confinetest"
 	"rdma_events/tests/rig"
 )

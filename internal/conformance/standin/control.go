@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Control is struct control of testdata/standin.h: a page that the library shares

@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // Profile describes a driver with its provider, as the stand-in can behave: first the

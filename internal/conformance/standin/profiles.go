@@ -3,8 +3,8 @@ package standin
 import (
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 const (

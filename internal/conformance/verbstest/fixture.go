@@ -3,7 +3,7 @@ package verbstest
 import (
 	"testing"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Fixture is a backend with one device, and the means to provoke the events

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // TB is the part of testing.TB that Track needs.

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/conformance/verbstest"
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/devices"
-	"rdma_events/internal/verbs"
 )
 
 // recorder takes the place of a test that ends when end is called.

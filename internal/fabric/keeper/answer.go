@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/verbs"
 )
 
 // answer is the end of a pair that another host probes. Keeper.mu guards it. Moments are CLOCK_MONOTONIC ns, 0 is never.

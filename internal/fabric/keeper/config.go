@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // Orders has the worker of a device carry out an order about a port. It may be called concurrently, and blocks as long as the

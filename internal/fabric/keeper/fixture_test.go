@@ -14,11 +14,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // net is a network of hosts, each with a Keeper and one device of one port. What a test cuts, stops or restarts is named by hosts.

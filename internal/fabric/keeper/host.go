@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/verbs"
 )
 
 // host is a host that this one probes. It has a goroutine that holds the conversation with it, and one that asks for its state

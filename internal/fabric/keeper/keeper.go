@@ -9,13 +9,13 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/verbs"
 )
 
 // Keeper keeps the pairs of a host's ports. Its methods may be called concurrently; only Run, Meet and Leave block. Those about a

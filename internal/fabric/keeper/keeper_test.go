@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // bubble runs a test in a bubble, with hosts that have met.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/verbs"
 )
 
 // meeting is one attempt to meet, with what was true when it began.

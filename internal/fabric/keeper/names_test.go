@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/verbs"
 )
 
 // hasPort gives a node the port of another device, which only answers.

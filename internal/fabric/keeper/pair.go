@@ -1,12 +1,12 @@
 package keeper
 
 import (
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // pair is a port of the host and the host that it probes. Keeper.mu guards it. Moments are CLOCK_MONOTONIC ns, 0 is never.

@@ -3,12 +3,12 @@ package keeper
 import (
 	"slices"
 
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // port is a port of the host. Keeper.mu guards it.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/verbs"
 )
 
 // bubbleOfReleases runs a test with two hosts that have met, whatever their releases.

@@ -7,10 +7,10 @@ import (
 	"sync"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/hotplug"
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // device is an RDMA device with the results of its trials.

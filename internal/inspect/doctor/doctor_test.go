@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/drivers"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 func TestAHealthyHostIsOKThroughout(t *testing.T) {

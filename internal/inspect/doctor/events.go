@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/drivers"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/verbs"
 )
 
 // checkEvents reports which drivers raise asynchronous events.

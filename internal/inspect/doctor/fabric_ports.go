@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // probes reports whether a device probes other hosts and answers them.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
 )
 
 // kernelLogWord returns the word that finds the device's lines in the kernel log. Those of a scalable function begin with its driver.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/ethtool"
-	"rdma_events/internal/hotplug"
+	"rdma_events/internal/device/ethtool"
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
 )
 
 // tree is a file system: contents by path. A link is written as "-> target".

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
 )
 
 // oldestLibrary is the first release of rdma-core whose libibverbs has every

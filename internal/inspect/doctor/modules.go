@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/drivers"
+	"rdma_events/internal/device/drivers"
 )
 
 // checkModules checks for ib_core, ib_uverbs and the drivers by the files that

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/ethtool"
+	"rdma_events/internal/device/ethtool"
 )
 
 // linkAnswer is the answer about the link of a port's network device.

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ethtool"
+	"rdma_events/internal/device/ethtool"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
 )
 
 func TestANoteOnALinkIsNoFault(t *testing.T) {

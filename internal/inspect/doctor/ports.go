@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 func (s *System) portDir(device string, port int) string {

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // checkProbes reports which probe methods work on each port.

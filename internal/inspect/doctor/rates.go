@@ -1,6 +1,6 @@
 package doctor
 
-import "rdma_events/internal/verbs"
+import "rdma_events/internal/device/verbs"
 
 // comparedRate returns the rate in Gbit/s that a port should have as far as the other ports show it, 0 if they do not.
 func (x *examination) comparedRate(device string, port int) float64 {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // fourAlike is a host with four ports of one board type, of which mlx5_3 has a quarter of the others' rate.

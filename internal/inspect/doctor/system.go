@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/ethtool"
-	"rdma_events/internal/hotplug"
+	"rdma_events/internal/device/ethtool"
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 // System is the host as the checks see it. NewSystem returns the real one.

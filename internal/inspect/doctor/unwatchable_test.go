@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/hotplug"
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // withSMI is a host with a sub-device that has no node.

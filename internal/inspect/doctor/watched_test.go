@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // down is a host whose port is administratively down, with a second port that has no link.

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"rdma_events/internal/drivers"
+	"rdma_events/internal/device/drivers"
 )
 
 // kernelDriver and transport return what sysfs has. They are needed before a

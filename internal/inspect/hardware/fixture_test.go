@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/nldev"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/nldev"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/worker"
 )
 
 // fakeWorker answers every watch with items, and then waits until ctx ends.

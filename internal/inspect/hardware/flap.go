@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
 )
 
 // add adds a worker's events and changes of state, sorted by time.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/device/nldev"
+	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/nldev"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 // Host is the machine as a run sees it.

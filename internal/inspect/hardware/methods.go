@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
 )
 
 // methods tries each method on each port.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/drivers"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs"
 )
 
 const (

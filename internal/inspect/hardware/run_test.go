@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/nldev"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/nldev"
+	"rdma_events/internal/device/verbs"
 )
 
 // run tries a device in a synctest bubble, because a real run takes long.

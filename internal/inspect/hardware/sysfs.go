@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/drivers"
+	"rdma_events/internal/device/drivers"
 	"rdma_events/internal/inspect"
 )
 

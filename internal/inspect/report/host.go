@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 // Schema changes when a member of host.json or resources.json changes its meaning or goes.

@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"rdma_events/internal/drivers"
-	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/sysfs"
 )
 
 // Names returns the words by which the kernel's lines name devices: the devices, their network

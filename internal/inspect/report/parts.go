@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/snapshot"
+	"rdma_events/internal/device/snapshot"
 )
 
 // The names of files.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/snapshot"
+	"rdma_events/internal/device/snapshot"
 )
 
 func now() time.Time { return moment }

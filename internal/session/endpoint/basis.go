@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"rdma_events/internal/session"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
 )
 
 // basis is what is known of a port when its Fabric is made, and has been seen since.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/session/sessiontest"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/session/sessiontest"
+	"rdma_events/internal/device/verbs"
 )
 
 func gid(index int, typ verbs.GIDType, address string) verbs.GID {

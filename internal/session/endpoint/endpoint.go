@@ -5,8 +5,8 @@ package endpoint
 import (
 	"math/rand/v2"
 
-	"rdma_events/internal/session"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
 )
 
 // endpoint is the session.Part.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/session"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
-	"rdma_events/internal/verbs"
 )
 
 const (

@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/session"
-	"rdma_events/internal/session/sessiontest"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/session/sessiontest"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 func TestWithoutPathsNothingIsMadeForAFabric(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 func TestFactsComeEveryHalfSecondAndAreThoseOfTheirFabric(t *testing.T) {

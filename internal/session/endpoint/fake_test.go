@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/session"
-	"rdma_events/internal/session/sessiontest"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/session"
+	"rdma_events/internal/device/session/sessiontest"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // These are as in package session.

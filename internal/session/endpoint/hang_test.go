@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // hangs is a scenario in which the firmware does not answer from the 30th second to the 50th.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // maxOrders is how many orders may wait for a port: an offer, a join and their end for each pair, and some more.

@@ -3,8 +3,8 @@ package endpoint
 import (
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	verdict "rdma_events/internal/fabric"
-	"rdma_events/internal/verbs"
 )
 
 // silentRun is how long a Fabric runs while the host waits to hear whether an echo comes after all: its verdicts begin at times

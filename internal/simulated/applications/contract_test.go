@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/conformance/tracetest"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/applications"
 	verbssim "rdma_events/internal/simulated/devices"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 func TestTheSimulatedSourceKeepsTheContract(t *testing.T) {

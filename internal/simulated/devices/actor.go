@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Actor is a simulated process that is led by calls, beside those of the scenario. It has one device open, which it closes

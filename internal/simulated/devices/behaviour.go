@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // behaviour is what each process of an [[app]] does and what happens to it. Its times are counted from the start of the

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // commandEntry is a [[command]] of a scenario: a period in which the firmware answers a

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/conformance/verbstest"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 func TestTheSimulatorKeepsTheContract(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
-	"rdma_events/internal/verbs"
 )
 
 // New returns a backend that opens the world's devices.

@@ -1,6 +1,6 @@
 package devices
 
-import "rdma_events/internal/verbs"
+import "rdma_events/internal/device/verbs"
 
 // drivers returns devices that behave like those of real drivers, by the name of the
 // profile. The facts about each driver are in package standin; a test of package

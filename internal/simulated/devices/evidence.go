@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // counterEntry is a [[counter]] of a scenario: a counter of a port grows.

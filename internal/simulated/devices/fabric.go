@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
-	"rdma_events/internal/verbs"
 )
 
 // fabricEnd implements verbs.Fabric. Peers are those of the scenario, or other Fabrics of this world.

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
 )
 
 const ms = int64(time.Millisecond)

@@ -1,8 +1,8 @@
 package devices
 
 import (
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // fabricCount counts in the ledger what a Fabric does. The lock of the Fabric guards it.

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
-	"rdma_events/internal/verbs"
 )
 
 // datagram is a probe or an echo under way. An echo has the members from rx on.

@@ -1,8 +1,8 @@
 package devices
 
 import (
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/verbs"
 )
 
 // fabricPair is a pair of a Fabric. The lock of the Fabric guards it.

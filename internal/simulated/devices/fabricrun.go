@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
 )
 
 // sink is where facts go while Run lasts.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"syscall"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // faultKind is a kind of fault, by its name in scenarios.

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // gidEntry is a [[gid]] of a scenario: an entry of the GID table goes away and comes back.

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"syscall"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // hardware is one device of the world, open or not. Times are CLOCK_MONOTONIC

@@ -3,7 +3,7 @@ package devices
 import (
 	"context"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // life is the end of what is closed by its owner or with its device: a probe or a Fabric.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // diary records the events and outcomes of one device of the lively scenario.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Peer is another host of the simulation. It has the devices of the profile, and is as the scenario says. It does not change, and

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"path"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // plan puts a scenario on the devices, with its times counted from epoch.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
-	"rdma_events/internal/verbs"
 )
 
 // probe implements verbs.Probe.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // maxFleet is the greatest N of the profile fleetN.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // ReadEvents implements verbs.Device.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/verbs"
 )
 
 func TestAReaderWakesAtTheMomentAnEventIsDue(t *testing.T) {

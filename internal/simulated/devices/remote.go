@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // remote is the other end of a pair: a port of another host, and the way there and back. What becomes of a packet follows from

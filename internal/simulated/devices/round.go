@@ -4,8 +4,8 @@ import (
 	"syscall"
 	"time"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // decision is how a round goes. It is made before the waits of the round.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"sort"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // run is one process of an application, from its start to its end. All times are CLOCK_MONOTONIC ns.

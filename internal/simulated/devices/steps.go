@@ -4,7 +4,7 @@ import (
 	"sort"
 	"syscall"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // AppContext is one time that a simulated process has a device open. It is comparable.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // crowd has applications of every behaviour on devices that go and come back.

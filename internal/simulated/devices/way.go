@@ -3,7 +3,7 @@ package devices
 import (
 	"path"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // wayEntry is a [[fabric]] of a scenario: a period in which packets between ports and other hosts are lost or late.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"syscall"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/verbs"
 )
 
 // Options describes a simulation. Processes that are to see the same world must pass

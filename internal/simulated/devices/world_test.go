@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/verbs"
 )
 
 func TestProfilesHaveTheirDevices(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/simulated/devices"
-	"rdma_events/internal/verbs"
 )
 
 // reach returns a host of a world with a scenario, in a synctest bubble.

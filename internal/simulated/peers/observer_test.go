@@ -8,12 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/simulated/devices"
-	"rdma_events/internal/verbs"
 )
 
 // observer is a port that probes hosts, and judges them as a host process does. It lives in a synctest bubble.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/simulated/devices"
-	"rdma_events/internal/verbs"
 )
 
 func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {

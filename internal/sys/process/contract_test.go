@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/status"
 )

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/grpclog"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/sys/status"
 )

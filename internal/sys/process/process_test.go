@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/sys/status"
 	"rdma_events/tests/prerequisite"
 )

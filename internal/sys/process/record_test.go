@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/sys/status"
 )
 

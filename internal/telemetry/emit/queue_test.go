@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // model holds the expected sums of the points of each series.

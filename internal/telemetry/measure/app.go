@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // App is a point of rdma_app.

@@ -3,8 +3,8 @@ package measure
 import (
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // AppEvent is a point of rdma_app_event: Count events of one type, queued for processes of one application.

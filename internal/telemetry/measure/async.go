@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/verbs"
 )
 
 // Async is a point of rdma_async: the events of a port, or with Port 0 all other

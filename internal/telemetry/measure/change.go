@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Change is a point of rdma_port_change.

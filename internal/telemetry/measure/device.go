@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/verbs"
 )
 
 // Device is a point of rdma_device.

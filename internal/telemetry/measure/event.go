@@ -3,7 +3,7 @@ package measure
 import (
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 )
 
 // Event is a point of rdma_async_event: Count events of one type.

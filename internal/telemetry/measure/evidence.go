@@ -3,8 +3,8 @@ package measure
 import (
 	"time"
 
-	"rdma_events/internal/evidence"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/cause"
+	"rdma_events/internal/device/verbs"
 )
 
 // Evidence is a point of rdma_evidence.
@@ -12,7 +12,7 @@ type Evidence struct {
 	Device   string
 	Port     int // 0: about the device
 	Trigger  verbs.Trigger
-	Cause    evidence.Cause
+	Cause    cause.Cause
 	Triggers uint64 // 1, and those that came while it waited for its turn, or more when merged
 
 	HasSnapshot bool
@@ -24,8 +24,8 @@ type Evidence struct {
 	LeftOut     string
 
 	HasBase   bool
-	BaseAgeNS int64           // between the two readings of the counters
-	Deltas    evidence.Deltas // not changed after it was set
+	BaseAgeNS int64        // between the two readings of the counters
+	Deltas    cause.Deltas // not changed after it was set
 	Top       string
 	At        time.Time
 }
@@ -81,7 +81,7 @@ func evidenceFields() []field[Evidence] {
 		}
 	}
 	return []field[Evidence]{
-		text("cause", "the cause where it is certain, docs/operations.md has them", func(v *Evidence) evidence.Cause { return v.Cause }),
+		text("cause", "the cause where it is certain, docs/operations.md has them", func(v *Evidence) cause.Cause { return v.Cause }),
 		counter("triggers", "1, and further triggers that this one is for", func(v *Evidence) uint64 { return v.Triggers }),
 		maybe("age_ns", "ns", "from the trigger to the first reading", func(v *Evidence) (int64, bool) { return v.AgeNS, v.HasSnapshot }),
 		maybe("took_ns", "ns", "from the first reading to the last", func(v *Evidence) (int64, bool) { return v.TookNS, v.HasSnapshot }),

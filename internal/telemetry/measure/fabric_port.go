@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/ledger"
 )
 
 // FabricPort is a point of rdma_fabric_port: all pairs of one port, and what is said of the port itself.

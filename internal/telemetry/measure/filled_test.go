@@ -4,14 +4,14 @@ import (
 	"net/netip"
 	"time"
 
-	"rdma_events/internal/evidence"
-	"rdma_events/internal/expect"
+	"rdma_events/internal/device/cause"
+	"rdma_events/internal/device/expect"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // at returns a time that is easy to read in line protocol.
@@ -152,14 +152,14 @@ func filledFabric() []Point {
 
 func filledEvidence(at time.Time) *Evidence {
 	return &Evidence{
-		Device: "mlx5_0", Port: 1, Trigger: "port_err", Cause: evidence.NoCable, Triggers: 2,
+		Device: "mlx5_0", Port: 1, Trigger: "port_err", Cause: cause.NoCable, Triggers: 2,
 		HasSnapshot: true, AgeNS: 10_400_000, TookNS: 6_000_000,
 		NetDev: &verbs.NetDev{
 			Name: "eth0", AdminUp: true, HasCarrier: true, CarrierChanges: 5, HasCarrierChanges: true,
 		},
 		ExtState: "no_cable", LeftOut: "aer: the device took 2s to answer a command",
 		HasBase: true, BaseAgeNS: 41_000_000_000, Top: "rx_prio3_pause +48213",
-		Deltas: evidence.Deltas{{Source: verbs.CountersNetDev, Name: "rx_prio3_pause", By: 48213}}, At: at,
+		Deltas: cause.Deltas{{Source: verbs.CountersNetDev, Name: "rx_prio3_pause", By: 48213}}, At: at,
 	}
 }
 

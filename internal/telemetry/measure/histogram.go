@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/verbs"
 )
 
 // Histogram is a point of rdma_cq_probe_histogram, which has a line for each bound.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/verbs"
 )
 
 func TestAHostIsTheSumOfItsDevices(t *testing.T) {

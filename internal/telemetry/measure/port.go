@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"rdma_events/internal/expect"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/expect"
+	"rdma_events/internal/device/verbs"
 )
 
 // Port is a point of rdma_port. Known is false while the device is not open or does not

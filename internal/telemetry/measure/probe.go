@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"time"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/verbs"
 )
 
 // Probe is a point of rdma_cq_probe.

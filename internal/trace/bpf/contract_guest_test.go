@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/conformance/tracetest"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/trace/bpf"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/lab/app"
 	"rdma_events/tests/lab/guest"
 )

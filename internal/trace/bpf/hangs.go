@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // hangs finds the threads that wait in a destruction for acknowledgements. All of it has to hold: the object that the thread

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 const tid = 4712

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // functionsOf returns the function of each program in the compiled object.

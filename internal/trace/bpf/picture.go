@@ -6,9 +6,9 @@ import (
 	"slices"
 	"unsafe"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // clockTick is the length of a clock tick in ns, which is the same for all processes (USER_HZ).

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 var python = traceProcess{Start: 987 * clockTick, Tgid: 4711, Device: 2}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/bench"
 	"rdma_events/tests/lab/guest"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/bench"
 	"rdma_events/tests/lab/guest"
 )

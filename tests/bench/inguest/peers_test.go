@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/bench"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"

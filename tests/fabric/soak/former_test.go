@@ -17,11 +17,11 @@ import (
 	"google.golang.org/grpc/keepalive"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello/proto"
-	"rdma_events/internal/verbs"
 )
 
 // former is a process of the release that could not reconcile sessions, as its peers see it: written against the messages that

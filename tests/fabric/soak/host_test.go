@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/verbs"
 )
 
 // host is a host with its devices, over all restarts of its processes.

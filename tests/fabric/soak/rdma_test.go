@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
 )
 
 // The times and numbers of a Fabric and of the session around it.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/lab/guest"
 )
 

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"rdma_events/internal/conformance/tracetest"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/lab/guest"
 )
 

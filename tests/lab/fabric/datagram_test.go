@@ -12,7 +12,7 @@ const (
 	length = 40
 )
 
-// datagram is a probe or an echo as it is on the wire: struct datagram_wire of internal/verbs/native/native_fabric.h.
+// datagram is a probe or an echo as it is on the wire: struct datagram_wire of internal/device/native/native_fabric.h.
 type datagram struct {
 	version, kind, path byte
 	session             uint64

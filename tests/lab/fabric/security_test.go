@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/lab/guest"
 )
 

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/native"
-	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/native"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
 )

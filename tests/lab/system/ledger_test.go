@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
 )
 
 // ledgerOf copies the ledger of a running worker, with the events that it has read

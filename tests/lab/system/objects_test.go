@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/nldev"
+	"rdma_events/internal/device/nldev"
 	"rdma_events/tests/lab/guest"
 )
 

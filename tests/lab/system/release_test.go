@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/drivers"
+	"rdma_events/internal/device/drivers"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
 )
@@ -318,7 +318,7 @@ func TestModprobeReleasesBeforeItUnloads(t *testing.T) {
 }
 
 // The module of a driver that cannot take a device away from its users has a reference for each of them. The table in
-// internal/drivers says which can, by kernel.
+// internal/device/drivers says which can, by kernel.
 func TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		module := guest.ModuleOf(guest.Driver())

@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/device/snapshot"
+	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/inspect/report"
-	"rdma_events/internal/snapshot"
-	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
 )

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/ledger"
+	"rdma_events/internal/device/ledger"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
 )

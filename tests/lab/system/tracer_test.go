@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/lab/app"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"

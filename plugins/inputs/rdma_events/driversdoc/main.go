@@ -1,5 +1,5 @@
 // Command driversdoc writes the parts of the documents about drivers, made from
-// internal/drivers and the plugin's defaults. Its argument is the root of the repository.
+// internal/device/drivers and the plugin's defaults. Its argument is the root of the repository.
 // In each document it replaces the text between two comments.
 package main
 
@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/session"
 	"rdma_events/internal/document"
-	"rdma_events/internal/drivers"
-	"rdma_events/internal/session"
 )
 
 func main() {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/document"
-	"rdma_events/internal/drivers"
-	"rdma_events/internal/verbs"
 )
 
 const root = "../../../.."
@@ -69,7 +69,7 @@ func TestRowsSayWhatHasTriedADriver(t *testing.T) {
 
 // A row about a stand-in names tests that exist.
 func TestStandinsTestsExist(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, "internal/verbs/native/*_test.go"))
+	files, err := filepath.Glob(filepath.Join(root, "internal/device/native/*_test.go"))
 	require.NoError(t, err)
 	all := ""
 	for _, file := range files {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"rdma_events/internal/drivers"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/verbs"
 )
 
 // snapshots returns the text and table of the commands that snapshots make a device execute.

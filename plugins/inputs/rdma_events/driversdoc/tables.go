@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/drivers"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/verbs"
 )
 
 // overview returns the table of what to expect of each driver, and of what has tried it.

@@ -1,0 +1,54 @@
+package cause
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"rdma_events/internal/device/verbs"
+)
+
+// Delta is a counter that moved between two readings.
+type Delta struct {
+	Source verbs.CounterSource
+	Name   string
+	By     uint64 // 0 if it was reset
+	Reset  bool   // it went back: the driver was loaded again, or the counter was cleared or began again at 0
+}
+
+// String returns "rx_prio3_pause +48213", or "rx_prio3_pause reset".
+func (d Delta) String() string {
+	if d.Reset {
+		return d.Name + " reset"
+	}
+	return fmt.Sprintf("%s +%d", d.Name, d.By)
+}
+
+// Deltas are the counters that moved between two readings, ordered by source and name.
+type Deltas []Delta
+
+// Compare returns the counters that moved. A counter that only one reading has is unknown in
+// the other one, and not 0, so it has not moved. Levels and sensors are no counters and are left out.
+func Compare(before, after verbs.Counters) Deltas {
+	var moved Deltas
+	for source, counters := range after {
+		if source == verbs.CountersHWMon {
+			continue
+		}
+		for name, now := range counters {
+			was, known := before[source][name]
+			if !known || was == now || rankOf(name) == level {
+				continue
+			}
+			d := Delta{Source: source, Name: name}
+			if d.Reset = now < was; !d.Reset {
+				d.By = now - was
+			}
+			moved = append(moved, d)
+		}
+	}
+	slices.SortFunc(moved, func(a, b Delta) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.Name, b.Name))
+	})
+	return moved
+}

@@ -1,0 +1,90 @@
+package hotplug
+
+import (
+	"slices"
+	"strings"
+
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
+)
+
+// scans is how often scan looks again at devices that change while it looks.
+const scans = 3
+
+// scan lists the devices, sorted by name. It reads only attributes that the RDMA
+// core provides itself, so that a driver that hangs cannot block it. While descriptors or memory
+// are short, it returns an error: a device of which something could not be read would look like
+// another one, or like one without its node, and so like a removal.
+//
+// In exclusive mode it also lists the devices that belong to other network namespaces. A device that comes, goes or moves between
+// the readings of the two classes would be found in the wrong namespace, so scan then looks again.
+func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
+	names, err := sysfs.Devices()
+	for range scans {
+		if err != nil {
+			return nil, err
+		}
+		found, err := describe(sysfs, names, indexes)
+		if err != nil {
+			return nil, err
+		}
+		var now []string
+		if now, err = sysfs.Devices(); err == nil && slices.Equal(now, names) {
+			return found, nil
+		}
+		names = now
+	}
+	return describe(sysfs, names, indexes)
+}
+
+// describe returns the devices of these names, and those of other network namespaces.
+func describe(sysfs sysfs.FS, names []string, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
+	exclusive, err := sysfs.ReadExclusiveNetns()
+	if verbs.Shortage(err) != "" {
+		return nil, err
+	}
+	if len(names) == 0 && !exclusive {
+		return nil, nil
+	}
+	nodes, err := sysfs.Nodes()
+	if nodes == nil || verbs.Shortage(err) != "" {
+		return nil, err
+	}
+	var others []verbs.Found
+	if exclusive {
+		others = sysfs.OtherNetns(names, nodes)
+	}
+	if len(names) == 0 {
+		return others, nil
+	}
+	byName, err := indexes()
+	if verbs.Shortage(err) != "" {
+		return nil, err
+	}
+	if err != nil {
+		byName = nil // the indexes are optional
+	}
+	found := make([]verbs.Found, 0, len(names)+len(others))
+	for _, name := range names {
+		index, ok := byName[name]
+		if !ok {
+			index = -1
+		}
+		guid, err := sysfs.ReadNodeGUID(name)
+		if verbs.Shortage(err) != "" {
+			return nil, err
+		}
+		f, err := sysfs.Function(name)
+		if verbs.Shortage(err) != "" {
+			return nil, err
+		}
+		f.Index, f.Node, f.NodeGUID = index, nodes[name], guid
+		if exclusive {
+			f.Netns = verbs.NetnsOwn
+		}
+		found = append(found, f)
+	}
+	found = append(found, others...)
+	slices.SortFunc(found, func(a, b verbs.Found) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}

@@ -1,0 +1,188 @@
+package hotplug
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/wake"
+)
+
+// settleLimit times Config.Settle is the longest time for which an unending
+// series of uevents can delay a scan.
+const settleLimit = 5
+
+// Watcher watches the RDMA devices of this host.
+type Watcher struct {
+	cfg   Config
+	sysfs sysfs.FS
+}
+
+// New returns a Watcher. It starts nothing; Run does.
+func New(cfg Config) *Watcher {
+	cfg = cfg.withDefaults()
+	return &Watcher{cfg: cfg, sysfs: sysfs.New(cfg.SysfsRoot)}
+}
+
+// Run calls report with all devices that are present, sorted by name: at once,
+// and again after each change. It does not see devices that appear and disappear
+// within Config.Settle. A device that is replaced under its name has another
+// Index. Run makes the calls one after the other from the calling goroutine;
+// report may keep the slice but not change it. If sysfs cannot be read, the last
+// set stays valid and Config.Warn gets the error. Run blocks until ctx ends and
+// returns ctx.Err(). It may be called more than once and concurrently.
+func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	changed := wake.New()
+	adds := additions{count: map[string]int{}}
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	defer cancel()
+	listener.Go(func() { w.listen(ctx, &adds, changed) })
+
+	rescan := time.NewTicker(w.cfg.Rescan)
+	defer rescan.Stop()
+	problem := complaint{warn: w.cfg.Warn}
+	without := nodeless{sysfs: w.sysfs, types: w.cfg.Types}
+	files := NodeFiles{Dev: w.cfg.DevRoot, Proc: w.cfg.ProcRoot}
+	var last []verbs.Found
+	for first := true; ; {
+		found, err := scan(w.sysfs, w.cfg.Indexes)
+		if err == nil {
+			err = without.markDevices(found, time.Now())
+		}
+		problem.set(unlisted(err))
+		if err == nil {
+			files.mark(found)
+			adds.mark(found)
+			if first || !slices.Equal(found, last) {
+				report(found)
+				first, last = false, found
+			}
+		}
+		if err := w.wait(ctx, changed, rescan.C); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns when it is time to scan again, or with ctx.Err().
+func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, rescan <-chan time.Time) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-rescan:
+		return nil
+	case <-changed:
+		return w.settle(ctx, changed)
+	}
+}
+
+// settle returns when there has been no change for a while.
+func (w *Watcher) settle(ctx context.Context, changed <-chan struct{}) error {
+	limit := time.NewTimer(settleLimit * w.cfg.Settle)
+	defer limit.Stop()
+	quiet := time.NewTimer(w.cfg.Settle)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limit.C:
+			return nil
+		case <-quiet.C:
+			return nil
+		case <-changed:
+			quiet.Reset(w.cfg.Settle)
+		}
+	}
+}
+
+// listen keeps a subscription to uevents until ctx ends. If the kernel grants none or
+// it fails, listen tries again every Config.Rescan.
+func (w *Watcher) listen(ctx context.Context, adds *additions, changed wake.Signal) {
+	problem := complaint{warn: w.cfg.Warn}
+	retry := time.NewTicker(w.cfg.Rescan)
+	defer retry.Stop()
+	for ctx.Err() == nil {
+		problem.set(wrap("watch RDMA devices by scanning only", w.subscribe(ctx, adds, changed)))
+		select {
+		case <-ctx.Done():
+		case <-retry.C:
+		}
+	}
+}
+
+// subscribe signals changes until ctx ends or the subscription fails. It returns
+// nil when ctx ends.
+func (w *Watcher) subscribe(ctx context.Context, adds *additions, changed wake.Signal) error {
+	source, err := w.cfg.Uevents()
+	if err != nil {
+		return err
+	}
+	changed.Send() // devices may have changed between the scan and the subscription
+	return receive(ctx, source, func(u *uevent) {
+		if u != nil {
+			adds.note(u)
+		}
+		if u == nil || u.aboutDevices() {
+			changed.Send()
+		}
+	})
+}
+
+// additions counts the kernel's "add" uevents of devices, by name.
+type additions struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (a *additions) note(u *uevent) {
+	if u.action != "add" || u.subsystem != subsystemDevices || u.synthetic {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count[path.Base(u.path)]++
+}
+
+// mark fills in Found.Added, and forgets the devices that are not in found.
+func (a *additions) mark(found []verbs.Found) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := make(map[string]int, len(found))
+	for i := range found {
+		name := found[i].Name
+		found[i].Added = a.count[name]
+		kept[name] = a.count[name]
+	}
+	a.count = kept
+}
+
+// unlisted returns the warning about a scan that failed.
+func unlisted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("list RDMA devices: %w; the last list stays valid", advised(err))
+}
+
+// advised adds to an error the limit that is short and what to raise.
+func advised(err error) error {
+	if advice := verbs.Shortage(err); advice != "" {
+		return fmt.Errorf("cannot read: %w; %s", err, advice)
+	}
+	return err
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"slices"
+	"sync/atomic"
+	"unsafe"
+)
+
+// ProbeCounts counts the outcomes of a probe's rounds, and its events. The counts are in
+// the order of the struct of a probe in internal/device/native/native.h, and a slot of the ledger holds them
+// as they are.
+type ProbeCounts struct {
+	Rounds, Successes, Errors   uint64
+	LostEvents, LostCompletions uint64
+	Events, Acked               uint64
+	Spurious, Late              uint64
+	Resent                      uint64 // rounds of ud_send that sent a second datagram
+	Disturbed                   uint64 // rounds during which the host was paused or suspended
+}
+
+const numCounts = int(unsafe.Sizeof(ProbeCounts{}) / unsafe.Sizeof(uint64(0)))
+
+// all returns the counts as an array.
+func (c *ProbeCounts) all() *[numCounts]uint64 { return (*[numCounts]uint64)(unsafe.Pointer(c)) }
+
+// load copies counts that a worker writes. It reads Rounds before its parts, and Acked
+// before Events, so that no sum is behind its parts.
+func (c *ProbeCounts) load() ProbeCounts {
+	var out ProbeCounts
+	out.Rounds = atomic.LoadUint64(&c.Rounds)
+	from, to := c.all(), out.all()
+	for i := numCounts - 1; i > 0; i-- {
+		to[i] = atomic.LoadUint64(&from[i])
+	}
+	return out
+}
+
+// store adds o to counts that a host reads, in the order that load relies on.
+func (c *ProbeCounts) store(o ProbeCounts) {
+	to, from := c.all(), o.all()
+	for i := 1; i < numCounts; i++ {
+		atomic.AddUint64(&to[i], from[i])
+	}
+	atomic.AddUint64(&c.Rounds, o.Rounds)
+}
+
+func (c *ProbeCounts) believable() bool { return slices.Max(c.all()[:]) < Believable }
+
+// Add returns the sum of both, field by field.
+func (c ProbeCounts) Add(o ProbeCounts) ProbeCounts {
+	for i, n := range o.all() {
+		c.all()[i] += n
+	}
+	return c
+}
+
+// Sub returns c minus base, field by field.
+func (c ProbeCounts) Sub(base ProbeCounts) ProbeCounts {
+	for i, n := range base.all() {
+		c.all()[i] -= n
+	}
+	return c
+}
+
+// Raise raises each count to that of o, if that is higher, so that no count goes back.
+// Of the events of o no more count as acknowledged than were read.
+func (c *ProbeCounts) Raise(o ProbeCounts) {
+	o.Acked = min(o.Acked, o.Events)
+	for i, n := range o.all() {
+		c.all()[i] = max(c.all()[i], n)
+	}
+}

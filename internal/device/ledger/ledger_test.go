@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newLedger(t *testing.T) *Ledger {
+	t.Helper()
+	l, f, err := New("test")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		require.NoError(t, l.Close())
+	})
+	return l
+}
+
+// The C writer asserts the same numbers in internal/device/native/native.h.
+func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
+	require.EqualValues(t, Size, unsafe.Sizeof(page{}))
+	require.EqualValues(t, 24, unsafe.Sizeof(eventSlot{}))
+	require.EqualValues(t, 128, unsafe.Sizeof(probeSlot{}))
+	require.EqualValues(t, 16, unsafe.Offsetof(page{}.reader))
+	require.EqualValues(t, 48, unsafe.Offsetof(page{}.evid))
+	require.EqualValues(t, 1024, unsafe.Offsetof(page{}.event))
+	require.EqualValues(t, 1024+2048*24, unsafe.Offsetof(page{}.probe))
+	require.EqualValues(t, 16, unsafe.Offsetof(probeSlot{}.thread))
+	require.EqualValues(t, 32, unsafe.Offsetof(probeSlot{}.counts))
+	require.EqualValues(t, 72, 32+unsafe.Offsetof(ProbeCounts{}.Events))
+	require.EqualValues(t, 96, 32+unsafe.Offsetof(ProbeCounts{}.Late))
+	require.EqualValues(t, 104, 32+unsafe.Offsetof(ProbeCounts{}.Resent))
+	require.EqualValues(t, 112, 32+unsafe.Offsetof(ProbeCounts{}.Disturbed))
+	require.EqualValues(t, 64, unsafe.Offsetof(page{}.fabrics))
+	require.EqualValues(t, 1024+2048*24+1536*128, unsafe.Offsetof(page{}.fabric))
+	require.EqualValues(t, 128+64*64, unsafe.Sizeof(fabricSlot{}))
+	require.EqualValues(t, 8, unsafe.Offsetof(fabricSlot{}.thread))
+	require.EqualValues(t, 24, unsafe.Offsetof(fabricSlot{}.ctl))
+	require.EqualValues(t, 40, unsafe.Offsetof(fabricSlot{}.counts))
+	require.EqualValues(t, 48, unsafe.Offsetof(FabricCounts{}.Dry))
+	require.EqualValues(t, 128, unsafe.Offsetof(fabricSlot{}.pair))
+	require.EqualValues(t, 64, unsafe.Sizeof(fabricPairSlot{}))
+	require.EqualValues(t, 8, unsafe.Offsetof(fabricPairSlot{}.counts))
+	require.EqualValues(t, 32, unsafe.Offsetof(FabricPairCounts{}.WriteErrors))
+}
+
+func TestCountsAreAddedAndSubtractedFieldByField(t *testing.T) {
+	a := ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	require.Equal(t, ProbeCounts{2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22}, a.Add(a))
+	require.Zero(t, a.Sub(a))
+	require.Equal(t, ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, a, "it is left as it was")
+}
+
+func TestRaisedCountsNeverFall(t *testing.T) {
+	c := ProbeCounts{Rounds: 9, Events: 5, Acked: 4, Resent: 3}
+	c.Raise(ProbeCounts{Rounds: 8, Successes: 7, Events: 6, Acked: 100, Resent: 1})
+	require.Equal(t, ProbeCounts{Rounds: 9, Successes: 7, Events: 6, Acked: 6, Resent: 3}, c)
+}
+
+func TestHostReadsTheCountsOfTheWorker(t *testing.T) {
+	host, f, err := New("test")
+	require.NoError(t, err)
+	worker, err := Open(f)
+	require.NoError(t, err)
+	worker.Count(10, 1, 3, 2)
+	worker.Count(10, 2, 1, 1)
+	worker.Count(10, 1, 1, 2)
+	i, err := worker.AddProbe(1, 0, 3)
+	require.NoError(t, err)
+	worker.AddRound(i, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1})
+	worker.ProbeLane(i, CallAckCQEvents, 42)
+	require.NoError(t, worker.Close())
+	require.NoError(t, f.Close())
+
+	var s Snapshot
+	host.Snapshot(&s)
+	require.Equal(t, []EventCounts{{10, 1, 4, 4}, {10, 2, 1, 1}}, s.Events)
+	require.Equal(t, 3, s.Probes[0].Method)
+	require.Equal(t, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1}, s.Probes[0].ProbeCounts)
+	require.Equal(t, Lane{Call: CallAckCQEvents, Beat: 42}, s.Busy(nil))
+	require.NoError(t, host.Close())
+}
+
+func TestBusyLeavesOutACallOfAHeldThread(t *testing.T) {
+	l := newLedger(t)
+	busy := func(held ...int) Lane {
+		var s Snapshot
+		l.Snapshot(&s)
+		return s.Busy(func(thread int) bool { return slices.Contains(held, thread) })
+	}
+	require.Equal(t, Lane{}, busy())
+	counter := Lane{Call: CallReadSysfs, Port: 2, Thread: 21, Beat: 5}
+	query := Lane{Call: CallQueryPort, Port: 1, Thread: 22, Beat: 6}
+	l.Evidence(counter)
+	l.Control(query)
+	l.Reader(CallAckAsyncEvent, 7)
+	require.Equal(t, counter, busy())
+	require.Equal(t, query, busy(21))
+	require.Equal(t, Lane{Call: CallAckAsyncEvent, Beat: 7}, busy(21, 22), "it has no thread that could be held")
+	l.Control(Lane{Call: CallCloseDevice, Beat: 8})
+	l.Reader(CallNone, 9)
+	require.Equal(t, Lane{Call: CallCloseDevice, Beat: 8}, busy(21, 0))
+	require.EqualValues(t, 3, counter.Lasted(8))
+	require.Zero(t, Lane{Beat: 5}.Lasted(8))
+}
+
+func TestMoreTypesThanSlotsAreCountedTogether(t *testing.T) {
+	l := newLedger(t)
+	for i := range int32(EventSlots + 100) {
+		l.Count(i, 0, 1, 1)
+	}
+	var s Snapshot
+	l.Snapshot(&s)
+	require.Len(t, s.Events, EventSlots)
+	require.Equal(t, EventCounts{Overflow, 0, 101, 101}, s.Events[EventSlots-1])
+	l.Count(5, 0, 1, 1)
+	l.Snapshot(&s)
+	require.EqualValues(t, 2, s.Events[5].Read)
+}
+
+func TestAProbeMadeAnewGoesOnInItsSlot(t *testing.T) {
+	l := newLedger(t)
+	a, err := l.AddProbe(1, 0, 1)
+	require.NoError(t, err)
+	b, err := l.AddProbe(1, 0, 3)
+	require.NoError(t, err)
+	again, err := l.AddProbe(1, 0, 1)
+	require.NoError(t, err)
+	require.NotEqual(t, a, b)
+	require.Equal(t, a, again)
+	for v := range ProbeSlots {
+		_, err = l.AddProbe(2, v, 1)
+	}
+	require.ErrorIs(t, err, ErrFull)
+}
+
+func TestALedgerCannotBeShrunk(t *testing.T) {
+	l, f, err := New("test")
+	require.NoError(t, err)
+	require.Error(t, f.Truncate(0))
+	require.NoError(t, f.Close())
+	require.NoError(t, l.Close())
+}

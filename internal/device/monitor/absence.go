@@ -1,0 +1,110 @@
+package monitor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/status"
+)
+
+// alias is the new name of a device; the zero alias is none.
+type alias struct {
+	name   string
+	wanted bool // the device is monitored under this name
+}
+
+// nameNow returns the new name of a missing device: the name of a found device that is
+// the same one (goesOn) and that discovery had not reported before. Without one it
+// returns the zero alias.
+func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
+	old, seen := d.identity()
+	if !seen {
+		return alias{}
+	}
+	for _, f := range found {
+		known := slices.ContainsFunc(m.last, func(l verbs.Found) bool { return l.Name == f.Name })
+		if !known && f.Name != d.name && m.cfg.goesOn(old, f) {
+			return alias{f.Name, m.wants(f)}
+		}
+	}
+	return alias{}
+}
+
+// goesOn reports whether f is the device old, perhaps after a reload of its driver: the
+// kernel's index is the same (verbs.Found.Same), or the node GUID is. A GUID counts only
+// if the PCI function of f is in no bond, since a bond's device takes the GUID of a leg. Of a device in another
+// network namespace neither is known, but its PCI function is.
+func (c *Config) goesOn(old, f verbs.Found) bool {
+	if (f.Netns == verbs.NetnsOther || old.Netns == verbs.NetnsOther) && f.PCI != "" && f.PCI == old.PCI {
+		return true
+	}
+	return f.Same(old) || sameGUID(f.NodeGUID, old.NodeGUID) && (f.PCI == "" || c.Function(f.PCI).Master == "")
+}
+
+// sameGUID reports whether two node GUIDs are equal and not zero. A device with a GUID of
+// zeros, often a virtual function, has not been given one.
+func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
+
+// rename handles a new name of the device. The device counts as missing if it is not
+// monitored under the new name, or if the old name is in expect. The caller holds d.mu.
+func (d *Device) rename(now alias) {
+	d.renamed, d.reason = now.wanted && !d.expected, status.ReasonRenamed
+	switch {
+	case d.renamed:
+		d.cfg.Memory.Rename(d.name, now.name)
+		return
+	case !now.wanted:
+		d.log.Warn(fmt.Sprintf("%s is called %s now, which is left out by the configuration: it is no longer watched", d.name, now.name))
+	default:
+		d.log.Warn(fmt.Sprintf("%s is called %s now, and is watched by that name; expect has the old one", d.name, now.name))
+	}
+	d.reason = status.ReasonRemoved
+}
+
+// absence sets the reason of a removed device by whether its PCI function has another
+// use now. That use may begin some time after the removal, and may end. A device in
+// expect stays removed in any case.
+func (d *Device) absence(found []verbs.Found, t *moment) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	without := d.removedReason()
+	if d.isAwaited() {
+		without = status.ReasonNoDevice
+	}
+	if d.present || d.expected || d.mayBeMoving() || d.reason != without && d.reason != status.ReasonReassigned {
+		return
+	}
+	d.reason = without
+	if d.cfg.isReassigned(d.found, found) {
+		d.reason = status.ReasonReassigned
+	}
+	d.emitIfChanged(t)
+}
+
+// isReassigned reports whether the PCI function of a device that is gone has another
+// driver, such as vfio-pci, or another RDMA device, such as that of a bond. A bond of an
+// adapter's ports has its RDMA device on the function of one port. The functions of the
+// other ports then have no RDMA device, but network devices in the same bond.
+func (c *Config) isReassigned(old verbs.Found, found []verbs.Found) bool {
+	if old.PCI == "" {
+		return false
+	}
+	own := c.Function(old.PCI)
+	if old.Driver != "" && own.Driver != "" && own.Driver != old.Driver {
+		return true
+	}
+	return slices.ContainsFunc(found, func(f verbs.Found) bool {
+		switch {
+		case c.goesOn(old, f) || !isLater(f, old):
+			return false
+		case f.PCI == old.PCI:
+			return true
+		}
+		return own.Master != "" && verbs.PCISlot(f.PCI) == verbs.PCISlot(old.PCI) && c.Function(f.PCI).Master == own.Master
+	})
+}
+
+// isLater reports whether f may have come after old: the kernel's indexes grow.
+func isLater(f, old verbs.Found) bool { return f.Index < 0 || old.Index < 0 || f.Index > old.Index }

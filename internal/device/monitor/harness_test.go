@@ -1,0 +1,360 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker"
+	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	ms  = int64(time.Millisecond)
+	sec = int64(time.Second)
+	// epoch is the wall time at CLOCK_MONOTONIC 0. slept is how long the machine was
+	// suspended before.
+	epoch = 1_700_000_000 * sec
+	slept = 3600 * sec
+)
+
+// fakeDiscovery reports the sets it is given.
+type fakeDiscovery struct {
+	sets chan []verbs.Found
+	done chan struct{}
+}
+
+func (f *fakeDiscovery) Run(ctx context.Context, report func([]verbs.Found)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case set := <-f.sets:
+			report(set)
+			f.done <- struct{}{}
+		}
+	}
+}
+
+// fakeSupervisor starts no worker: the test calls the methods of its Device.
+type fakeSupervisor struct {
+	*Device
+	device string
+	saying sync.Mutex    // guards said: the test may speak for a worker whose Run is ending
+	said   status.Status // the last one reported
+	wakes  atomic.Int32
+	last   func() // called when Run is to end
+	ended  chan struct{}
+}
+
+func (s *fakeSupervisor) Run(ctx context.Context) error {
+	<-ctx.Done()
+	if s.last != nil {
+		s.last()
+	}
+	said := s.lastSaid()
+	s.Status(status.Status{State: status.StateStopped, Reason: status.ReasonOK, Restarts: said.Restarts, Crashes: said.Crashes})
+	close(s.ended)
+	return ctx.Err()
+}
+
+func (s *fakeSupervisor) Wake() { s.wakes.Add(1) }
+
+func (s *fakeSupervisor) Status(n status.Status) {
+	s.say(n)
+	s.Device.Status(n)
+}
+
+func (s *fakeSupervisor) lastSaid() status.Status {
+	s.saying.Lock()
+	defer s.saying.Unlock()
+	return s.said
+}
+
+func (s *fakeSupervisor) say(n status.Status) {
+	s.saying.Lock()
+	defer s.saying.Unlock()
+	s.said = n
+}
+
+// recorder keeps the emitted points in order.
+type recorder struct {
+	mu    sync.Mutex
+	items []any // the values that the points point to
+}
+
+func (r *recorder) emit(p measure.Point) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.items = append(r.items, reflect.ValueOf(p).Elem().Interface())
+}
+
+// take returns the points emitted since the last take.
+func (r *recorder) take() []any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	items := r.items
+	r.items = nil
+	return items
+}
+
+func of[T any](items []any) []T {
+	var out []T
+	for _, i := range items {
+		if v, ok := i.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// harness is a Monitor with discovery, supervisors and clocks that the test controls.
+type harness struct {
+	*Monitor
+	t         *testing.T
+	sink      *recorder
+	discovery *fakeDiscovery
+	mono      atomic.Int64
+	wallShift atomic.Int64
+	mu        sync.Mutex
+	sups      []*fakeSupervisor
+}
+
+func newHarness(t *testing.T, change func(*Config)) *harness {
+	t.Helper()
+	h := &harness{
+		t: t, sink: &recorder{},
+		discovery: &fakeDiscovery{sets: make(chan []verbs.Found), done: make(chan struct{})},
+	}
+	cfg := Config{
+		Discovery: h.discovery, NewSupervisor: h.supervisor, Emit: h.sink.emit, Now: h.now,
+		Window: 5 * time.Minute, RSS: func(pid int) uint64 { return uint64(pid) },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	h.Monitor = New(cfg)
+	return h
+}
+
+// start runs the Monitor until the test ends.
+func start(t *testing.T, change func(*Config)) *harness {
+	t.Helper()
+	h := newHarness(t, change)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return h
+}
+
+func (h *harness) now() (wall, mono, boot int64) {
+	mono = h.mono.Load()
+	return epoch + mono + h.wallShift.Load(), mono, mono + slept
+}
+
+func (h *harness) supervisor(device string, d *Device) Supervisor {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &fakeSupervisor{Device: d, device: device, ended: make(chan struct{})}
+	h.sups = append(h.sups, s)
+	return s
+}
+
+// sup returns the nth Supervisor made for a device.
+func (h *harness) sup(device string, n int) *fakeSupervisor {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.sups {
+		if s.device == device {
+			if n == 0 {
+				return s
+			}
+			n--
+		}
+	}
+	require.FailNow(h.t, "no such supervisor", "%s %d of %d", device, n, len(h.sups))
+	return nil
+}
+
+// finds makes discovery report a set, and waits until the Monitor has handled it.
+func (h *harness) finds(set ...verbs.Found) {
+	h.discovery.sets <- set
+	<-h.discovery.done
+}
+
+// snapshot holds the points of one Gather, by measurement.
+type snapshot struct {
+	Async      []measure.Async
+	Ports      []measure.Port
+	Probes     []measure.Probe
+	Histograms []measure.Histogram
+	Commands   []measure.Command
+	Devices    []measure.Device
+	Hosts      []measure.Host
+	Collector  measure.Collector
+}
+
+func sort(i measure.Interval) snapshot {
+	s := snapshot{Collector: *i.Own}
+	for _, p := range i.Points {
+		switch p := p.(type) {
+		case *measure.Async:
+			s.Async = append(s.Async, *p)
+		case *measure.Port:
+			s.Ports = append(s.Ports, *p)
+		case *measure.Probe:
+			s.Probes = append(s.Probes, *p)
+		case *measure.Histogram:
+			s.Histograms = append(s.Histograms, *p)
+		case *measure.Command:
+			s.Commands = append(s.Commands, *p)
+		case *measure.Device:
+			s.Devices = append(s.Devices, *p)
+		case *measure.Host:
+			s.Hosts = append(s.Hosts, *p)
+		}
+	}
+	return s
+}
+
+func (h *harness) gather() snapshot {
+	wall, _, _ := h.now()
+	return sort(h.Gather(time.Unix(0, wall)))
+}
+
+// batch sends a batch at the present time of the harness.
+func (h *harness) batch(s *fakeSupervisor, items ...verbs.Item) {
+	wall, mono, _ := h.now()
+	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.lastSaid())
+}
+
+// runs lets time pass until a time of CLOCK_MONOTONIC, while a worker sends its empty batches.
+func (h *harness) runs(s *fakeSupervisor, until int64) {
+	for mono := h.mono.Load() + sec; mono < until; mono += sec {
+		h.mono.Store(mono)
+		h.batch(s)
+	}
+	h.mono.Store(until)
+}
+
+func (h *harness) ledger() *ledger.Ledger {
+	h.t.Helper()
+	led, file, err := ledger.New("test")
+	require.NoError(h.t, err)
+	require.NoError(h.t, file.Close())
+	h.t.Cleanup(func() { require.NoError(h.t, led.Close()) })
+	return led
+}
+
+// opens acts as a worker that opens a device of two ports with active links.
+func (h *harness) opens(s *fakeSupervisor, device string) *ledger.Ledger {
+	h.t.Helper()
+	led := h.ledger()
+	s.Started(led)
+	_, mono, _ := h.now()
+	s.say(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.lastSaid().Restarts})
+	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))
+	return led
+}
+
+func found(name string, index int) verbs.Found {
+	return verbs.Found{
+		Name: name, Index: index, Node: fmt.Sprintf("uverbs%d", index), NodeGUID: fmt.Sprintf("0002:c903:0000:%04x", index+1),
+	}
+}
+
+func opened(name string, ports int) verbs.Item {
+	return verbs.Item{Opened: &verbs.DeviceAttr{Name: name, Ports: ports, Vectors: 4, EventsSupported: true}}
+}
+
+func reading(port int, mono int64, s verbs.PortState) verbs.Item {
+	return verbs.Item{Reading: &verbs.Reading{Port: port, Mono: mono, Attr: verbs.PortAttr{State: s, RateGbps: 100}}}
+}
+
+func event(t verbs.EventType, port int, n uint64, first, last int64) verbs.Item {
+	return verbs.Item{Run: &verbs.Run{
+		Type: t, Port: port, Count: n, First: first, Last: last,
+		HoldSum: int64(n) * 900, HoldMax: 1000, AckSum: int64(n) * 90, AckMax: 100,
+	}}
+}
+
+func async(s snapshot, device string, port int) measure.Async {
+	for _, v := range s.Async {
+		if v.Device == device && v.Port == port {
+			return v
+		}
+	}
+	return measure.Async{}
+}
+
+func count(v measure.Async, t verbs.EventType) measure.EventCount {
+	for _, c := range v.Types {
+		if c.Type == t {
+			return c
+		}
+	}
+	return measure.EventCount{Type: -99}
+}
+
+func portView(s snapshot, device string, port int) measure.Port {
+	for _, v := range s.Ports {
+		if v.Device == device && v.Port == port {
+			return v
+		}
+	}
+	return measure.Port{}
+}
+
+// requireClosedWithoutAlert requires that a device is closed for a reason that is no fault, and that nothing of the host alerts.
+func requireClosedWithoutAlert(t *testing.T, s snapshot, device string, reason status.Reason, present bool) measure.Device {
+	t.Helper()
+	v := deviceView(s, device)
+	require.Equal(t, reason, v.Reason)
+	require.Equal(t, status.StateStopped, v.Worker.State)
+	require.Equal(t, present, v.Present)
+	require.False(t, v.Open)
+	for _, host := range s.Hosts {
+		require.Zero(t, host.Missing+host.Unwatched+host.PortsDown, "nothing of the host alerts")
+	}
+	return v
+}
+
+func isMissing(s snapshot, device string) bool {
+	v := deviceView(s, device)
+	return v.Missing()
+}
+
+func deviceView(s snapshot, device string) measure.Device {
+	for _, v := range s.Devices {
+		if v.Device == device {
+			return v
+		}
+	}
+	return measure.Device{}
+}
+
+// The types that the plugin uses.
+var (
+	_ Supervisor      = (*worker.Supervisor)(nil)
+	_ worker.Handler  = (*Device)(nil)
+	_ verbs.Discovery = (*hotplug.Watcher)(nil)
+	_ verbs.Discovery = (*hotplug.Simulated)(nil)
+)

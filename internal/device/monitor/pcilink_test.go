@@ -1,0 +1,63 @@
+package monitor
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/telemetry/measure"
+)
+
+var (
+	wide   = verbs.PCILink{SpeedGTs: 32, Width: 16, BestSpeedGTs: 32, BestWidth: 16}
+	narrow = verbs.PCILink{SpeedGTs: 32, Width: 8, BestSpeedGTs: 32, BestWidth: 16}
+)
+
+func TestPCILinkIsReadAtOpeningAndSeldomAfterwards(t *testing.T) {
+	now, reads := narrow, 0
+	h := start(t, func(c *Config) {
+		c.PCILink = func(address string) verbs.PCILink {
+			require.Equal(t, "0000:19:00.0", address)
+			reads++
+			return now
+		}
+	})
+	h.finds(on("0000:19:00.0", "mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	emitted := of[measure.Device](h.sink.take())
+	require.Equal(t, narrow, emitted[len(emitted)-1].Link)
+	now = wide
+	h.mono.Add(sec)
+	require.Equal(t, wide, deviceView(h.gather(), "mlx5_0").Link, "a degraded link is read each time")
+	require.Equal(t, 2, reads)
+	h.runs(sup, h.mono.Load()+int64(pciLinkInterval)-sec)
+	h.gather()
+	require.Equal(t, 2, reads)
+	now = narrow
+	h.mono.Add(sec)
+	require.Equal(t, narrow, deviceView(h.gather(), "mlx5_0").Link)
+
+	h.finds()
+	require.Zero(t, deviceView(h.gather(), "mlx5_0").Link)
+	now = wide
+	h.comesBack(sup, on("0000:19:00.0", "mlx5_0", 1))
+	require.Equal(t, wide, deviceView(h.gather(), "mlx5_0").Link)
+	require.Equal(t, 4, reads)
+}
+
+func TestPCILinkIsNotReadOfFunctionsAndReleasedDevices(t *testing.T) {
+	h, releases := startReleasing(t, func(c *Config) {
+		c.PCILink = func(string) verbs.PCILink {
+			require.FailNow(t, "its link is read")
+			return wide
+		}
+		c.VirtualFunctions = verbs.VirtualAll
+	})
+	virtual := on(vf, "mlx5_0", 0)
+	virtual.VirtualFunction = true
+	releases.set("mlx5_1", true)
+	h.finds(virtual, on("0000:19:00.0", "mlx5_1", 1), found("rxe0", 2))
+	h.gather()
+}

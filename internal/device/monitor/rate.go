@@ -1,0 +1,35 @@
+package monitor
+
+import "rdma_events/internal/device/verbs"
+
+// compareRates compares the rates of the ports of all devices with each other, and stores with each port what the others show.
+func compareRates(devices []*Device) {
+	var all []verbs.ComparedPort
+	var ports []*port // of each element of all
+	for _, d := range devices {
+		d.mu.Lock()
+		for _, p := range d.ports {
+			ports, all = append(ports, p), append(all, d.compared(p))
+		}
+		d.mu.Unlock()
+	}
+	expected, at := verbs.ExpectedRates(all), 0
+	for _, d := range devices {
+		d.mu.Lock()
+		for _, p := range d.ports {
+			if at < len(ports) && ports[at] == p { // one that has come since is compared next time
+				p.comparedGbps = expected[at]
+				at++
+			}
+		}
+		d.mu.Unlock()
+	}
+}
+
+// compared returns the attributes by which a port is compared. The caller holds d.mu.
+func (d *Device) compared(p *port) verbs.ComparedPort {
+	return verbs.ComparedPort{
+		BoardID: d.attr.BoardID, VirtualFunction: d.attr.VirtualFunction, LinkLayer: p.attr.LinkLayer, Role: p.role.name,
+		Active: p.answered && p.attr.State == verbs.PortActive, RateGbps: p.attr.RateGbps,
+	}
+}

@@ -1,0 +1,113 @@
+package monitor
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
+)
+
+func requireRemovals(t *testing.T, h *harness, device string, all, unplanned uint64) {
+	t.Helper()
+	v := deviceView(h.gather(), device)
+	require.Equal(t, []uint64{all, unplanned}, []uint64{v.Removals, v.UnplannedRemovals}, "removals, unplanned_removals")
+}
+
+func TestRemovalWithoutAKnownReasonIsUnplanned(t *testing.T) {
+	h, _, sup := startOnFunction(t, on(vf, "mlx5_0", 0))
+	for n := uint64(1); n <= 3; n++ { // no device_fatal
+		sup.Ended(status.End{Reason: status.ReasonRemoved})
+		h.finds()
+		requireRemovals(t, h, "mlx5_0", n, n-1)
+		h.mono.Add(5 * sec)
+		h.comesBack(sup, on(vf, "mlx5_0", int(n)))
+		requireRemovals(t, h, "mlx5_0", n, n)
+		h.runs(sup, h.mono.Load()+5*sec)
+	}
+	h.finds()
+	h.mono.Add(int64(fatalLimit) - sec)
+	requireRemovals(t, h, "mlx5_0", 4, 3)
+	h.mono.Add(sec)
+	requireRemovals(t, h, "mlx5_0", 4, 4)
+	h.comesBack(sup, on(vf, "mlx5_0", 9))
+	requireRemovals(t, h, "mlx5_0", 4, 4)
+}
+
+func TestPlannedRemovalIsNotUnplanned(t *testing.T) {
+	t.Run("function removed", func(t *testing.T) {
+		h, pci, sup := startOnFunction(t, on(vf, "mlx5_0", 0))
+		h.goesAway(sup)
+		pci.set(vf, verbs.PCIFunction{Absent: true})
+		h.mono.Add(int64(time.Minute))
+		requireRemovals(t, h, "mlx5_0", 1, 0)
+		pci.set(vf, in(8))
+		h.comesBack(sup, on(vf, "mlx5_0", 1))
+		requireRemovals(t, h, "mlx5_0", 1, 0)
+	})
+	t.Run("driver reloaded while released", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, releases := startReleasing(t, nil)
+			h.finds(found("mlx5_0", 0))
+			h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+			releases.set("mlx5_0", true)
+			h.review()
+			synctest.Wait()
+			h.finds()
+			h.mono.Add(int64(time.Minute))
+			h.finds(found("mlx5_0", 1))
+			releases.set("mlx5_0", false)
+			h.review()
+			h.mono.Add(int64(time.Minute))
+			requireRemovals(t, h, "mlx5_0", 1, 0)
+		})
+	})
+	t.Run("given to a virtual machine and back", func(t *testing.T) {
+		h, pci, sup := startOnFunction(t, on(vf, "mlx5_0", 0))
+		h.goesAway(sup)
+		pci.set(vf, verbs.PCIFunction{Driver: "vfio-pci", Instance: 7})
+		requireRemovals(t, h, "mlx5_0", 1, 0)
+		h.mono.Add(int64(time.Minute))
+		pci.set(vf, in(7))
+		h.comesBack(sup, on(vf, "mlx5_0", 1))
+		requireRemovals(t, h, "mlx5_0", 1, 0)
+	})
+	t.Run("renamed", func(t *testing.T) {
+		h, _, _ := startOnFunction(t, on(vf, "mlx5_0", 0))
+		h.finds(on(vf, "ibp0", 0))
+		h.mono.Add(int64(time.Minute))
+		requireRemovals(t, h, "ibp0", 0, 0)
+	})
+	t.Run("moved to another network namespace and back", func(t *testing.T) {
+		h := start(t, nil)
+		h.finds(here("mlx5_1", 1))
+		sup := h.sup("mlx5_1", 0)
+		h.opens(sup, "mlx5_1")
+		h.goesAway(sup)
+		h.finds(away("mlx5_1", 1))
+		h.mono.Add(int64(time.Minute))
+		h.finds(here("mlx5_1", 1))
+		requireRemovals(t, h, "mlx5_1", 0, 0)
+	})
+}
+
+// What has become of the PCI function is noticed also where Telegraf gathers rarely.
+func TestReassignmentIsNoticedWithoutAGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, pci, sup := startOnFunction(t, on(vf, "mlx5_0", 0))
+		h.goesAway(sup)
+		pci.set(vf, verbs.PCIFunction{Driver: "vfio-pci", Instance: 7})
+		time.Sleep(2 * retryInterval)
+		h.mono.Add(int64(time.Minute))
+		h.sink.take()
+		pci.set(vf, in(7))
+		h.comesBack(sup, on(vf, "mlx5_0", 1))
+		emitted := of[measure.Device](h.sink.take())
+		require.NotEmpty(t, emitted)
+		require.Zero(t, emitted[len(emitted)-1].UnplannedRemovals)
+	})
+}

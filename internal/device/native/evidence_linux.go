@@ -1,0 +1,135 @@
+//go:build linux && cgo
+
+package native
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/device/ethtool"
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/nldev"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
+)
+
+// countersTime is how long the counters of one source are read. Hundreds of files may each be a
+// command to the device.
+const countersTime = time.Second
+
+var errNoNetDev = fmt.Errorf("%w: no network device", verbs.ErrUnsupported)
+
+// NetDev implements verbs.Device.
+func (d *nativeDevice) NetDev(port int) (verbs.NetDev, error) {
+	n, err := d.sysfs.NetDev(d.netDevOf(port))
+	return n, verbs.NewOpError("read network device", d.name, port, err)
+}
+
+// netDevOf returns the name of a port's network device: the present one, or else the last one
+// that a query found, since a port that is down may have no GID that names it.
+func (d *nativeDevice) netDevOf(port int) string {
+	if name := d.sysfs.PortNetDev(d.name, port); name != "" {
+		return name
+	}
+	name, _ := d.netDevs.Load(port)
+	last, _ := name.(string)
+	return last
+}
+
+// ReadCounters implements verbs.Device. Like ReadCounter it uses nothing that the library has
+// made.
+func (d *nativeDevice) ReadCounters(port int, from verbs.CounterSource) (counters map[string]uint64, err error) {
+	op := "read " + string(from)
+	if d.isClosed() {
+		return nil, verbs.NewOpError(op, d.name, port, verbs.ErrClosed)
+	}
+	switch from {
+	case verbs.CountersNetDev:
+		d.inEthtool(port, func(netdev string) { counters, err = statistics(netdev) })
+	case verbs.CountersFEC:
+		d.inEthtool(port, func(netdev string) { counters, err = errorCorrection(netdev) })
+	case verbs.CountersHWMon:
+		inSysfs(d.led.Evidence, port, func() { counters, err = d.sysfs.ReadSensors(d.name) })
+	case verbs.CountersPCI: // the kernel counted them itself, so that their reading is no call that may hang
+		counters, err = d.sysfs.ReadAER(d.name)
+	default:
+		inSysfs(d.led.Evidence, port, func() { counters, err = d.readCounters(port, from) })
+	}
+	return counters, verbs.NewOpError(op, d.name, port, err)
+}
+
+// readCounters asks by netlink for hw_counters, which is one question to the device instead of
+// one for each file. Where the kernel cannot answer so, and has not taken long, sysfs has them.
+func (d *nativeDevice) readCounters(port int, from verbs.CounterSource) (map[string]uint64, error) {
+	begin := clock.Monotonic()
+	read, refusals := verbs.ReadCounters, verbs.RefusalRow
+	if from == verbs.CountersHardware {
+		read = verbs.ReadHWCounters
+	}
+	again := d.refusals.Row(port, read) > 0
+	if again {
+		refusals = 1 // one file shows whether the firmware still refuses them
+	}
+	if from == verbs.CountersHardware && !again {
+		counters, err := nldev.Counters(d.name, port)
+		if err == nil || clock.Monotonic()-begin > int64(verbs.AnswerLimit) {
+			return counters, err
+		}
+	}
+	return d.sysfs.ReadCounters(d.name, port, from, refusals, func() bool {
+		return clock.Monotonic()-begin < int64(countersTime) && !d.isClosed()
+	})
+}
+
+func statistics(netdev string) (map[string]uint64, error) {
+	if netdev == "" {
+		return nil, errNoNetDev
+	}
+	s, err := ethtool.StatisticsOf(netdev)
+	if err == nil && len(s.Values) == 0 {
+		err = fmt.Errorf("%w: %s has no statistics of errors", verbs.ErrUnsupported, netdev)
+	}
+	return s.Values, err
+}
+
+func errorCorrection(netdev string) (map[string]uint64, error) {
+	if netdev == "" {
+		return nil, errNoNetDev
+	}
+	f, err := ethtool.FECOf(netdev)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]uint64{verbs.FECCorrected: f.Corrected, verbs.FECUncorrectable: f.Uncorrectable}, nil
+}
+
+// Link implements verbs.Device.
+func (d *nativeDevice) Link(port int) (link verbs.Link, err error) {
+	if d.isClosed() {
+		return verbs.Link{}, verbs.NewOpError("ask ethtool", d.name, port, verbs.ErrClosed)
+	}
+	d.inEthtool(port, func(netdev string) {
+		var l ethtool.Link
+		if netdev == "" {
+			err = errNoNetDev
+			return
+		}
+		l, err = ethtool.LinkOf(netdev)
+		link = verbs.Link{ExtState: l.ExtState, ExtSubstate: l.ExtSubstate}
+	})
+	return link, verbs.NewOpError("ask ethtool", d.name, port, err)
+}
+
+// inEthtool runs f with the name of a port's network device on one thread, and records that in
+// the ledger.
+func (d *nativeDevice) inEthtool(port int, f func(netdev string)) {
+	name := d.netDevOf(port)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	d.led.Evidence(ledger.Lane{Call: ledger.CallEthtool, Port: port, Thread: unix.Gettid(), Beat: clock.Monotonic()})
+	defer func() { d.led.Evidence(ledger.Lane{Beat: clock.Monotonic()}) }()
+	f(name)
+}

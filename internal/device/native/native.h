@@ -1,0 +1,215 @@
+// The C interface of the native backend. Only native_linux.go and probe_linux.go
+// call it. Rules: integers have fixed widths; C keeps no Go memory after a call
+// returns; struct result carries a positive errno with the call that failed.
+#ifndef RDMA_EVENTS_NATIVE_H
+#define RDMA_EVENTS_NATIVE_H
+
+#include <stdint.h>
+
+// The layout of the ledger. internal/device/ledger/layout.go explains the fields.
+// clang-format off
+enum { LEDGER_EVENTS = 2048, LEDGER_PROBES = 1536, LANE_PORT_SHIFT = 16 };
+enum { LEDGER_FABRICS = 8, FABRIC_PAIRS = 64, FABRIC_PATHS = 4 };
+struct ledger_lane { uint32_t call, thread; int64_t beat; };
+struct ledger_event { int32_t type, port; uint64_t read, acked; };
+// clang-format on
+struct ledger_probe {
+	uint32_t port, vector, method, pad;
+	struct ledger_lane lane;
+	uint64_t rounds, successes, errors, lost_events, lost_completions;
+	uint64_t events, acked, spurious, late, resent, disturbed;
+	uint8_t pad2[8];
+};
+struct ledger_fabric_pair {
+	uint64_t session, sent, answered, writes, writes_ok, write_errors;
+	uint8_t pad[16];
+};
+struct ledger_fabric {
+	uint32_t port, pad;
+	struct ledger_lane lane, control;
+	uint64_t events, acked, spurious, echoed, refused, foreign, dry;
+	uint8_t pad2[32];
+	struct ledger_fabric_pair pair[FABRIC_PAIRS];
+};
+struct ledger {
+	uint64_t magic;
+	uint32_t events, probes;
+	struct ledger_lane reader, control, evidence;
+	uint32_t fabrics;
+	uint8_t pad[1024 - 16 - 3 * 16 - 4];
+	struct ledger_event event[LEDGER_EVENTS];
+	struct ledger_probe probe[LEDGER_PROBES];
+	struct ledger_fabric fabric[LEDGER_FABRICS];
+};
+
+// The layout test in internal/device/ledger asserts the same numbers.
+_Static_assert(sizeof(struct ledger_event) == 24, "event slot");
+_Static_assert(sizeof(struct ledger_probe) == 128, "probe slot");
+_Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
+_Static_assert(__builtin_offsetof(struct ledger, evidence) == 48, "evidence lane");
+_Static_assert(__builtin_offsetof(struct ledger, event) == 1024, "event slots");
+_Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 2048 * 24, "probe slots");
+_Static_assert(__builtin_offsetof(struct ledger, fabrics) == 64, "number of fabric slots");
+_Static_assert(__builtin_offsetof(struct ledger, fabric) == 1024 + 2048 * 24 + 1536 * 128, "fabric slots");
+_Static_assert(sizeof(struct ledger_fabric) == 128 + 64 * 64, "fabric slot");
+_Static_assert(__builtin_offsetof(struct ledger_fabric, events) == 40, "fabric counts");
+_Static_assert(__builtin_offsetof(struct ledger_fabric, pair) == 128, "fabric pairs");
+_Static_assert(__builtin_offsetof(struct ledger_probe, lane) == 16, "probe lane");
+_Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
+_Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
+_Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
+_Static_assert(__builtin_offsetof(struct ledger_probe, resent) == 104, "resent");
+_Static_assert(__builtin_offsetof(struct ledger_probe, disturbed) == 112, "disturbed");
+
+// NO_ERRNO stands for the errno of a call that failed and set none (bnxt_re's
+// create_qp, hns' create_ah). The kernel's errno values end at 4095
+// (include/linux/err.h).
+enum { NO_ERRNO = 4096 };
+
+// clang-format off
+struct result { int32_t err; uint32_t call; };
+// clang-format on
+
+struct device;
+// clang-format off
+struct device_info { int32_t ports, vectors, transport; char firmware[64]; };
+// clang-format on
+struct port_info {
+	int32_t state, phys, link_layer, mtu, lid, sm_lid, width, needs_grh;
+	uint32_t speed;
+};
+struct gid_entry {
+	uint8_t gid[16];
+	uint32_t index, port, type, ifindex;
+};
+struct run {
+	int32_t type, port;
+	uint64_t count;
+	int64_t first, last, hold_sum, hold_max, ack_sum, ack_max;
+};
+
+// native_load opens libibverbs once per process. This runs code of the library and
+// may hang; led records the call meanwhile. On failure it returns an errno and writes
+// the message of dlopen or the name of the missing symbol to why.
+int native_load(struct ledger *led, char *why, int size);
+// native_listed returns how many devices libibverbs lists, or -errno. It sets has to 1 if
+// one of them has that name, and else to 0.
+int native_listed(struct ledger *led, const char *name, int *has);
+// native_library returns the path that libibverbs was loaded from; NULL if that is unknown.
+const char *native_library(void);
+// native_open opens a device by name. port_types is a bit mask of the event types
+// whose element is a port number.
+struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
+			  struct device_info *info);
+struct result native_query_port(struct device *d, int port, struct port_info *out);
+// native_query_port_speed writes what the port can carry now, in units of 100 Mb/s. EOPNOTSUPP: the library cannot ask.
+struct result native_query_port_speed(struct device *d, int port, uint64_t *speed);
+// native_gids reads the filled entries of the GID tables of all ports. It returns their
+// number or -errno: -ENOSYS if the library cannot read whole tables. cap times the size of
+// an entry has to fit into the 16 bits of an attribute's length (struct ib_uverbs_attr in
+// include/uapi/rdma/rdma_user_ioctl_cmds.h).
+int native_gids(struct device *d, struct gid_entry *out, int cap);
+// native_read waits up to wait_ns (negative: for ever) for asynchronous events. It
+// then reads and acknowledges events until the queue is empty, runs is full or the
+// limit for one call is reached, as in a storm. It returns the number of runs or
+// -errno: -ECANCELED after native_wake.
+int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns);
+// native_wake makes every wait on d return at once, later waits included.
+void native_wake(struct device *d);
+// native_close must not run concurrently with any other call on d except native_wake.
+int native_close(struct device *d);
+
+struct probe;
+struct probe_config {
+	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, global, lid, trial;
+	int32_t keep_handle;	// one handle for all rounds: holding it moves no address here
+	int32_t handle_command; // making an address handle is a command to the device
+	int64_t timeout_ns;
+	uint8_t gid[16];
+};
+struct round {
+	int32_t outcome, usable, err, wc_status;
+	uint32_t call;
+	int64_t start, wake, get, arm, drain, hold, ack, total;
+};
+struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out);
+// native_probe_rounds does rounds at a pace (verbs.Pace) and returns their number. If
+// native_probe_nudge ends the pause before a round, that round is canceled.
+int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
+			struct round *out, int cap);
+// native_probe_keep ends a trial: the outcomes of its rounds are counted. It must not
+// run concurrently with native_probe_rounds.
+void native_probe_keep(struct probe *p);
+void native_probe_nudge(struct probe *p);
+struct result native_probe_close(struct probe *p);
+// native_query_qp queries the state of the probe's queue pair. It may run concurrently
+// with all other calls on p but native_probe_close, unless rounds make new queue pairs (flush).
+struct result native_query_qp(struct probe *p);
+
+// Probes between hosts (native_fabric.c). The order of the kinds is that of verbs.FabricKind.
+enum fabric_kind {
+	FK_PROBE,	 // a probe was sent
+	FK_ECHO,	 // its echo came
+	FK_WRITE,	 // a write was posted
+	FK_WRITE_DONE,	 // the peer's device acknowledged it
+	FK_WRITE_FAILED, // it ended in an error, and its queue pair with it
+	FK_MISSING,	 // an echo is missing
+	FK_LATE,	 // the thread woke later than it should by took
+	FK_UNSENT,	 // the device refused a probe
+};
+enum fabric_role { FR_PROBES, FR_ANSWERS };
+// FABRIC_ROOM is the number of items that native_fabric_run needs room for: those of one batch of completions and of one
+// pair's round.
+enum { FABRIC_BATCH = 384, FABRIC_ROOM = FABRIC_BATCH + 8 };
+struct fabric;
+struct fabric_config {
+	int32_t port, slot, paths, pkey_index, service_level, traffic_class;
+	uint32_t qkey;
+	int32_t more_probes;
+	int64_t interval_ns;
+	// The times of fabric.EchoWatch, and LateAfter.
+	int64_t missing_ns, write_silent_ns, more_ns, late_ns;
+};
+// fabric_peer is what a port knows of a port of another host. The PSNs are of the RC queue pairs: own_psn of what this
+// side sends, psn of what the peer sends.
+struct fabric_peer {
+	int32_t role, global, gid_index, lid, paths;
+	uint32_t qkey, rc, psn, own_psn;
+	uint32_t ud[FABRIC_PATHS];
+	uint64_t session;
+	int64_t first_ns; // from now to the first probe
+	uint8_t gid[16];
+};
+// status is that of a completion, or a negative errno of ibv_post_send.
+struct fabric_item {
+	int32_t kind, pair, path, dry, status;
+	uint32_t seq, rx, tx;
+	uint64_t session;
+	int64_t at, took, delay;
+};
+// fabric_end is how a native_fabric_run ended. After a failure the queues cannot be used any more. If it is none of a call,
+// a queue pair of datagrams was flushed, and wc_status says why.
+struct fabric_end {
+	struct result failed;
+	int32_t wc_status;
+	int64_t up_to; // all that had completed by then was taken
+};
+// native_fabric_open makes the queues of a port, and writes the numbers of its UD queue pairs to ud.
+struct result native_fabric_open(struct device *d, const struct fabric_config *c, struct fabric **out,
+				 uint32_t ud[FABRIC_PATHS]);
+// native_fabric_run echoes and probes for for_ns, and returns the number of items. It returns early when out is nearly full,
+// when something is amiss, and after native_fabric_nudge or native_wake. cap is at least FABRIC_ROOM.
+int native_fabric_run(struct fabric *f, int64_t for_ns, struct fabric_item *out, int cap,
+		      struct fabric_end *end);
+// native_fabric_offer makes the RC queue pair of a place, in state INIT, and writes its number to rc. native_fabric_join
+// connects it, in place of the pair that runs there; after a failure that one goes on. These two and native_fabric_leave may
+// run concurrently with native_fabric_run, but not with each other. They may block as long as the kernel seeks the peer's
+// address.
+struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t *rc);
+struct result native_fabric_join(struct fabric *f, int pair, const struct fabric_peer *peer);
+struct result native_fabric_leave(struct fabric *f, int pair);
+void native_fabric_nudge(struct fabric *f);
+// native_fabric_close must not run concurrently with any other call on f.
+struct result native_fabric_close(struct fabric *f);
+
+#endif

@@ -1,0 +1,225 @@
+// Declarations that the C files of the native backend share. Go sees native.h only.
+#ifndef RDMA_EVENTS_NATIVE_LIB_H
+#define RDMA_EVENTS_NATIVE_LIB_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <infiniband/verbs.h>
+
+#include "native.h"
+
+// These symbols are resolved at run time. So the worker starts without the library
+// and can report what is missing. Inline verbs (post, poll, arm) come from the header.
+// clang-format off
+#define SYMBOLS(X) \
+	X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
+	X(query_device) X(get_async_event) X(ack_async_event) X(alloc_pd) X(dealloc_pd) \
+	X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(destroy_cq) X(get_cq_event) \
+	X(ack_cq_events) X(create_qp) X(modify_qp) X(destroy_qp) X(create_ah) X(destroy_ah) X(query_gid) \
+	X(reg_mr) X(dereg_mr) X(query_qp)
+// clang-format on
+#undef ibv_reg_mr
+
+struct verbs_library {
+#define X(f) __typeof__(&ibv_##f) f;
+	SYMBOLS(X)
+#undef X
+	int (*query_port)(struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *);
+	__typeof__(&_ibv_query_gid_table) query_gid_table;		     // NULL before rdma-core 32
+	int (*query_port_speed)(struct ibv_context *, uint32_t, uint64_t *); // NULL before rdma-core 62
+};
+
+extern struct verbs_library lib;
+
+// The order is that of the Call constants in internal/device/ledger.
+// clang-format off
+enum call {
+	C_NONE, C_GET_DEVICE_LIST, C_OPEN_DEVICE, C_QUERY_DEVICE, C_QUERY_PORT, C_QUERY_GID,
+	C_QUERY_PKEY, C_ALLOC_PD, C_CREATE_COMP_CHANNEL, C_CREATE_CQ, C_CREATE_QP, C_CREATE_AH,
+	C_REG_MR, C_MODIFY_QP, C_POST_SEND, C_POST_RECV, C_REQ_NOTIFY_CQ, C_POLL_CQ, C_GET_CQ_EVENT,
+	C_ACK_CQ_EVENTS, C_GET_ASYNC_EVENT, C_ACK_ASYNC_EVENT, C_DESTROY_QP, C_DESTROY_CQ,
+	C_DESTROY_COMP_CHANNEL, C_DESTROY_AH, C_DEREG_MR, C_DEALLOC_PD, C_CLOSE_DEVICE, C_LOAD_LIBRARY,
+	C_READ_SYSFS, C_QUERY_QP,
+};
+// clang-format on
+
+struct device {
+	struct ibv_context *ctx;
+	struct ledger *led;
+	uint64_t port_types;
+	int wake;
+};
+
+static inline int64_t read_clock(clockid_t id)
+{
+	struct timespec t;
+	clock_gettime(id, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static inline int64_t now(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+// One thread writes each word, so a load and a store are enough.
+static inline void add(uint64_t *word, uint64_t n)
+{
+	__atomic_store_n(word, *word + n, __ATOMIC_RELEASE);
+}
+
+// go_on records the next call right after another one and does not clear errno. Use
+// it where nothing in between has touched errno, or where the next call sets none.
+static inline void go_on(struct ledger_lane *lane, uint32_t call)
+{
+	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
+}
+
+static inline void go_on_at(struct ledger_lane *lane, uint32_t call, int64_t t)
+{
+	__atomic_store_n(&lane->beat, t, __ATOMIC_RELAXED);
+	go_on(lane, call);
+}
+
+// enter clears errno, since calls that succeed may leave any value in it and some
+// calls fail without setting it.
+static inline void enter(struct ledger_lane *lane, uint32_t call, int64_t t)
+{
+	errno = 0;
+	go_on_at(lane, call, t);
+}
+
+static inline void leave(struct ledger_lane *lane)
+{
+	go_on(lane, C_NONE);
+}
+
+// CALL records a call that may hang in the thread state while it is under way.
+#define CALL(lane, id, expr) \
+	({ \
+		enter(lane, id, now()); \
+		__typeof__(expr) value_ = (expr); \
+		leave(lane); \
+		value_; \
+	})
+
+// ASK is CALL for a call about a port, for whose end no other thread waits. The host gets
+// the TID too, by which it sees whether the thread waits in the kernel.
+#define ASK(lane, id, port, expr) \
+	({ \
+		__atomic_store_n(&(lane)->thread, syscall(SYS_gettid), __ATOMIC_RELAXED); \
+		__typeof__(expr) answer_ = CALL(lane, (id) | (uint32_t)(port) << LANE_PORT_SHIFT, expr); \
+		__atomic_store_n(&(lane)->thread, 0, __ATOMIC_RELAXED); \
+		answer_; \
+	})
+
+// failed converts what a verb returned. The man pages specify errno, but some drivers
+// return -errno (siw's post verbs), or -1 and set errno; others fail without setting it.
+static inline struct result failed(enum call call, int err)
+{
+	if (err == -1)
+		err = errno;
+	return (struct result){ err ? abs(err) : NO_ERRNO, call };
+}
+
+// await returns 0 when fd is readable, EIO when it is closed or broken, ETIMEDOUT at
+// until, or ECANCELED after native_wake. until is CLOCK_MONOTONIC in ns; negative: for
+// ever.
+int await(struct device *d, int fd, int64_t until);
+// wake_up makes an eventfd readable; drained makes it unreadable again.
+void wake_up(int fd);
+void drained(int fd);
+// nonblocking sets O_NONBLOCK; it returns an errno.
+int nonblocking(int fd);
+
+// The order is that of verbs.Method and verbs.Outcome.
+enum method { M_NONE, M_RC_WRITE, M_UD_SEND, M_FLUSH };
+enum outcome { O_SUCCESS, O_ERROR, O_LOST_EVENT, O_LOST_COMPLETION, O_DISTURBED, O_CANCELED };
+
+enum { QKEY = 0x11111111, MR_SIZE = 4096, UD_RECEIVES = 8 };
+
+struct probe {
+	struct device *d;
+	struct ledger_probe *led;
+	struct probe_config c;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_cq *send_cq; // ud_send only; without a channel, since the receives raise the events
+	struct ibv_pd *pd;
+	struct ibv_qp *qp;
+	struct ibv_ah *ah; // ud_send only; on RoCE it exists during a round only
+	struct ibv_mr *mr;
+	void *buffer;
+	int unanswered;	     // consecutive address handles that the device did not make in time
+	int nudge;	     // eventfd that ends a pause
+	uint64_t round;	     // number of the last work request, its wr_id
+	int receives, sends; // ud_send only: posted and not completed
+	int again;	     // the round has sent a second datagram, at sent_again
+	int64_t sent_again;
+	enum ibv_wc_status send_status; // of the round's send, if it failed
+	int given_up;			// rounds that ended without their event
+	int disturbed;			// the host was paused or suspended during the round
+	int excused;			// disturbed rounds that ended without their event
+	uint64_t held[O_CANCELED];	// rounds of a trial, by outcome
+	uint64_t held_resent;
+	int unacked;
+	int64_t oldest; // when the oldest unacknowledged event was read
+};
+
+#define PROBE_CALL(p, id, expr) CALL(&(p)->led->lane, id, expr)
+
+// seen is the result of polling the completion queue.
+struct seen {
+	int mine;   // the round's own completion was found
+	int others; // number of completions of rounds that were given up
+	int second; // the round's own completion is that of its second datagram
+	enum ibv_wc_status status;
+};
+
+// Completions and their events (native_events.c).
+// take polls the CQ until it is empty; it returns an errno.
+int take(struct probe *p, struct seen *s);
+// next_event reads one event and polls the completions that it announces. It returns
+// EAGAIN if there is no event.
+struct result next_event(struct probe *p, struct seen *s, struct round *out);
+void count_stray(struct probe *p, const struct seen *s);
+
+// The parts of a probe that are recreated (native_qp.c).
+struct result make_qp(struct probe *p);
+struct result drop_qp(struct probe *p);
+// prepare_flush makes the queue pair that the next round of the flush method moves to the
+// error state.
+struct result prepare_flush(struct probe *p);
+// acknowledge (native_events.c) acknowledges all events that were read and returns
+// their number; t is the current time.
+int acknowledge(struct probe *p, int64_t t);
+
+// ud_send, and the address that a port sends to itself with (native_ud.c).
+struct ibv_ah_attr own_address(const struct probe *p);
+// hold_address makes the address handle for a round unless there is one. The handle
+// holds the entry of the GID table that it is made from: while the handle exists, an
+// address that is deleted and added again gets another index.
+struct result hold_address(struct probe *p);
+struct result drop_address(struct probe *p);
+// missing_address reports whether hold_address found no address to send from. It is
+// also true when a device that has the address does not answer for the first time: the
+// next round decides.
+int missing_address(const struct probe *p, struct result r);
+struct result post_datagram(struct probe *p, int64_t t);
+struct result fill_receives(struct probe *p);
+// poll_sends polls the sends that have completed; it returns an errno.
+int poll_sends(struct probe *p);
+// finish_sends waits until all sends have completed, or until the time until.
+void finish_sends(struct probe *p, int64_t until);
+
+// datagram identifies the round's datagrams; bit 0 is set in the second one.
+static inline uint32_t datagram(const struct probe *p)
+{
+	return (uint32_t)p->round << 1 | (p->again ? 1 : 0);
+}
+
+#endif

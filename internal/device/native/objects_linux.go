@@ -1,0 +1,76 @@
+//go:build linux && cgo
+
+package native
+
+import (
+	"errors"
+	"slices"
+
+	"rdma_events/internal/device/nldev"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
+)
+
+// listed are the kinds as RDMA netlink has them.
+var listed = [verbs.ObjectKinds]nldev.Kind{
+	verbs.ObjectContext: nldev.Contexts, verbs.ObjectPD: nldev.ProtectionDomains, verbs.ObjectCQ: nldev.CompletionQueues,
+	verbs.ObjectSRQ: nldev.SharedReceiveQueues, verbs.ObjectQP: nldev.QueuePairs,
+}
+
+// Objects implements verbs.Device. It uses nothing that the library has made.
+func (d *nativeDevice) Objects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
+	o := &verbs.Objects{Mono: clock.Monotonic()}
+	var all []nldev.Object
+	for _, kind := range kinds {
+		objects, err := d.list(listed[kind])
+		switch {
+		case err == nil:
+			o.Lists[kind].State = verbs.ListWhole
+			all = append(all, objects...)
+			continue
+		case errors.Is(err, verbs.ErrClosed):
+		case errors.Is(err, nldev.ErrNoDevice):
+			err = verbs.ErrNoDevice
+		default:
+			o.Lists[kind] = d.count(listed[kind], err)
+			if o.Problem == "" && o.Lists[kind].State == verbs.ListFailed && !errors.Is(err, nldev.ErrUnsupported) {
+				o.Problem = err.Error()
+			}
+			continue
+		}
+		return nil, verbs.NewOpError("list objects", d.name, 0, err)
+	}
+	var tally verbs.Tally
+	for i, h := range nldev.Holders(all) {
+		tally.Add(h.Thread, h.Kernel != "", verbs.ObjectKind(slices.Index(listed[:], all[i].Kind)), int(all[i].State))
+	}
+	o.Holders = tally.Holders()
+	return o, nil
+}
+
+// list lists the objects of a kind. No removal waits for more than the part of the list that is
+// being read.
+func (d *nativeDevice) list(kind nldev.Kind) (objects []nldev.Object, err error) {
+	if d.isClosed() {
+		return nil, verbs.ErrClosed
+	}
+	err = nldev.Dump(d.name, kind, func(o nldev.Object) error {
+		if d.isClosed() {
+			return verbs.ErrClosed
+		}
+		objects = append(objects, o)
+		return nil
+	})
+	return objects, err
+}
+
+// count returns how many objects of a kind there are if err says that they are too many to be
+// listed.
+func (d *nativeDevice) count(kind nldev.Kind, err error) verbs.ObjectList {
+	if errors.Is(err, nldev.ErrTooMany) {
+		if counts, err := nldev.Resources(d.name); err == nil {
+			return verbs.ObjectList{State: verbs.ListCounted, Count: counts[string(kind)]}
+		}
+	}
+	return verbs.ObjectList{State: verbs.ListFailed}
+}

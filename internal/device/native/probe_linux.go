@@ -1,0 +1,272 @@
+//go:build linux && cgo
+
+package native
+
+// #include "native.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/device/verbs"
+)
+
+func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	if err := d.enter(); err != nil {
+		return nil, verbs.NewOpError("new probe", d.name, c.Port, err)
+	}
+	defer d.leave()
+	cfg, err := d.probeConfig(c)
+	if err != nil {
+		return nil, verbs.NewOpError("new probe", d.name, c.Port, err)
+	}
+	p := &nativeProbe{d: d, port: c.Port, gidIndex: -1, keepsQP: c.Method != verbs.MethodFlush, idle: make(chan struct{}, 1)}
+	if cfg.global != 0 {
+		p.gidIndex = int(cfg.gid_index)
+	}
+	p.idle <- struct{}{}
+	if r := C.native_probe_open(d.c, &cfg, &p.c); r.err != 0 {
+		return nil, verbs.NewOpError(callName(r.call), d.name, c.Port, d.unmade(unix.Errno(r.err)))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.probes == nil {
+		d.probes = map[*nativeProbe]struct{}{}
+	}
+	d.probes[p] = struct{}{}
+	return p, nil
+}
+
+// unmade returns the error of a verb that could not make its part of a probe: ErrNoDevice if the kernel
+// has removed the device, see failed.
+func (d *nativeDevice) unmade(errno unix.Errno) error {
+	if err := d.failed(errno); errors.Is(err, verbs.ErrNoDevice) {
+		return err
+	}
+	return probeError(errno)
+}
+
+// readPKeys returns the index of the port's first full member. Some drivers ask the
+// device for a P_Key; the GIDs come from the kernel itself.
+func (d *nativeDevice) readPKeys(port int) (index int, err error) {
+	d.querying.Lock()
+	defer d.querying.Unlock()
+	d.readSysfs(0, func() { index, err = d.sysfs.FirstFullMember(d.name, port) })
+	return index, err
+}
+
+func (d *nativeDevice) probeConfig(c verbs.ProbeConfig) (C.struct_probe_config, error) {
+	var none C.struct_probe_config
+	if c.Method <= verbs.MethodNone || c.Method > verbs.MethodFlush {
+		return none, fmt.Errorf("%w: method %s", verbs.ErrUnsupported, c.Method)
+	}
+	if c.Vector < 0 || c.Vector >= d.attr.Vectors {
+		return none, fmt.Errorf("%w: completion vector %d of %d", verbs.ErrUnsupported, c.Vector, d.attr.Vectors)
+	}
+	attr, needsGRH, err := d.query(c.Port)
+	if err != nil {
+		return none, verbs.NewOpError("ibv_query_port", d.name, c.Port, err)
+	}
+	path, err := d.sysfs.ProbePath(d.name, c, attr, needsGRH, d.attr.Transport)
+	if err != nil {
+		return none, err
+	}
+	pkey := c.PKeyIndex
+	if pkey < 0 {
+		if pkey, err = d.pkeys.get(c.Port, func() (int, error) { return d.readPKeys(c.Port) }); err != nil {
+			return none, err
+		}
+	}
+	slot, err := d.led.AddProbe(c.Port, c.Vector, int(c.Method))
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", verbs.ErrLimit, err)
+	}
+	cfg := C.struct_probe_config{
+		port: C.int32_t(c.Port), vector: C.int32_t(c.Vector), method: C.int32_t(c.Method), slot: C.int32_t(slot),
+		ack_batch: C.int32_t(max(c.AckBatch, 1)), gid_index: C.int32_t(path.GIDIndex),
+		pkey_index: C.int32_t(pkey), lid: C.int32_t(attr.LID),
+		timeout_ns: C.int64_t(c.Timeout),
+	}
+	if c.Trial {
+		cfg.trial = 1
+	}
+	if path.Global {
+		cfg.global = 1
+	}
+	// Only RoCE has addresses that change. EFA has one that never changes, and to make a handle is a command there.
+	if attr.LinkLayer != verbs.LinkEthernet {
+		cfg.keep_handle = 1
+	}
+	if verbs.HandleIsCommand(d.attr.Driver) {
+		cfg.handle_command = 1
+	}
+	for i, b := range path.GID {
+		cfg.gid[i] = C.uint8_t(b)
+	}
+	return cfg, nil
+}
+
+// nativeProbe guards the C probe: idle contains a token while no call is inside.
+type nativeProbe struct {
+	c        *C.struct_probe
+	d        *nativeDevice
+	port     int
+	gidIndex int              // of the GID that it sends from; -1: none
+	keepsQP  bool             // its queue pair is the same in all rounds
+	unusable bool             // set by Round's goroutine
+	out      []C.struct_round // used by Round only
+	idle     chan struct{}
+	asking   sync.Mutex // held while the queue pair is queried, and destroyed
+
+	mu        sync.Mutex
+	closed    bool // no Round may begin
+	destroyed bool // c is freed
+}
+
+func (p *nativeProbe) Round(pause time.Duration) (verbs.Round, error) {
+	one := [1]verbs.Round{{Outcome: verbs.OutcomeCanceled}}
+	_, err := p.Rounds(one[:], verbs.Pace{Pause: pause})
+	return one[0], err
+}
+
+func (p *nativeProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	if err := p.d.enter(); err != nil {
+		return 0, verbs.NewOpError("probe", p.d.name, p.port, err)
+	}
+	defer p.d.leave()
+	if len(rounds) == 0 {
+		return 0, nil
+	}
+	if !p.take() {
+		return 0, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
+	}
+	defer func() { p.idle <- struct{}{} }()
+	if len(p.out) < len(rounds) {
+		p.out = make([]C.struct_round, len(rounds))
+	}
+	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For),
+		&p.out[0], C.int(len(rounds))))
+	for i := range n {
+		rounds[i] = goRound(&p.out[i])
+	}
+	last := &p.out[n-1]
+	if verbs.Outcome(last.outcome) == verbs.OutcomeCanceled && p.d.isClosed() {
+		return n, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
+	}
+	p.unusable = last.usable == 0
+	return n, nil
+}
+
+// Keep implements Probe.
+func (p *nativeProbe) Keep() {
+	if p.d.enter() != nil {
+		return
+	}
+	defer p.d.leave()
+	if !p.take() {
+		return
+	}
+	defer func() { p.idle <- struct{}{} }()
+	C.native_probe_keep(p.c)
+}
+
+func goRound(r *C.struct_round) verbs.Round {
+	return verbs.Round{
+		Outcome: verbs.Outcome(r.outcome), Status: roundStatus(r), Start: int64(r.start),
+		Wake: int64(r.wake), Get: int64(r.get), Arm: int64(r.arm), Drain: int64(r.drain),
+		Hold: int64(r.hold), Ack: int64(r.ack), Total: int64(r.total),
+	}
+}
+
+// Nudge implements Probe. The lock keeps destroy from freeing the C probe meanwhile.
+func (p *nativeProbe) Nudge() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.destroyed {
+		C.native_probe_nudge(p.c)
+	}
+}
+
+// take waits for the token and reports whether a Round may begin.
+func (p *nativeProbe) take() bool {
+	<-p.idle
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		p.idle <- struct{}{}
+	}
+	return !p.closed
+}
+
+func roundStatus(r *C.struct_round) string {
+	switch verbs.Outcome(r.outcome) {
+	case verbs.OutcomeError, verbs.OutcomeCanceled:
+		if r.err != 0 {
+			return callName(r.call) + ": " + cause(unix.Errno(r.err)).Error()
+		}
+		if verbs.Outcome(r.outcome) == verbs.OutcomeError {
+			return completionStatus(int(r.wc_status))
+		}
+	case verbs.OutcomeLostEvent, verbs.OutcomeLostCompletion:
+		return verbs.Outcome(r.outcome).String()
+	}
+	return ""
+}
+
+func (p *nativeProbe) Usable() bool { return !p.unusable }
+
+// Close ends the pause of a Round and waits for a Round that has begun. The latter ends
+// at its own deadline, or at once when the device is closed.
+func (p *nativeProbe) Close(timeout time.Duration) error {
+	if err := p.d.enter(); err != nil {
+		return verbs.NewOpError("close probe", p.d.name, p.port, err)
+	}
+	if !p.shut() {
+		p.d.leave()
+		return verbs.NewOpError("close probe", p.d.name, p.port, verbs.ErrClosed)
+	}
+	p.Nudge()
+	return verbs.NewOpError("close probe", p.d.name, p.port, within(timeout, func() error {
+		defer p.d.leave()
+		err := p.destroy()
+		p.d.mu.Lock()
+		defer p.d.mu.Unlock()
+		delete(p.d.probes, p)
+		return err
+	}))
+}
+
+// shut admits no new Round and reports whether this was the first call of it.
+func (p *nativeProbe) shut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.closed
+	p.closed = true
+	return first
+}
+
+// destroy waits until no Round is inside, and frees the C probe once. The device's Close
+// calls it for a probe whose own Close was not called.
+func (p *nativeProbe) destroy() error {
+	p.shut()
+	<-p.idle
+	defer func() { p.idle <- struct{}{} }()
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	p.mu.Lock()
+	gone := p.destroyed
+	p.destroyed = true
+	p.mu.Unlock()
+	if gone {
+		return nil
+	}
+	if r := C.native_probe_close(p.c); r.err != 0 {
+		return fmt.Errorf("%s: %w", callName(r.call), p.d.failed(unix.Errno(r.err)))
+	}
+	return nil
+}

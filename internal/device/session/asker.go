@@ -1,0 +1,169 @@
+package session
+
+import (
+	"sync/atomic"
+	"time"
+
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
+)
+
+// Clock is the time that an Asker goes by. Its methods are called concurrently.
+type Clock interface {
+	// Now returns a time whose differences are those of a clock that is never set.
+	Now() time.Time
+	// Monotonic reads CLOCK_MONOTONIC, in ns.
+	Monotonic() int64
+	// AfterFunc calls f, in another goroutine, after d. stop prevents that, and reports
+	// whether it did.
+	AfterFunc(d time.Duration, f func()) (stop func() bool)
+}
+
+// AskerConfig is the configuration of an Asker. All is set, except that Options may be zero.
+type AskerConfig struct {
+	Device  verbs.Device
+	Options verbs.Options // the intervals, and Ethtool
+	Clock   Clock
+	Send    func(verbs.Item) // gets what was found, and must not block
+	// Late is called when a call has lasted for CommandStuck. It must not block.
+	Late func()
+	// Wake is called when TakeSnapshots has something to do. It must not block.
+	Wake func()
+	// Free is called when a call under the kernel's RTNL lock has ended (HoldsRTNL). It must not
+	// block.
+	Free func()
+}
+
+// Asker makes the calls of an open device that may hang for as long as its firmware does, or
+// for as long as another process holds the kernel's RTNL lock: queries of its ports, other
+// commands, and the snapshots. AskAll and TakeSnapshots are for one goroutine, QueryPort and
+// ReportQuery for another one, and the other methods may be called concurrently.
+type Asker struct {
+	AskerConfig
+	commands verbs.CommandSet
+	refusals *verbs.Refusals
+	ports    []*askedPort
+	slow     atomic.Int32              // calls under way that have lasted longer than verbs.AnswerLimit
+	rtnl     atomic.Bool               // a call under the RTNL lock is under way
+	fatal    atomic.Pointer[time.Time] // when device_fatal was read last; nil: never
+}
+
+type askedPort struct {
+	number int
+	layer  atomic.Int32 // a verbs.LinkLayer, from the last query that succeeded
+	kick   kick         // why a snapshot is to be taken
+	pace   pace
+	// quality is when the quality of the link was read last; zero: never.
+	quality time.Time
+	// countsBlocks reports whether the last hourly reading had counts of the forward error correction.
+	countsBlocks bool
+}
+
+// paused is how late a timer has to go off until the host counts as paused: what lasted for
+// so long then says nothing about the device.
+const paused = time.Second
+
+// NewAsker returns an Asker for the ports of an open device that Options has.
+func NewAsker(c AskerConfig) *Asker {
+	begin := c.Clock.Now()
+	a := &Asker{AskerConfig: c, refusals: verbs.NewRefusals(func() int64 { return int64(c.Clock.Now().Sub(begin)) })}
+	if u, ok := c.Device.(verbs.RefusalUser); ok {
+		u.LimitReads(a.refusals)
+	}
+	if c.Options.CommandInterval > 0 {
+		a.commands = c.Device.Commands()
+	}
+	for _, n := range verbs.PortNumbers(c.Device.Attr().Ports, c.Options.Ports) {
+		a.ports = append(a.ports, &askedPort{number: n})
+	}
+	return a
+}
+
+func (a *Asker) port(number int) *askedPort {
+	for _, p := range a.ports {
+		if p.number == number {
+			return p
+		}
+	}
+	return nil
+}
+
+// Answers reports whether no call is under way that has lasted longer than verbs.AnswerLimit.
+func (a *Asker) Answers() bool { return a.slow.Load() == 0 }
+
+// HoldsRTNL reports whether a call is under way that holds the kernel's RTNL lock. Many drivers
+// take the lock for a query of a port (ib_get_eth_speed in drivers/infiniband/core/verbs.c), and
+// Close waits for a query.
+func (a *Asker) HoldsRTNL() bool { return a.rtnl.Load() }
+
+// underRTNL makes a call that holds the RTNL lock.
+func (a *Asker) underRTNL(call func()) {
+	a.rtnl.Store(true)
+	defer a.Free()
+	defer a.rtnl.Store(false)
+	call()
+}
+
+// QueryPort queries a port. The Reading also has what a failed query has, and is to be passed
+// to ReportQuery. The error is verbs.ErrRefused, and there is no Reading, if the firmware has refused queries and is not
+// asked now.
+func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
+	if !a.refusals.Allow(number, verbs.ReadQueryPort) {
+		return nil, verbs.ErrRefused
+	}
+	r = &verbs.Reading{Port: number}
+	if a.Options.CommandInterval > 0 {
+		due := a.Clock.Monotonic() + int64(a.Options.CommandStuck)
+		stop := a.Clock.AfterFunc(a.Options.CommandStuck, func() {
+			if now := a.Clock.Monotonic(); now-due < int64(paused) {
+				a.Kick(number, verbs.TriggerCommand, now)
+			}
+		})
+		defer stop()
+	}
+	r.Mono, r.Took = a.timed(func() { r.Attr, err = a.Device.QueryPort(number) })
+	a.refusals.Note(number, verbs.ReadQueryPort, err)
+	r.Refused = a.refused(number)
+	if err != nil {
+		r.Err = err.Error()
+	} else if p := a.port(number); p != nil {
+		p.layer.Store(int32(r.Attr.LinkLayer))
+	}
+	return r, err
+}
+
+// refused returns which reads of a port the firmware refuses, "" if none. That counters cannot be read is normal
+// unless reading them asks the firmware.
+func (a *Asker) refused(port int) string {
+	set := a.Device.Commands()
+	reads := []verbs.Read{verbs.ReadQueryPort}
+	if set.Has(verbs.CommandQueryPort) { // link_downed too is a command
+		reads = append(reads, verbs.ReadCounters)
+	}
+	if set.Has(verbs.CommandHWCounters) {
+		reads = append(reads, verbs.ReadHWCounters)
+	}
+	return a.refusals.Text(port, reads...)
+}
+
+// readOf returns the Read that a call makes.
+func readOf(c verbs.CommandCall) verbs.Read {
+	switch c {
+	case verbs.CommandHWCounters:
+		return verbs.ReadHWCounters
+	case verbs.CommandQueryQP:
+		return verbs.ReadQueryQP
+	}
+	return verbs.ReadQueryPort
+}
+
+// hostClock is the Clock of the host.
+type hostClock struct{}
+
+func (hostClock) Now() time.Time { return time.Now() }
+
+func (hostClock) Monotonic() int64 { return clock.Monotonic() }
+
+func (hostClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	return time.AfterFunc(d, f).Stop
+}

@@ -1,0 +1,101 @@
+package session
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/device/session/sessiontest"
+	"rdma_events/internal/device/verbs"
+)
+
+func objectsOf(items []verbs.Item) []verbs.Objects {
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Objects { return i.Objects })
+}
+
+// lists counts how often each kind was listed.
+type lists [verbs.ObjectKinds]atomic.Int32
+
+func (l *lists) counts() (n [verbs.ObjectKinds]int) {
+	for kind := range l {
+		n[kind] = int(l[kind].Load())
+	}
+	return n
+}
+
+// listing returns a rig that watches objects, and what counts its lists.
+func listing(t *testing.T, scenario string) (r *rig, listed *lists) {
+	r, listed = newRig(t, "roce2", scenario), new(lists)
+	r.Options.Objects, r.Options.Probe.Interval = true, 0
+	r.change(func(d *changed) {
+		d.objects = func(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
+			for _, kind := range kinds {
+				listed[kind].Add(1)
+			}
+			return d.Device.Objects(kinds...)
+		}
+	})
+	return r, listed
+}
+
+func TestObjectsAreListedEveryTenSecondsAndQueuePairsEveryMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, listed := listing(t, "")
+		r.Start(nil)
+		require.Len(t, objectsOf(r.After(time.Second)), 1)
+		require.Len(t, objectsOf(r.After(time.Hour)), 360)
+		require.Equal(t, [verbs.ObjectKinds]int{361, 361, 361, 361, 61}, listed.counts())
+	})
+}
+
+func TestObjectsAreNotListedUnlessAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, listed := listing(t, "")
+		r.Options.Objects = false
+		r.Start(nil)
+		require.Empty(t, objectsOf(r.After(time.Hour)))
+		require.Zero(t, listed.counts())
+	})
+}
+
+// Each of them would be one more command.
+func TestQueuePairsAreNotListedWhileTheDeviceDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, listed := listing(t, `
+[[command]]
+at = "45s"
+device = "sim0"
+for = "2m"
+`)
+		r.Options.CommandInterval, r.Options.CommandStuck = 10*time.Second, 5*time.Second
+		r.Start(nil)
+		r.After(164 * time.Second)
+		require.Equal(t, [verbs.ObjectKinds]int{17, 17, 17, 17, 1}, listed.counts())
+		r.After(15 * time.Second)
+		require.Equal(t, 2, listed.counts()[verbs.ObjectQP], "they are made up for")
+	})
+}
+
+// Nothing is asked of a device that is being removed: the removal waits for the answer.
+func TestAListThatHangsKeepsNothingFromEnding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := listing(t, "")
+		hang := make(chan struct{})
+		r.change(func(d *changed) {
+			d.objects = func(...verbs.ObjectKind) (*verbs.Objects, error) {
+				<-hang
+				return nil, verbs.ErrClosed
+			}
+		})
+		r.Start(nil)
+		require.NotEmpty(t, sessiontest.Readings(r.After(20*time.Second)), "ports are queried")
+		began := time.Now()
+		r.Stop()
+		<-r.Done
+		require.LessOrEqual(t, time.Since(began), 10*lastCommand)
+		close(hang)
+	})
+}

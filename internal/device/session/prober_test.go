@@ -1,0 +1,325 @@
+package session
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
+)
+
+func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.Start(nil)
+		items := r.After(5600 * time.Millisecond)
+		require.Equal(t, []verbs.ProbeItem{{ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodUDSend}, Reason: "as preferred"}}, choices(items))
+		require.Len(t, rounds(items), 6)
+
+		down := time.Now()
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		items = r.After(5 * time.Second)
+		require.Equal(t, verbs.MethodFlush, choices(items)[0].Method)
+		require.Contains(t, choices(items)[0].Reason, "down")
+		require.NotEmpty(t, begunSince(down, items))
+		for _, got := range begunSince(down, items) {
+			require.Equal(t, verbs.MethodFlush, got.Method)
+			require.Equal(t, verbs.OutcomeSuccess, got.Outcome)
+		}
+
+		require.NoError(t, r.World.SetLink("sim0", 1, true))
+		items = r.After(5 * time.Second)
+		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
+	})
+}
+
+// begunSince leaves out the rounds that began before at, which may come with a later
+// batch.
+func begunSince(at time.Time, items []verbs.Item) []verbs.RoundItem {
+	return slices.DeleteFunc(rounds(items), func(r verbs.RoundItem) bool { return r.Start < at.UnixNano() })
+}
+
+func TestBadRoundIsSentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "[[fault]]\nkind = \"completion_error\"\nat = \"1500ms\"\nfor = \"1s\"\n")
+		r.Start(nil)
+		r.After(1999 * time.Millisecond)
+		items := rounds(r.After(100 * time.Millisecond))
+		require.Equal(t, verbs.OutcomeError, items[len(items)-1].Outcome)
+	})
+}
+
+func TestAllVectorsAreProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.Options.Probe.Vectors = []int{-1}
+		r.Start(nil)
+		items := r.After(2 * time.Second)
+		vectors := map[int]bool{}
+		for _, got := range rounds(items) {
+			vectors[got.Vector] = true
+		}
+		require.Len(t, vectors, items[0].Opened.Vectors)
+	})
+}
+
+func TestSessionWithoutProbesSendsNoRounds(t *testing.T) {
+	for _, change := range []func(*verbs.ProbeOptions){
+		func(p *verbs.ProbeOptions) { p.Interval = 0 }, func(p *verbs.ProbeOptions) { p.Method = verbs.MethodNone },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "roce2", "")
+			change(&r.Options.Probe)
+			r.Start(nil)
+			items := r.After(10 * time.Second)
+			require.Empty(t, rounds(items))
+			require.Empty(t, choices(items))
+		})
+	}
+}
+
+// failing is a backend on which the successful rounds of one method end with another
+// outcome.
+type failing struct {
+	verbs.Backend
+	method  verbs.Method
+	outcome verbs.Outcome
+	before  func()       // if set, called before each round
+	well    *atomic.Bool // if set and true, outcomes stay as they are
+}
+
+func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	return probes{f.Backend, func(c verbs.ProbeConfig, p verbs.Probe) verbs.Probe {
+		if c.Method == f.method {
+			return failingProbe{p, f}
+		}
+		return p
+	}}.Open(name, led)
+}
+
+// probes is a backend that replaces each probe by the result of wrap.
+type probes struct {
+	verbs.Backend
+	wrap func(verbs.ProbeConfig, verbs.Probe) verbs.Probe
+}
+
+func (b probes) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := b.Backend.Open(name, led)
+	return probesDevice{d, b.wrap}, err
+}
+
+type probesDevice struct {
+	verbs.Device
+	wrap func(verbs.ProbeConfig, verbs.Probe) verbs.Probe
+}
+
+func (d probesDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	p, err := d.Device.NewProbe(c)
+	if err != nil {
+		return nil, err
+	}
+	return d.wrap(c, p), nil
+}
+
+type failingProbe struct {
+	verbs.Probe
+	f failing
+}
+
+func (p failingProbe) Round(pause time.Duration) (verbs.Round, error) {
+	var one [1]verbs.Round
+	_, err := p.Rounds(one[:], verbs.Pace{Pause: pause})
+	return one[0], err
+}
+
+func (p failingProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	if p.f.before != nil {
+		p.f.before()
+	}
+	n, err := p.Probe.Rounds(rounds[:1], pace)
+	for i := range rounds[:n] {
+		if r := &rounds[i]; r.Outcome == verbs.OutcomeSuccess && (p.f.well == nil || !p.f.well.Load()) {
+			r.Outcome, r.Status = p.f.outcome, p.f.outcome.String()
+		}
+	}
+	return n, err
+}
+
+func TestAProberKeepsItsThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.Options.Ports = []int{1}
+		threads := map[int]int{}
+		r.Wrap = func(b verbs.Backend) verbs.Backend {
+			return failing{b, verbs.MethodUDSend, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }, nil}
+		}
+		r.Start(nil)
+		require.NotEmpty(t, rounds(r.After(1000*time.Second)))
+		require.Len(t, threads, 1, "rounds of each thread: %v", threads)
+	})
+}
+
+func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
+	for _, row := range []struct {
+		outcome verbs.Outcome
+		want    verbs.Method
+	}{
+		{verbs.OutcomeError, verbs.MethodFlush},
+		{verbs.OutcomeLostCompletion, verbs.MethodFlush},
+		{verbs.OutcomeLostEvent, verbs.MethodRCWrite},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "dual", "")
+			r.Options.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
+			r.Wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil, nil} }
+			r.Start(nil)
+			items := r.After(5600 * time.Millisecond)
+			got := choices(items)
+			require.Len(t, got, 1, "one choice, and it is kept")
+			require.Equal(t, row.want, got[0].Method)
+			if row.want == verbs.MethodFlush {
+				require.Contains(t, got[0].Reason, "rc_write ended as "+row.outcome.String())
+				require.Equal(t, verbs.OutcomeSuccess, rounds(items)[0].Outcome, "a trial that is not kept is no round")
+			} else {
+				require.Equal(t, row.outcome, rounds(items)[0].Outcome, "the trial that is kept is a round like any other")
+			}
+			require.Equal(t, row.want, rounds(items)[5].Method)
+			for _, p := range r.Counters().Probes {
+				require.Equal(t, p.Method == int(row.want), p.Rounds == 6, "%+v", p)
+				require.True(t, p.Method == int(row.want) || p.Rounds+p.Errors+p.LostCompletions == 0, "%+v", p)
+			}
+		})
+	}
+}
+
+func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.Options.Probe.Method = verbs.MethodRCWrite
+		r.Wrap = func(b verbs.Backend) verbs.Backend {
+			return failing{b, verbs.MethodRCWrite, verbs.OutcomeError, nil, nil}
+		}
+		r.Start(nil)
+		items := r.After(3500 * time.Millisecond)
+		require.Len(t, rounds(items), 4)
+		for _, got := range rounds(items) {
+			require.Equal(t, verbs.MethodRCWrite, got.Method)
+		}
+	})
+}
+
+func TestAnAutomaticChoiceDoesNotFlushWhereFlushesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "ib8", "")
+		r.Start(nil)
+		r.After(1500 * time.Millisecond)
+		down := time.Now()
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		items := r.After(5 * time.Second)
+		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
+		require.Contains(t, choices(items)[0].Reason, "counts flushed work requests")
+		require.Empty(t, begunSince(down, items))
+	})
+}
+
+// A link that goes down and up fifty times a second must not make a hundred queue pairs a
+// second.
+func TestAFlutterMakesNoMoreProbesThanRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Int32
+		r := newRig(t, "roce2", "")
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
+		r.Start(nil)
+		r.After(time.Second)
+		made.Store(0)
+		for i := range 500 {
+			require.NoError(t, r.World.SetLink("sim0", 1, i%2 == 1))
+			r.After(10 * time.Millisecond)
+		}
+		require.LessOrEqual(t, made.Load(), int32(12), "in five seconds")
+		require.Positive(t, made.Load())
+	})
+}
+
+type counting struct {
+	verbs.Backend
+	made *atomic.Int32
+}
+
+func (c counting) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := c.Backend.Open(name, led)
+	return countingDevice{d, c.made}, err
+}
+
+type countingDevice struct {
+	verbs.Device
+	made *atomic.Int32
+}
+
+func (d countingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	d.made.Add(1)
+	return d.Device.NewProbe(c)
+}
+
+func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.Options.Probe.Interval, r.Options.Probe.Timeout = 4*time.Millisecond, 3*time.Millisecond
+		batches := 0
+		r.Start(func(b verbs.Batch) error {
+			if len(rounds(b.Items)) > 0 {
+				batches++
+			}
+			return r.Collect(b)
+		})
+		items := rounds(r.After(10 * time.Second))
+		require.InDelta(t, 2500, len(items), 63, "those of the last quarter of a second may not be sent yet")
+		require.LessOrEqual(t, batches, 42)
+		for i := 1; i < len(items); i++ {
+			require.EqualValues(t, 4*time.Millisecond, items[i].Start-items[i-1].Start)
+		}
+	})
+}
+
+// Rounds that fail without having waited must not move the plan hours ahead: the port is
+// probed again as soon as its rounds succeed.
+func TestPlanStaysWithinAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.Options.Ports = []int{1}
+		var hasty atomic.Int32
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return hastyProbes(b, &hasty) }
+		r.Start(nil)
+		r.After(10 * time.Second)
+		hasty.Store(1000)
+		r.After(2 * time.Second)
+		require.Zero(t, hasty.Load())
+		items := rounds(r.After(10 * time.Second))
+		require.Len(t, items, 10)
+	})
+}
+
+// hastyProbes makes probes fail at once, for as many rounds as are left.
+func hastyProbes(b verbs.Backend, left *atomic.Int32) verbs.Backend {
+	return probes{b, func(_ verbs.ProbeConfig, p verbs.Probe) verbs.Probe { return hastyProbe{p, left} }}
+}
+
+type hastyProbe struct {
+	verbs.Probe
+	left *atomic.Int32
+}
+
+func (p hastyProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	if p.left.Load() == 0 {
+		return p.Probe.Rounds(rounds, pace)
+	}
+	p.left.Add(-1)
+	rounds[0] = verbs.Round{Outcome: verbs.OutcomeError, Status: "ibv_create_qp: cannot allocate memory"}
+	return 1, nil
+}

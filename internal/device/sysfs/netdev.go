@@ -1,0 +1,49 @@
+package sysfs
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/device/verbs"
+)
+
+// PortNetDev returns the name of a port's network device, "" if none is known, as with
+// InfiniBand or while the port has no GID. It asks no driver.
+func (s FS) PortNetDev(name string, port int) string { return portNetDev(s.port(name, port)) }
+
+// NetDev returns the state of a network device. It returns ErrUnsupported if there is none of
+// that name, as in another network namespace. It asks no driver.
+func (s FS) NetDev(name string) (verbs.NetDev, error) {
+	dir := filepath.Join(s.root, "class/net", name)
+	flags, err := strconv.ParseUint(strings.TrimPrefix(readAttr(dir, "flags"), "0x"), 16, 32)
+	if name == "" || err != nil {
+		return verbs.NetDev{}, fmt.Errorf("%w: no network device %q in this network namespace", verbs.ErrUnsupported, name)
+	}
+	n := verbs.NetDev{Name: name, AdminUp: flags&unix.IFF_UP != 0, Virtual: !exists(dir, "device")}
+	if n.AdminUp {
+		n.Carrier, n.HasCarrier = carrierOf(readAttr(dir, "operstate"))
+	}
+	if n.CarrierChanges, err = strconv.ParseInt(readAttr(dir, "carrier_changes"), 10, 64); err == nil {
+		n.HasCarrierChanges = true
+	}
+	return n, nil
+}
+
+// carrierOf returns whether a network device of an operational state has a carrier, by
+// default_operstate in net/core/link_watch.c. The file carrier may know it up to a second
+// earlier, but not earlier than the drivers that make their port events of the network device's.
+// It is not read since later kernels take the RTNL lock for it, 6.12 among them, and try again
+// without a pause while another process holds the lock (carrier_show in net/core/net-sysfs.c).
+func carrierOf(operstate string) (carrier, known bool) {
+	switch operstate {
+	case "down", "lowerlayerdown":
+		return false, true
+	case "up", "dormant", "testing", "unknown": // the last one: its driver has said nothing of the carrier, and so it has one
+		return true, true
+	}
+	return false, false
+}

@@ -1,0 +1,338 @@
+package sysfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/device/verbs"
+)
+
+// Path is the address that a probe's queue pair uses for its own port.
+type Path struct {
+	GIDIndex int      // 0 unless Global; for MethodFlush the configured index, 0 if that is negative
+	Global   bool     // with a GRH, from and to GID; else by LID
+	GID      [16]byte // zero unless Global
+}
+
+// gidEntry is one filled entry of a port's GID table.
+type gidEntry struct {
+	index int
+	gid   [16]byte
+	v2    bool // RoCE v2
+}
+
+// GIDs reads the filled entries of a port's GID table, each with its index and network device.
+// It returns ErrNoDevice if there is no such port, and ErrLimit if descriptors are short.
+func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
+	entries, err := readGIDs(s.port(device, port))
+	if err != nil {
+		return nil, err
+	}
+	if !exists(s.port(device, port), "gids") { // it may have gone while it was read
+		return nil, fmt.Errorf("read GID table of port %d of %s: %w", port, device, verbs.ErrNoDevice)
+	}
+	gids := make([]verbs.GID, 0, len(entries))
+	for _, e := range entries {
+		g := verbs.GID{Index: e.index, Raw: e.gid, NetDev: s.GIDNetDev(device, port, e.index)}
+		switch {
+		case e.v2:
+			g.Type = verbs.GIDRoCEv2
+		case g.NetDev != "": // sysfs has the same name for the two other types
+			g.Type = verbs.GIDRoCEv1
+		}
+		gids = append(gids, g)
+	}
+	return gids, nil
+}
+
+// GIDNetDev returns the name of the network device of one entry of a port's GID table.
+// It is "" if the entry has none, is empty, or cannot be read.
+func (s FS) GIDNetDev(device string, port, index int) string {
+	return readAttr(s.port(device, port), "gid_attrs/ndevs", strconv.Itoa(index))
+}
+
+// ProbePath chooses the GID of a probe. On every link layer it is the one at c.GIDIndex, if
+// that is not negative. If it is negative:
+//   - RoCE takes the port's default GID for a connected queue pair (MethodRCWrite), as in
+//     DefaultGID and no other, and the best for the other methods, as in chooseGID;
+//   - InfiniBand uses the LID alone, or its first GID if the port asks for a GRH (needsGRH:
+//     mlx5's virtual functions, extended LIDs);
+//   - efa, whose link layer is unspecified, uses its first GID.
+//
+// MethodFlush needs neither a GID nor an active port: its path is not Global. ErrUnsupported:
+// the method cannot work on this port now, because of its transport ("iwarp"), its state, or
+// a GID that it lacks. Other errors are those of reading the table.
+func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, needsGRH bool, transport string) (Path, error) {
+	p := Path{GIDIndex: max(c.GIDIndex, 0)}
+	if c.Method == verbs.MethodFlush {
+		return p, nil
+	}
+	if transport == "iwarp" {
+		return p, fmt.Errorf("%w: %s on iWARP, whose queue pairs need a connection manager", verbs.ErrUnsupported, c.Method)
+	}
+	if attr.State != verbs.PortActive {
+		return p, fmt.Errorf("%w: %s on a port that is %s", verbs.ErrUnsupported, c.Method, attr.State)
+	}
+	if p.Global = attr.LinkLayer != verbs.LinkInfiniBand || needsGRH || c.GIDIndex >= 0; !p.Global {
+		return p, nil
+	}
+	gids, err := readGIDs(s.port(device, c.Port))
+	if err != nil {
+		return p, err
+	}
+	want := c.GIDIndex
+	if want < 0 && attr.LinkLayer != verbs.LinkEthernet && len(gids) > 0 {
+		want = gids[0].index // the port's own GID; only RoCE has types and addresses to choose from
+	}
+	entry, ok := chooseGID(gids, want)
+	if want < 0 && c.Method == verbs.MethodRCWrite {
+		if entry, ok = defaultGID(gids); !ok {
+			return p, fmt.Errorf("%w: the port has no default GID, and a connection through another one would move "+
+				"addresses to other indexes", verbs.ErrUnsupported)
+		}
+	}
+	if !ok {
+		return p, fmt.Errorf("%w: the port has no usable GID", verbs.ErrUnsupported)
+	}
+	p.GIDIndex, p.GID = entry.index, entry.gid
+	return p, nil
+}
+
+// Addresses are the GIDs and P_Keys of a port, and those of them that a program would choose
+// that exchanges datagrams with other hosts.
+type Addresses struct {
+	GIDs       int        // number of filled entries of the GID table
+	GID        netip.Addr // the best one, as in chooseGID; not valid if there is none
+	GIDIndex   int
+	PKeys      int  // number of entries of the P_Key table
+	PKeyIndex  int  // the first P_Key with full membership, else 0
+	FullMember bool // the port has a P_Key with full membership
+}
+
+// Addresses reads the whole GID and P_Key tables of a port from sysfs. Tables that cannot be
+// read are empty. With some drivers, reading a P_Key is a command to the device, so a call
+// may take as many commands as the table has entries, and waits for a device that does not answer.
+func (s FS) Addresses(device string, port int) Addresses {
+	dir := s.port(device, port)
+	gids, _ := readGIDs(dir)
+	pkeys, _ := readTable(filepath.Join(dir, "pkeys"))
+	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: fullMember(pkeys)}
+	a.FullMember = isFullMember(pkeys, a.PKeyIndex)
+	if best, ok := chooseGID(gids, -1); ok {
+		a.GID, a.GIDIndex = netip.AddrFrom16(best.gid), best.index
+	}
+	return a
+}
+
+// chooseGID returns the entry at the wanted index, or with want < 0 the best entry for
+// datagrams: RoCE v2 before v1, routable before link local, low index before high. The result
+// is false if there is no such entry.
+func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
+	var best gidEntry
+	found, bestRank := false, 0
+	for _, e := range entries {
+		if want >= 0 && e.index != want {
+			continue
+		}
+		if r := e.rank(); !found || r > bestRank {
+			best, bestRank, found = e, r, true
+		}
+	}
+	return best, found
+}
+
+// DefaultGID returns the index of the GID that a RoCE port has of its own MAC address,
+// not of an address of the host. A GID of a host address is not suitable: if a network
+// manager deletes the address and adds it again while a queue pair holds the GID, the
+// GID comes back at another index. RoCE v2 is preferred. ok is false if the port has no such
+// GID or its table cannot be read. The kernel answers from its own copy of the table, without
+// a command to the device.
+func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
+	entries, err := readGIDs(s.port(device, port))
+	if err != nil {
+		return 0, false
+	}
+	best, ok := defaultGID(entries)
+	return best.index, ok
+}
+
+// defaultGID returns the port's own GID: the first that is link local, RoCE v2 before
+// v1. The kernel makes it from the MAC address, reserves places for it at the beginning
+// of the table (ib_cache_gid_set_default_gid in drivers/infiniband/core/cache.c) and
+// keeps it when addresses come and go. A link-local address that was added by hand stands
+// behind these places. entries are in the order of their indexes.
+func defaultGID(entries []gidEntry) (gidEntry, bool) {
+	var local []gidEntry
+	for _, e := range entries {
+		if netip.AddrFrom16(e.gid).IsLinkLocalUnicast() {
+			local = append(local, e)
+		}
+	}
+	return chooseGID(local, -1)
+}
+
+// rank orders entries for chooseGID: the greater, the better.
+func (e gidEntry) rank() int {
+	rank := 0
+	if e.v2 {
+		rank += 2
+	}
+	if !netip.AddrFrom16(e.gid).IsLinkLocalUnicast() {
+		rank++
+	}
+	return rank
+}
+
+// readGIDs reads gids/ and gid_attrs/types/ of a port, and returns the filled entries in the
+// order of their indexes. The kernel shows empty entries as zeros, and answers EINVAL for
+// their types. An entry whose type cannot be read counts as v1.
+func readGIDs(dir string) ([]gidEntry, error) {
+	table, err := readTable(filepath.Join(dir, "gids"))
+	if err != nil {
+		return nil, err
+	}
+	var entries []gidEntry
+	for index, text := range table {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.IsUnspecified() {
+			continue
+		}
+		kind, _ := os.ReadFile(filepath.Join(dir, "gid_attrs/types", strconv.Itoa(index)))
+		entries = append(entries, gidEntry{index, addr.As16(), bytes.Contains(kind, []byte("v2"))})
+	}
+	return entries, nil
+}
+
+// fullMember returns the index of the first P_Key with full membership, whose top bit
+// is set. Without one it returns 0, an index that RoCE always has.
+func fullMember(pkeys []string) int {
+	for i := range pkeys {
+		if isFullMember(pkeys, i) {
+			return i
+		}
+	}
+	return 0
+}
+
+// FirstFullMember returns the index of a port's first P_Key with full membership, and 0 if
+// there is none or no table, so 0 alone does not say that there is one. It reads the table only up to that entry: on mlx5's InfiniBand each of 128
+// entries is a command to the device. The error is that of opening an entry, as ErrLimit.
+func (s FS) FirstFullMember(device string, port int) (int, error) {
+	dir := filepath.Join(s.port(device, port), "pkeys")
+	for i := 0; ; i++ {
+		pkey, ok, err := readEntry(dir, i)
+		switch {
+		case err != nil:
+			return 0, err
+		case !ok:
+			return 0, nil
+		case isFullMember([]string{pkey}, 0):
+			return i, nil
+		}
+	}
+}
+
+// PKey returns the P_Key at an index of a port's table. With some drivers that is a command to the device. It returns
+// ErrUnsupported if there is none, and the error of opening the entry, as ErrLimit.
+func (s FS) PKey(device string, port, index int) (uint16, error) {
+	text, ok, err := readEntry(filepath.Join(s.port(device, port), "pkeys"), index)
+	if err != nil {
+		return 0, err
+	}
+	v, err := strconv.ParseUint(text, 0, 16)
+	if !ok || err != nil || v&0x7fff == 0 { // an entry that is not in use is 0
+		return 0, fmt.Errorf("%w: the port has no P_Key at index %d", verbs.ErrUnsupported, index)
+	}
+	return uint16(v), nil
+}
+
+// isFullMember reports whether there is a P_Key at the index, and it has full membership.
+func isFullMember(pkeys []string, index int) bool {
+	if index >= len(pkeys) {
+		return false
+	}
+	v, err := strconv.ParseUint(pkeys[index], 0, 16)
+	return err == nil && v&0x8000 != 0
+}
+
+// readTable reads a directory of files 0, 1, 2 ... until one is missing. Without the directory
+// the table is empty.
+func readTable(dir string) ([]string, error) {
+	var table []string
+	for i := 0; ; i++ {
+		text, ok, err := readEntry(dir, i)
+		if err != nil || !ok {
+			return table, err
+		}
+		table = append(table, text)
+	}
+}
+
+// readEntry reads file i of a table; ok is false, without an error, if there is none. An entry
+// that is opened and cannot be read is empty. An entry that is there and cannot be opened is an
+// error: if descriptors are short (ErrLimit), the others could not be opened either.
+func readEntry(dir string, i int) (entry string, ok bool, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
+	if os.IsNotExist(err) {
+		return "", false, nil
+	}
+	var failed *os.PathError
+	var errno unix.Errno
+	if errors.As(err, &failed) && failed.Op == "open" && errors.As(err, &errno) {
+		return "", false, fmt.Errorf("read table %s: %w", dir, verbs.FromErrno(errno))
+	}
+	return strings.TrimSpace(string(text)), true, nil
+}
+
+// ExclusiveNetns reports whether each RDMA device belongs to one network namespace
+// (parameter netns_mode of ib_core: "N"; "Y" is the shared mode, and kernels without the
+// parameter have no other).
+func (s FS) ExclusiveNetns() bool {
+	exclusive, _ := s.ReadExclusiveNetns()
+	return exclusive
+}
+
+// ReadExclusiveNetns is ExclusiveNetns, with the reason why the mode cannot be read.
+func (s FS) ReadExclusiveNetns() (bool, error) {
+	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
+	return strings.TrimSpace(string(mode)) == "N", err
+}
+
+// flushCounters count flushed work requests: those of mlx5, and mlx4's diag_basic
+// (drivers/infiniband/hw/mlx4/main.c), which some devices have for each port.
+var flushCounters = []string{
+	"ports/*/hw_counters/*_cqe_flush_error", "ports/*/hw_counters/[rs]q_num_wrfe", "hw_counters/[rs]q_num_wrfe",
+}
+
+// CountsFlushes reports whether the driver counts flushed work requests; operators set
+// alerts on these counters. A network namespace that is not the device's own, as in a
+// container, does not show a driver's counters (setup_port in
+// drivers/infiniband/core/sysfs.c). There the result depends on the driver: a driver
+// that can have them (mlx5, mlx4) is assumed to have them, and another is not. mlx4's virtual
+// functions never have them.
+func (s FS) CountsFlushes(device string) bool {
+	dir := s.device(device)
+	if anyFile(dir, "ports/*/hw_counters", "hw_counters") {
+		return anyFile(dir, flushCounters...)
+	}
+	driver := driverOf(dir)
+	return driver == "mlx5_core" || driver == verbs.DriverScalable || driver == "mlx4_core" && !s.VirtualFunction(device)
+}
+
+// anyFile reports whether a file or directory below dir matches one of the patterns, which are
+// those of path.Match with the path below dir.
+func anyFile(dir string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		return err == nil && len(found) > 0
+	})
+}

@@ -1,0 +1,199 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/sanitize"
+	"rdma_events/internal/sys/status"
+)
+
+// The host does not trust what a worker sends: a library of a vendor runs in its process, and firmware
+// fills in many of the fields. Two rules hold for every field of every message, and are kept in this file.
+// Values that come from libraries, firmware and sysfs may be anything. They are made values that points
+// and JSON can have, or unknown ones. Values that only the worker's own code makes are as that code makes
+// them, or the message is an error: the memory of the worker is damaged, and another one takes its place.
+
+// The bounds of what a message has.
+const (
+	// maxMessage is the most bytes of a message. The largest that a worker sends have maxWeight and one
+	// item, which are less.
+	maxMessage = 16 << 20
+	maxText    = 1 << 10 // bytes of a text; errors of libraries with a path are some 200
+	maxGIDs    = 4096    // of a port; mlx5 has up to 255, and two for each
+	maxList    = 64      // of texts
+	maxFacts   = 1 << 16 // of a Fabric, in one item; a worker keeps half as many (session)
+	maxPort    = 255     // the verbs have the number of a port in a byte
+	maxVector  = 1 << 16
+	maxRate    = 1e6 // Gb/s
+)
+
+// ErrRefused is wrapped by the error for a message that no sound worker sends.
+var ErrRefused = errors.New("the worker sent what cannot be, its memory may be damaged")
+
+func cleanText(s string) string { return sanitize.Text(s, maxText, '?') }
+
+func cleanTexts(in []string) []string {
+	var out []string
+	for _, s := range in[:min(len(in), maxList)] {
+		out = append(out, cleanText(s))
+	}
+	return out
+}
+
+// cleanRate returns 0, which is unknown, for what is no rate of a port.
+func cleanRate(gbps float64) float64 {
+	if math.IsNaN(gbps) || gbps < 0 || gbps > maxRate {
+		return 0
+	}
+	return gbps
+}
+
+// cleanNumbers makes numbers that are negative or more than most 0, which is unknown.
+func cleanNumbers(most int, numbers ...*int) {
+	for _, n := range numbers {
+		if *n < 0 || *n > most {
+			*n = 0
+		}
+	}
+}
+
+// cleanReason returns a reason as the points may have it: the names of reasons are lower snake case.
+func cleanReason(s string) status.Reason {
+	other := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }
+	if s == "" || len(s) > 32 || strings.IndexFunc(s, other) >= 0 {
+		return status.ReasonCrashed
+	}
+	return status.Reason(s)
+}
+
+// check checks a message for the host: it is about the one device of the worker, and what only the
+// worker's own code makes is possible. Stamps after now, CLOCK_MONOTONIC in ns, become now. The error
+// wraps ErrRefused.
+func (m *message) check(device string, now int64) error {
+	b := &m.batch
+	b.Mono = stampBy(b.Mono, now)
+	for i := range b.Items {
+		if err := checkItem(&b.Items[i], device, now); err != nil {
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+	}
+	return nil
+}
+
+func checkItem(it *verbs.Item, device string, now int64) error {
+	switch {
+	case it.Opened != nil:
+		return checkDevice(it.Opened, device)
+	case it.Run != nil:
+		return checkRun(it.Run, now)
+	case it.Reading != nil:
+		r := it.Reading
+		cleanNumbers(math.MaxUint16, &r.Attr.MTU, &r.Attr.LID, &r.Attr.SMLID)
+		r.Mono, r.Took = stampBy(r.Mono, now), stampBy(r.Took, now)
+		return checkPort(r.Port)
+	case it.Round != nil:
+		return checkRound(it.Round, now)
+	case it.Probe != nil:
+		return checkKey(it.Probe.ProbeKey, verbs.MethodNone)
+	case it.GIDs != nil:
+		it.GIDs.Mono = stampBy(it.GIDs.Mono, now)
+		return checkPort(it.GIDs.Port)
+	case it.Command != nil:
+		c := it.Command
+		c.Mono, c.Took = stampBy(c.Mono, now), stampBy(c.Took, now)
+		if c.Call < verbs.CommandHWCounters || c.Call > verbs.CommandQueryQP {
+			return fmt.Errorf("command %d", c.Call)
+		}
+		return checkPort(c.Port)
+	case it.Snapshot != nil:
+		return checkSnapshot(it.Snapshot, now)
+	case it.Objects != nil:
+		it.Objects.Mono = stampBy(it.Objects.Mono, now)
+	case it.FabricPort != nil:
+		cleanNumbers(math.MaxUint16, &it.FabricPort.MTU, &it.FabricPort.LID)
+		return checkPort(it.FabricPort.Port)
+	case it.FabricFacts != nil:
+		return checkFacts(it.FabricFacts, now)
+	}
+	return nil
+}
+
+// stampBy returns a stamp or a duration, in ns of CLOCK_MONOTONIC, that is possible at now: the clock
+// began with the boot and is the same for all processes.
+func stampBy(ns, now int64) int64 { return min(max(ns, 0), now) }
+
+func checkPort(port int) error {
+	if port < 0 || port > maxPort {
+		return fmt.Errorf("port %d", port)
+	}
+	return nil
+}
+
+func checkDevice(a *verbs.DeviceAttr, device string) error {
+	if a.Name != device {
+		return fmt.Errorf("it is of %q", a.Name)
+	}
+	if err := checkPort(a.Ports); err != nil {
+		return err
+	}
+	if a.Vectors < 0 || a.Vectors > maxVector {
+		return fmt.Errorf("%d completion vectors", a.Vectors)
+	}
+	return nil
+}
+
+func checkRun(r *verbs.Run, now int64) error {
+	r.First, r.Last = stampBy(r.First, now), stampBy(r.Last, now)
+	for _, ns := range []*int64{&r.HoldSum, &r.AckSum} {
+		*ns = max(*ns, 0)
+	}
+	r.HoldMax, r.AckMax = stampBy(r.HoldMax, now), stampBy(r.AckMax, now)
+	if r.Count >= ledger.Believable {
+		return fmt.Errorf("%d events", r.Count)
+	}
+	return checkPort(r.Port)
+}
+
+func checkKey(k verbs.ProbeKey, from verbs.Method) error {
+	if k.Method < from || k.Method > verbs.MethodFlush || k.Vector < 0 || k.Vector > maxVector {
+		return fmt.Errorf("probe of method %d, vector %d", k.Method, k.Vector)
+	}
+	return checkPort(k.Port)
+}
+
+func checkRound(r *verbs.RoundItem, now int64) error {
+	if r.Outcome < verbs.OutcomeSuccess || r.Outcome > verbs.OutcomeCanceled {
+		return fmt.Errorf("outcome %d of a round", r.Outcome)
+	}
+	for _, ns := range []*int64{&r.Start, &r.Wake, &r.Get, &r.Arm, &r.Drain, &r.Hold, &r.Ack, &r.Total} {
+		*ns = stampBy(*ns, now)
+	}
+	return checkKey(r.ProbeKey, verbs.MethodNone+1)
+}
+
+func checkSnapshot(s *verbs.Snapshot, now int64) error {
+	for _, ns := range []*int64{&s.At, &s.Mono, &s.Took, &s.CountersAt, &s.LinkAt} {
+		*ns = stampBy(*ns, now)
+	}
+	if s.Merged >= ledger.Believable {
+		return fmt.Errorf("%d triggers", s.Merged)
+	}
+	return checkPort(s.Port)
+}
+
+func checkFacts(f *verbs.FabricFacts, now int64) error {
+	if len(f.Facts) > maxFacts {
+		return fmt.Errorf("%d facts", len(f.Facts))
+	}
+	f.UpTo = stampBy(f.UpTo, now)
+	for i := range f.Facts {
+		one := &f.Facts[i]
+		one.At, one.Took, one.Delay = stampBy(one.At, now), stampBy(one.Took, now), stampBy(one.Delay, now)
+	}
+	return checkPort(f.Port)
+}

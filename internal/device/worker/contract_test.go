@@ -1,0 +1,148 @@
+package worker
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
+)
+
+// notes is a Handler that records its calls.
+type notes struct {
+	calls []string
+	led   *ledger.Ledger
+	last  ledger.Snapshot // taken when the worker had ended
+}
+
+func (n *notes) Started(l *ledger.Ledger) { n.led, n.calls = l, append(n.calls, "started") }
+func (n *notes) Status(s status.Status)   { n.calls = append(n.calls, "status "+string(s.State)) }
+func (n *notes) Batch(_ verbs.Batch, s status.Status) {
+	n.calls = append(n.calls, "batch, "+string(s.State))
+}
+
+func (n *notes) Ended(e status.End) {
+	n.led.Snapshot(&n.last)
+	n.calls = append(n.calls, "ended "+string(e.Reason))
+}
+
+func begun(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File) {
+	t.Helper()
+	n := &notes{}
+	c := &contract{request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}, handler: n}
+	a, shared, err := c.Begin()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, shared.Close()) })
+	return c, a, n, shared
+}
+
+func TestABatchComesWithTheStatusThatFollowsFromIt(t *testing.T) {
+	c, a, n, _ := begun(t)
+	running := status.Status{State: status.StateRunning, PID: 7}
+	c.Status(status.Status{State: status.StateStarting})
+	a.Take(message{batch: opened()}, running)
+	a.Take(message{}, running)
+	a.Ended(status.End{Reason: status.ReasonRemoved})
+	require.Equal(t, []string{"started", "status starting", "batch, running", "batch, running", "ended removed"}, n.calls)
+}
+
+func TestTheLedgerOfAnEndedWorkerHasItsLastCounts(t *testing.T) {
+	_, a, n, shared := begun(t)
+	theirs, err := ledger.Open(shared)
+	require.NoError(t, err)
+	theirs.Count(int32(verbs.EventPortErr), 1, 3, 2)
+	require.NoError(t, theirs.Close())
+	a.Ended(status.End{})
+	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPortErr), Port: 1, Read: 3, Acked: 2}}, n.last.Events)
+}
+
+func TestACallIsTakenFromTheLedger(t *testing.T) {
+	_, a, n, _ := begun(t)
+	require.Equal(t, process.Call{}, a.Busy(nil))
+	since := clock.Monotonic()
+	n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Beat: since})
+	require.Equal(t, process.Call{Name: "ibv_query_port", Since: since}, a.Busy(nil))
+	held := func(thread int) bool { return thread == 7 }
+	require.Equal(t, process.Call{}, a.Busy(held))
+	n.led.Reader(ledger.CallAckAsyncEvent, since+1)
+	require.Equal(t, process.Call{Name: "ibv_ack_async_event", Since: since + 1}, a.Busy(held))
+	a.Ended(status.End{})
+}
+
+func TestASignalIsOfACallIntoTheLibrary(t *testing.T) {
+	_, a, n, _ := begun(t)
+	since := clock.Monotonic()
+	for _, call := range []ledger.Call{ledger.CallReadSysfs, ledger.CallEthtool} {
+		n.led.Evidence(ledger.Lane{Call: call, Port: 1, Thread: 7, Beat: since})
+		require.Equal(t, process.Call{}, a.Faulted())
+		n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 8, Beat: since + 1})
+		require.Equal(t, process.Call{Name: "ibv_query_port", Since: since + 1}, a.Faulted(), "it began later")
+		n.led.Control(ledger.Lane{})
+	}
+	a.Ended(status.End{})
+}
+
+func TestAMessageSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
+	var a attempt
+	require.Equal(t, process.Sign{}, a.Sign(message{batch: verbs.Batch{Items: []verbs.Item{{Run: &verbs.Run{}}}}}))
+	require.Equal(t, process.Sign{Running: true}, a.Sign(message{batch: opened()}))
+	for retry, reasons := range map[process.Retry][]status.Reason{
+		process.OnWake: {status.ReasonRemoved, status.ReasonRenamed},
+		process.Slowly: {
+			status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice, status.ReasonUnsupported,
+			status.ReasonExcludedNetns, status.ReasonLimit,
+		},
+		process.Rarely: {status.ReasonUnwatchable},
+		process.Soon:   {status.ReasonCrashed, status.ReasonStuck, status.ReasonRecovering},
+	} {
+		for _, why := range reasons {
+			end := &status.End{Reason: why, Message: "m"}
+			require.Equal(t, process.Sign{End: end, Retry: retry}, a.Sign(message{end: end}))
+		}
+	}
+}
+
+func TestExpectedDeviceIsNeverUnwatchable(t *testing.T) {
+	for expected, want := range map[bool]status.Reason{false: status.ReasonUnwatchable, true: status.ReasonUnsupported} {
+		c := contract{expected: expected}
+		end := status.End{Reason: status.ReasonUnwatchable}
+		c.judge(&end)
+		require.Equal(t, want, end.Reason)
+		end.Reason = status.ReasonLimit
+		c.judge(&end)
+		require.Equal(t, status.ReasonLimit, end.Reason)
+		c.judge(nil)
+	}
+}
+
+func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
+	kept := []string{
+		"PATH=/bin", "LD_LIBRARY_PATH=/opt/rdma", "RDMAV_ALLOW_DISASSOC_DESTROY=1", "MLX5_SINGLE_THREADED=1",
+		"VERBS_LOG_LEVEL=4", "IBV_SHOW_WARNINGS=1",
+	}
+	host := append([]string{"TELEGRAF_SECRET=hush", "HOME=/root", "GODEBUG=gctrace=1", "GOGC=1"}, kept...)
+	require.Equal(t, append([]string{"GODEBUG=asyncpreemptoff=1"}, kept...), environment(host))
+}
+
+func TestFilesThatAWorkerReadsReachItsNeeds(t *testing.T) {
+	require.Empty(t, readable(nil))
+	require.Equal(t, []string{readKey + "=/etc/a.toml:/etc/b.toml"}, readable([]string{"/etc/a.toml", "/etc/b.toml"}))
+	t.Setenv(readKey, "/etc/a.toml:/etc/b.toml")
+	c := ServeConfig{Needs: func() confine.Needs { return confine.Needs{Read: []string{"/lib"}} }}
+	require.Equal(t, []string{"/lib", "/etc/a.toml", "/etc/b.toml"}, c.needs().Read)
+}
+
+func TestAWorkerWithoutItsLedgerDoesNotServe(t *testing.T) {
+	shared, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	_, err = ServeConfig{}.service(process.Inherited{Shared: shared})
+	require.ErrorContains(t, err, "open ledger")
+	_, err = shared.Read(nil)
+	require.ErrorIs(t, err, os.ErrClosed)
+}

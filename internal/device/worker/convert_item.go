@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/device/worker/proto"
+	"rdma_events/internal/sys/sanitize"
+)
+
+func deviceToProto(d *verbs.DeviceAttr) *proto.DeviceAttr {
+	return &proto.DeviceAttr{
+		Name:            sanitize.UTF8(d.Name),
+		Ports:           int64(d.Ports),
+		Vectors:         int64(d.Vectors),
+		EventsSupported: d.EventsSupported,
+		AlwaysActive:    d.AlwaysActive,
+		NodeGuid:        sanitize.UTF8(d.NodeGUID),
+		SysImageGuid:    sanitize.UTF8(d.SysImageGUID),
+		PciAddress:      sanitize.UTF8(d.PCIAddress),
+		NumaNode:        int64(d.NUMANode),
+		BoardId:         sanitize.UTF8(d.BoardID),
+		Driver:          sanitize.UTF8(d.Driver),
+		Transport:       sanitize.UTF8(d.Transport),
+		Firmware:        sanitize.UTF8(d.Firmware),
+		VirtualFunction: d.VirtualFunction,
+		CountsFlushes:   d.CountsFlushes,
+	}
+}
+
+func deviceFromProto(m *proto.DeviceAttr) *verbs.DeviceAttr {
+	return &verbs.DeviceAttr{
+		Name:            m.GetName(),
+		Ports:           int(m.GetPorts()),
+		Vectors:         int(m.GetVectors()),
+		EventsSupported: m.GetEventsSupported(),
+		AlwaysActive:    m.GetAlwaysActive(),
+		NodeGUID:        cleanText(m.GetNodeGuid()),
+		SysImageGUID:    cleanText(m.GetSysImageGuid()),
+		PCIAddress:      cleanText(m.GetPciAddress()),
+		NUMANode:        int(m.GetNumaNode()),
+		BoardID:         cleanText(m.GetBoardId()),
+		Driver:          cleanText(m.GetDriver()),
+		Transport:       cleanText(m.GetTransport()),
+		Firmware:        cleanText(m.GetFirmware()),
+		VirtualFunction: m.GetVirtualFunction(),
+		CountsFlushes:   m.GetCountsFlushes(),
+	}
+}
+
+func runToProto(r *verbs.Run) *proto.Run {
+	return &proto.Run{
+		Type: int32(r.Type), Port: int64(r.Port), Count: r.Count,
+		First: r.First, Last: r.Last,
+		HoldSum: r.HoldSum, HoldMax: r.HoldMax,
+		AckSum: r.AckSum, AckMax: r.AckMax,
+	}
+}
+
+func runFromProto(m *proto.Run) *verbs.Run {
+	return &verbs.Run{
+		Type: verbs.EventType(m.GetType()), Port: int(m.GetPort()), Count: m.GetCount(),
+		First: m.GetFirst(), Last: m.GetLast(),
+		HoldSum: m.GetHoldSum(), HoldMax: m.GetHoldMax(),
+		AckSum: m.GetAckSum(), AckMax: m.GetAckMax(),
+	}
+}
+
+func readingToProto(r *verbs.Reading) *proto.Reading {
+	a := r.Attr
+	return &proto.Reading{
+		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: sanitize.UTF8(r.Err), RateOnly: r.RateOnly, Refused: sanitize.UTF8(r.Refused),
+		Attr: &proto.PortAttr{
+			State:         int32(a.State),
+			Phys:          uint32(a.Phys),
+			LinkLayer:     uint32(a.LinkLayer),
+			Mtu:           int64(a.MTU),
+			Lid:           int64(a.LID),
+			SmLid:         int64(a.SMLID),
+			Width:         sanitize.UTF8(a.Width),
+			RateGbps:      a.RateGbps,
+			EffectiveGbps: a.EffectiveGbps,
+			NetDev:        sanitize.UTF8(a.NetDev),
+			LinkDowned:    a.LinkDowned,
+			HasLinkDowned: a.HasLinkDowned,
+		},
+	}
+}
+
+func readingFromProto(m *proto.Reading) *verbs.Reading {
+	a := m.GetAttr()
+	return &verbs.Reading{
+		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: cleanText(m.GetErr()), RateOnly: m.GetRateOnly(), Refused: cleanText(m.GetRefused()),
+		Attr: verbs.PortAttr{
+			State:         verbs.PortState(a.GetState()),
+			Phys:          verbs.PhysState(a.GetPhys()),
+			LinkLayer:     verbs.LinkLayer(a.GetLinkLayer()),
+			MTU:           int(a.GetMtu()),
+			LID:           int(a.GetLid()),
+			SMLID:         int(a.GetSmLid()),
+			Width:         cleanText(a.GetWidth()),
+			RateGbps:      cleanRate(a.GetRateGbps()),
+			EffectiveGbps: cleanRate(a.GetEffectiveGbps()),
+			NetDev:        cleanText(a.GetNetDev()),
+			LinkDowned:    a.GetLinkDowned(),
+			HasLinkDowned: a.GetHasLinkDowned(),
+		},
+	}
+}
+
+func roundToProto(r *verbs.RoundItem) *proto.RoundItem {
+	return &proto.RoundItem{
+		Port: int64(r.Port), Vector: int64(r.Vector), Method: int32(r.Method),
+		Outcome: int32(r.Outcome), Status: sanitize.UTF8(r.Status), Start: r.Start,
+		Wake: r.Wake, Get: r.Get, Arm: r.Arm, Drain: r.Drain,
+		Hold: r.Hold, Ack: r.Ack, Total: r.Total,
+	}
+}
+
+func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
+	return &verbs.RoundItem{
+		ProbeKey: verbs.ProbeKey{Port: int(m.GetPort()), Vector: int(m.GetVector()), Method: verbs.Method(m.GetMethod())},
+		Round: verbs.Round{
+			Outcome: verbs.Outcome(m.GetOutcome()), Status: cleanText(m.GetStatus()), Start: m.GetStart(),
+			Wake: m.GetWake(), Get: m.GetGet(), Arm: m.GetArm(), Drain: m.GetDrain(),
+			Hold: m.GetHold(), Ack: m.GetAck(), Total: m.GetTotal(),
+		},
+	}
+}
+
+func commandToProto(c *verbs.Command) *proto.Command {
+	return &proto.Command{Call: uint32(c.Call), Port: int64(c.Port), Mono: c.Mono, Took: c.Took, Status: sanitize.UTF8(c.Status)}
+}
+
+func commandFromProto(m *proto.Command) *verbs.Command {
+	return &verbs.Command{
+		Call: verbs.CommandCall(m.GetCall()), Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Status: cleanText(m.GetStatus()),
+	}
+}
+
+func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
+	m := &proto.GidTable{Port: int64(t.Port), Mono: t.Mono, Probed: ints(t.Probed)}
+	for i := range t.Entries {
+		g := &t.Entries[i]
+		m.Entries = append(m.Entries, &proto.Gid{
+			Index: int64(g.Index), Raw: g.Raw[:], Type: uint32(g.Type), NetDev: sanitize.UTF8(g.NetDev),
+		})
+	}
+	return m
+}
+
+// gidsFromProto leaves out entries whose GID has not 16 bytes, and those beyond maxGIDs.
+func gidsFromProto(m *proto.GidTable) *verbs.GIDTable {
+	probed := m.GetProbed()
+	t := &verbs.GIDTable{Port: int(m.GetPort()), Mono: m.GetMono(), Probed: fromInts(probed[:min(len(probed), maxGIDs)])}
+	for _, g := range m.GetEntries()[:min(len(m.GetEntries()), maxGIDs)] {
+		if b := g.GetRaw(); len(b) == 16 {
+			t.Entries = append(t.Entries, verbs.GID{
+				Index: int(g.GetIndex()), Raw: [16]byte(b), Type: verbs.GIDType(g.GetType()), NetDev: cleanText(g.GetNetDev()),
+			})
+		}
+	}
+	return t
+}
