@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // meaning is a series whose colour is the same on every panel.
@@ -114,10 +114,10 @@ func saidColors() []meaning {
 			all = append(all, meaning{word, color})
 		}
 	}
-	for _, r := range fabric.Verdicts() {
+	for _, r := range verdict.Verdicts() {
 		add(string(r.Verdict), r.Colour)
 	}
-	for _, r := range fabric.Reasons() {
+	for _, r := range verdict.Reasons() {
 		add(string(r.Reason), r.Colour)
 	}
 	return all

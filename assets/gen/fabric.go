@@ -7,7 +7,7 @@ import (
 
 	"rdma_events/assets/grafana"
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // fabricUID is the identifier of the dashboard of probes between hosts.
@@ -179,7 +179,7 @@ func (b *board) fabricSuspects() {
 		},
 		queries: []query{
 			blaming("own", "group", `FILTER,scope="group"`), blaming("all", "", "FILTER"),
-			b.saying("forward", string(fabric.VerdictLossyForward)), b.saying("reverse", string(fabric.VerdictLossyReverse)),
+			b.saying("forward", string(verdict.VerdictLossyForward)), b.saying("reverse", string(verdict.VerdictLossyReverse)),
 		},
 	}, b.toPeer(), b.peerColumns(column{name: "own", prom: "Value #A", title: "own group", bad: true},
 		column{name: "all", prom: "Value #B", title: "anywhere"}, column{name: "forward", prom: "Value #C", title: "there"},
@@ -318,7 +318,7 @@ func (b *board) matrix(p panel) {
 }
 
 func (b *board) fabricHistory() {
-	unwell := func(r *fabric.VerdictRow) bool { return r.Verdict != fabric.VerdictOK }
+	unwell := func(r *verdict.VerdictRow) bool { return r.Verdict != verdict.VerdictOK }
 	var words []query
 	for _, v := range verdictsThat(unwell) {
 		words = append(words, query{
@@ -332,7 +332,7 @@ func (b *board) fabricHistory() {
 		id: 19, title: "Verdicts", width: 12, height: 10, fabric: true,
 		help: help{
 			"Pairs that are not well, by what is said of them.",
-			nothing + "; from the worst to the mildest: " + explained(verdictsThat(unwell), func(word string) string { return fabric.Verdict(word).Text() }),
+			nothing + "; from the worst to the mildest: " + explained(verdictsThat(unwell), func(word string) string { return verdict.Verdict(word).Text() }),
 			"the tables above name interface and group.", "pairs that are well, and those that have not met.",
 		},
 		queries: words,
@@ -368,7 +368,7 @@ func (b *board) fabricHistory() {
 
 // unmetReasons returns why two hosts have not met, the worst first, but for what says nothing of the peer.
 func unmetReasons() (words []string) {
-	for _, r := range fabric.Reasons() {
+	for _, r := range verdict.Reasons() {
 		if !r.Rests {
 			words = append(words, string(r.Reason))
 		}
@@ -412,7 +412,7 @@ func (b *board) fabricPeers() {
 		id: 24, title: "Not met, by reason", width: 10, height: 9, fabric: true,
 		help: help{
 			"Pairs that are not probed, by the reason that their hello had.",
-			nothing + "; from the worst to the mildest: " + explained(unmetReasons(), func(word string) string { return fabric.Reason(word).Text() }),
+			nothing + "; from the worst to the mildest: " + explained(unmetReasons(), func(word string) string { return verdict.Reason(word).Text() }),
 			"`rdma-events explain fabric-unmet`.", "hosts that are in no list.",
 		},
 		queries: unmet,

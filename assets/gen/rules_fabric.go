@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // verdictsThat returns the words of some verdicts of pairs, from the worst to the mildest.
-func verdictsThat(which func(*fabric.VerdictRow) bool) (words []string) {
-	for _, r := range fabric.Verdicts() {
+func verdictsThat(which func(*verdict.VerdictRow) bool) (words []string) {
+	for _, r := range verdict.Verdicts() {
 		if r.OfPair && which(&r) {
 			words = append(words, string(r.Verdict))
 		}
@@ -32,18 +32,20 @@ const (
 // blamed returns the verdicts that count against a group, those of pairs whose port blames its own link included. A host that is cut off with
 // all of its group blames its own link, and its group is cut off all the same.
 func blamed() []string {
-	return verdictsThat(func(r *fabric.VerdictRow) bool { return r.Blames == fabric.BlameNetwork || r.Blames == fabric.BlameOwn })
+	return verdictsThat(func(r *verdict.VerdictRow) bool {
+		return r.Blames == verdict.BlameNetwork || r.Blames == verdict.BlameOwn
+	})
 }
 
 // silentVerdicts returns the verdicts that blame the network because nothing comes through, on one path or on all of them.
 func silentVerdicts() []string {
-	return verdictsThat(func(r *fabric.VerdictRow) bool { return r.Blames == fabric.BlameNetwork && r.Direction == "" })
+	return verdictsThat(func(r *verdict.VerdictRow) bool { return r.Blames == verdict.BlameNetwork && r.Direction == "" })
 }
 
 // lossyVerdicts returns the verdicts that blame the network because it loses a share of the packets, sorted.
 func lossyVerdicts() []string {
-	return slices.Sorted(slices.Values(verdictsThat(func(r *fabric.VerdictRow) bool {
-		return r.Blames == fabric.BlameNetwork && r.Direction != ""
+	return slices.Sorted(slices.Values(verdictsThat(func(r *verdict.VerdictRow) bool {
+		return r.Blames == verdict.BlameNetwork && r.Direction != ""
 	})))
 }
 
@@ -262,7 +264,7 @@ func (o *Options) ownLink() queries {
 func (o *Options) suspect() queries {
 	all := o.observers(peerEnd, "")
 	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` +
-		said(string(fabric.VerdictOwnLink)) + ` AND $timeFilter` +
+		said(string(verdict.VerdictOwnLink)) + ` AND $timeFilter` +
 		o.groupedBy("peer_group", "host", "device", "port")
 	asked := queries{
 		// InfluxDB cannot compare the tag peer_host of observers with the tag host of the port that they observe. So it compares, in each

@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/device/session"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"
-	"rdma_events/internal/session/endpoint"
+	"rdma_events/internal/fabric/endpoint"
 	"rdma_events/internal/sys/status"
 )
 

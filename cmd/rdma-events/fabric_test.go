@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
@@ -115,8 +115,8 @@ func TestTheListIsAnObjectAsItsSchemaSays(t *testing.T) {
 }
 
 func TestTheExitStatusIsThatOfTheWorstPair(t *testing.T) {
-	pair := func(ofPair, ofPort fabric.Verdict) timeline.Record {
-		return timeline.NewPair(&measure.FabricPeer{Verdict: ofPair}, &fabric.Counts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, ofPort)
+	pair := func(ofPair, ofPort verdict.Verdict) timeline.Record {
+		return timeline.NewPair(&measure.FabricPeer{Verdict: ofPair}, &verdict.Counts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, ofPort)
 	}
 	for _, tt := range []struct {
 		code  int

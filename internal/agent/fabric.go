@@ -16,18 +16,18 @@ import (
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"
-	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/exchange"
+	"rdma_events/internal/fabric/pairs"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/telemetry/measure"
 )
 
 // probing is what probes other hosts, and answers them.
 type probing struct {
-	keeper   *keeper.Keeper
-	server   *hello.Server // nil: no host is answered
-	listener net.Listener  // nil likewise
+	keeper   *pairs.Keeper
+	server   *exchange.Server // nil: no host is answered
+	listener net.Listener     // nil likewise
 	list     *listFile
 	log      *slog.Logger
 
@@ -58,27 +58,27 @@ func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slo
 	if err != nil {
 		return nil, err
 	}
-	p.keeper = keeper.New(keeper.Config{
+	p.keeper = pairs.New(pairs.Config{
 		Host: host, Peers: f.Peers, Probe: f.Probe, Interval: time.Duration(f.Interval), Window: time.Duration(c.Probe.Window), Network: network,
 		Orders: p.ordersOf, Mono: clock.Monotonic, Random: random, Announce: p.announce, Emit: emit, Log: log,
 	}, list)
 	if credentials == nil || f.Listen == "" {
 		return p, nil
 	}
-	p.server = hello.NewServer(hello.ServerConfig{Host: host, Credentials: credentials, Handler: p.keeper, Now: time.Now})
-	if p.listener, err = hello.Listen(context.Background(), f.Listen); err != nil {
+	p.server = exchange.NewServer(exchange.ServerConfig{Host: host, Credentials: credentials, Handler: p.keeper, Now: time.Now})
+	if p.listener, err = exchange.Listen(context.Background(), f.Listen); err != nil {
 		return nil, fmt.Errorf("%s: fabric.%w", table, err)
 	}
 	return p, nil
 }
 
 // credentials returns what proves who this host is; nil for simulated peers, which do not ask.
-func (c *Config) credentials(host string, log *slog.Logger) (*hello.Credentials, error) {
+func (c *Config) credentials(host string, log *slog.Logger) (*exchange.Credentials, error) {
 	f := &c.Fabric
 	if c.Simulated() {
 		return nil, nil
 	}
-	credentials, err := hello.NewCredentials(host, hello.Files{Key: f.KeyFile, TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSCA: f.TLSCA}, time.Now, log)
+	credentials, err := exchange.NewCredentials(host, exchange.Files{Key: f.KeyFile, TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSCA: f.TLSCA}, time.Now, log)
 	if err != nil {
 		return nil, fmt.Errorf("%s: fabric.%w", table, err)
 	}
@@ -86,7 +86,7 @@ func (c *Config) credentials(host string, log *slog.Logger) (*hello.Credentials,
 }
 
 // network returns what reaches the other hosts.
-func (c *Config) network(r verbs.Request, host string, credentials *hello.Credentials) (hello.Network, error) {
+func (c *Config) network(r verbs.Request, host string, credentials *exchange.Credentials) (exchange.Network, error) {
 	row, ok := backends.Find(c.Backend)
 	if ok && row.Network != nil {
 		network, err := row.Network(r)
@@ -95,7 +95,7 @@ func (c *Config) network(r verbs.Request, host string, credentials *hello.Creden
 		}
 		return network, nil
 	}
-	return hello.New(hello.NetworkConfig{Host: host, Credentials: credentials, Port: c.Fabric.port()}), nil
+	return exchange.New(exchange.NetworkConfig{Host: host, Credentials: credentials, Port: c.Fabric.port()}), nil
 }
 
 // port returns where other hosts listen: all hosts have the same configuration.
@@ -134,7 +134,7 @@ func (p *probing) of(device string) *worker.Orders {
 
 // ordersOf returns the orders for a device as the keeper gives them. The functions on the way of an order to the device's worker
 // and to C are listed in docs/architecture.md, "The way of an order".
-func (p *probing) ordersOf(device string) keeper.Orders { return post{p.of(device)} }
+func (p *probing) ordersOf(device string) pairs.Orders { return post{p.of(device)} }
 
 // post gives orders as the keeper wants them: without a worker there is no Fabric.
 type post struct{ *worker.Orders }
@@ -148,7 +148,7 @@ func (p post) Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err er
 	return rc, err
 }
 
-func (p *probing) announce(c hello.Change) {
+func (p *probing) announce(c exchange.Change) {
 	if p.server != nil {
 		p.server.Changed(c)
 	}

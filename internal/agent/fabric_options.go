@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/pairs"
 	"rdma_events/internal/fabric/pinglist"
 )
 
@@ -29,7 +29,7 @@ func (c *FabricConfig) options() []option {
 			func() bool { return len(c.Devices) > 0 && each(&c.Devices, isGlob)() },
 		},
 		{"fabric.probe", &c.Probe, `true or false`, always},
-		{"fabric.peers", &c.Peers, `a number from 1 to 32`, within(&c.Peers, 1, keeper.MaxPeers)},
+		{"fabric.peers", &c.Peers, `a number from 1 to 32`, within(&c.Peers, 1, pairs.MaxPeers)},
 		{
 			"fabric.interval", &c.Interval, `a duration from "100ms" to "1m"`,
 			lastsWithin(&c.Interval, 100*time.Millisecond, time.Minute),

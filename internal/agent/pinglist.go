@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // Pinglist is who pings whom as this host sees it.
@@ -44,34 +44,34 @@ func (c *FabricConfig) Pinglist() (*Pinglist, error) {
 
 // Greet greets a host as the plugin does, in the name of this host, and returns the digest of its list. It blocks until the
 // answer, or ctx ends. why says what is wrong, and the error has it in words. The configuration has been checked.
-func (c *Config) Greet(ctx context.Context, host pinglist.Host, digest string) (theirs string, why fabric.Reason, err error) {
+func (c *Config) Greet(ctx context.Context, host pinglist.Host, digest string) (theirs string, why verdict.Reason, err error) {
 	own, err := c.Fabric.HostName()
 	if err != nil {
-		return "", fabric.ReasonFailed, err
+		return "", verdict.ReasonFailed, err
 	}
 	credentials, err := c.credentials(own, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return "", fabric.ReasonKey, err
+		return "", verdict.ReasonKey, err
 	}
 	network, err := c.network(c.Request(), own, credentials)
 	if err != nil {
-		return "", fabric.ReasonFailed, err
+		return "", verdict.ReasonFailed, err
 	}
 	peer, err := network.Peer(host)
 	if err != nil {
-		return "", hello.ReasonOf(err), err
+		return "", exchange.ReasonOf(err), err
 	}
 	conversation, err := peer.Converse(ctx, digest)
 	if err != nil {
-		return "", hello.ReasonOf(err), errors.Join(err, peer.Close())
+		return "", exchange.ReasonOf(err), errors.Join(err, peer.Close())
 	}
 	theirs = conversation.Digest()
-	return theirs, fabric.ReasonNone, errors.Join(conversation.Close(), peer.Close())
+	return theirs, verdict.ReasonNone, errors.Join(conversation.Close(), peer.Close())
 }
 
 // Listens reports whether the plugin would get the port of fabric.listen: it takes it for a moment. The error is one line.
 func (c *FabricConfig) Listens(ctx context.Context) error {
-	l, err := hello.Listen(ctx, c.Listen)
+	l, err := exchange.Listen(ctx, c.Listen)
 	if err != nil {
 		return fmt.Errorf("fabric.%w", err)
 	}

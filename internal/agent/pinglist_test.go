@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // probesWith returns a configuration whose hosts are those of a list, for the host gpu01 with a key.
@@ -92,7 +92,7 @@ func TestHostsCanBeUsedWithoutAFile(t *testing.T) {
 }
 
 // answers is the Handler of a host whose list has gpu01 alone.
-type answers struct{ hello.Handler }
+type answers struct{ exchange.Handler }
 
 func (answers) Listed(host string) (string, bool) { return "00112233aabbccdd", host == "gpu01" }
 func (answers) Ended(string, []uint64)            {}
@@ -102,13 +102,13 @@ func responds(t *testing.T, name, key string) pinglist.Host {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(path, []byte(key), 0o600))
-	credentials, err := hello.NewCredentials(name, hello.Files{Key: path}, time.Now, nil)
+	credentials, err := exchange.NewCredentials(name, exchange.Files{Key: path}, time.Now, nil)
 	require.NoError(t, err)
-	l, err := hello.Listen(t.Context(), "127.0.0.1:0")
+	l, err := exchange.Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	server := hello.NewServer(hello.ServerConfig{Host: name, Credentials: credentials, Handler: answers{}, Now: time.Now})
+	server := exchange.NewServer(exchange.ServerConfig{Host: name, Credentials: credentials, Handler: answers{}, Now: time.Now})
 	go func() { served <- server.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		stop()
@@ -119,7 +119,7 @@ func responds(t *testing.T, name, key string) pinglist.Host {
 
 func TestAGreetingSaysWhatIsWrongWithAHost(t *testing.T) {
 	c := probesWith(t, twoHosts, aKey)
-	greet := func(h pinglist.Host) (string, fabric.Reason, error) {
+	greet := func(h pinglist.Host) (string, verdict.Reason, error) {
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
 		return c.Greet(ctx, h, "ffeeddccbbaa9988")
@@ -127,29 +127,29 @@ func TestAGreetingSaysWhatIsWrongWithAHost(t *testing.T) {
 	well, other := responds(t, "gpu02", aKey), responds(t, "gpu02", anotherKey)
 	theirs, why, err := greet(well)
 	require.NoError(t, err)
-	require.Equal(t, fabric.ReasonNone, why)
+	require.Equal(t, verdict.ReasonNone, why)
 	require.Equal(t, "00112233aabbccdd", theirs)
 
 	_, why, err = greet(other)
 	require.Error(t, err)
-	require.Equal(t, fabric.ReasonKey, why)
+	require.Equal(t, verdict.ReasonKey, why)
 
 	c.Fabric.Host = "gpu03"
 	_, why, err = greet(well)
 	require.Error(t, err)
-	require.Equal(t, fabric.ReasonNotListed, why)
+	require.Equal(t, verdict.ReasonNotListed, why)
 
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
 	_, why, err = greet(pinglist.Host{Name: "gpu02", Address: closed.Addr().String()})
 	require.ErrorIs(t, err, unix.ECONNREFUSED)
-	require.Equal(t, fabric.ReasonNoResponder, why)
+	require.Equal(t, verdict.ReasonNoResponder, why)
 
 	c.Fabric.KeyFile = "/nonexistent/key"
 	_, why, err = greet(well)
 	require.ErrorContains(t, err, "key_file")
-	require.Equal(t, fabric.ReasonKey, why)
+	require.Equal(t, verdict.ReasonKey, why)
 }
 
 func TestAPortThatIsTakenIsKnown(t *testing.T) {

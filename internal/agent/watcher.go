@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/device/verbs"
-	pairs "rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/pairs"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/sys/process"

@@ -8,7 +8,7 @@ import (
 
 	"rdma_events/internal/device/hotplug"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/simulated/devices"
 	hellosim "rdma_events/internal/simulated/peers"
@@ -28,7 +28,7 @@ type Row struct {
 	Reads func(verbs.Request) []string
 	// Network returns what reaches the host processes of other hosts, where the backend simulates
 	// them too. Nil: they are reached over TCP. The error is that of the request.
-	Network func(verbs.Request) (hello.Network, error)
+	Network func(verbs.Request) (exchange.Network, error)
 }
 
 // All returns the rows.
@@ -87,7 +87,7 @@ func simulatedProcess(r verbs.Request) (func(thread int) (identity.Process, bool
 	}, err
 }
 
-func simulatedNetwork(r verbs.Request) (hello.Network, error) {
+func simulatedNetwork(r verbs.Request) (exchange.Network, error) {
 	world, err := load(r)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/schema"
 )
@@ -30,19 +30,19 @@ func TestALinkIsBlamedAfterAMinuteAndUntilItIsWell(t *testing.T) {
 }
 
 func TestAPairIsAProblemIfNoPairOfThePortIsWell(t *testing.T) {
-	pair := func(peer string, verdict fabric.Verdict, at time.Time) *measure.FabricPeer {
+	pair := func(peer string, verdict verdict.Verdict, at time.Time) *measure.FabricPeer {
 		return &measure.FabricPeer{Device: "mlx5_0", Port: 1, PeerHost: peer, Verdict: verdict, Bad: true, AgeNS: int64(at.Sub(noon)), At: at}
 	}
 	for name, one := range map[string]struct {
 		met, down int64
-		verdicts  map[string]fabric.Verdict
+		verdicts  map[string]verdict.Verdict
 		text      string
 	}{
-		"two hosts":                   {1, 0, map[string]fabric.Verdict{"h2": "path"}, "h2"},
-		"three hosts":                 {2, 0, map[string]fabric.Verdict{"h3": "partial", "h2": "path"}, "h2, h3"},
-		"three hosts, one is down":    {2, 1, map[string]fabric.Verdict{"h3": "path"}, "h3"},
-		"three hosts, one is well":    {2, 0, map[string]fabric.Verdict{"h3": "path"}, ""},
-		"two hosts that lose packets": {1, 0, map[string]fabric.Verdict{"h2": "lossy_both"}, ""},
+		"two hosts":                   {1, 0, map[string]verdict.Verdict{"h2": "path"}, "h2"},
+		"three hosts":                 {2, 0, map[string]verdict.Verdict{"h3": "partial", "h2": "path"}, "h2, h3"},
+		"three hosts, one is down":    {2, 1, map[string]verdict.Verdict{"h3": "path"}, "h3"},
+		"three hosts, one is well":    {2, 0, map[string]verdict.Verdict{"h3": "path"}, ""},
+		"two hosts that lose packets": {1, 0, map[string]verdict.Verdict{"h2": "lossy_both"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, h := NewKeeper("v1", "gpu-17"), healthy()

@@ -7,7 +7,7 @@ import (
 
 	"rdma_events/internal/alerts"
 	"rdma_events/internal/device/expect"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/sys/status"
 )
 
@@ -98,12 +98,12 @@ type Port struct {
 
 // Fabric is what is known of the network between a port and other hosts.
 type Fabric struct {
-	Verdict fabric.Verdict `json:"verdict"` // of the port itself: ok, own_port or own_link
-	Pairs   int64          `json:"pairs"`   // that it probes, or would
-	Met     int64          `json:"pairs_met"`
-	Bad     int64          `json:"pairs_bad"` // of which the network is to blame
-	Busy    int64          `json:"pairs_busy"`
-	Down    int64          `json:"pairs_down"`
+	Verdict verdict.Verdict `json:"verdict"` // of the port itself: ok, own_port or own_link
+	Pairs   int64           `json:"pairs"`   // that it probes, or would
+	Met     int64           `json:"pairs_met"`
+	Bad     int64           `json:"pairs_bad"` // of which the network is to blame
+	Busy    int64           `json:"pairs_busy"`
+	Down    int64           `json:"pairs_down"`
 }
 
 // Probe is a completion queue probe. Counters count from the start of the plugin.

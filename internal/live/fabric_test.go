@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/timeline"
@@ -15,7 +15,7 @@ import (
 )
 
 // pair is a pair of a port of mlx5_0 with a host as it is now.
-func pair(port int, host string, ofPair, ofPort fabric.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
+func pair(port int, host string, ofPair, ofPort verdict.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: port, PeerHost: host, PeerDevice: "mlx5_0", PeerGroup: "rack1", Scope: "group", Verdict: ofPair, Path: -1,
 		AgeNS: int64(4200 * time.Millisecond),
@@ -23,7 +23,7 @@ func pair(port int, host string, ofPair, ofPort fabric.Verdict, change ...func(*
 	for _, f := range change {
 		f(p)
 	}
-	c := &fabric.Counts{Sent: 1023, Answered: 1006, ForwardLost: 17}
+	c := &verdict.Counts{Sent: 1023, Answered: 1006, ForwardLost: 17}
 	return timeline.NewPair(p, c, aggregate.Percentiles{Count: 9, P50: 2100, P99: 5300}, aggregate.Percentiles{}, ofPort)
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"rdma_events/internal/device/cause"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/timeline"
 )
@@ -242,15 +242,15 @@ func (s *Summary) addFabric(k *timeline.Kept) {
 		p := place{host: k.Host, device: k.Device, port: k.Port, of: "fabric"}
 		c := s.condition(p)
 		switch k.Fabric.Verdict {
-		case fabric.VerdictOwnLink:
+		case verdict.VerdictOwnLink:
 			s.open(c, p, k, "own link loses probes to other hosts")
-		case fabric.VerdictOK:
+		case verdict.VerdictOK:
 			c.end(k.Time)
 		}
 		return
 	}
 	v := k.Peer.Verdict
-	if !k.Peer.Bad && v != fabric.VerdictPeerDown && v != fabric.VerdictPeerPort {
+	if !k.Peer.Bad && v != verdict.VerdictPeerDown && v != verdict.VerdictPeerPort {
 		return
 	}
 	s.addFault(groupKey{what: string(v), peer: k.Peer.Host}, fault{

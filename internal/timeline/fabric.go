@@ -5,8 +5,8 @@ import (
 	"reflect"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 )
@@ -32,7 +32,7 @@ func fabricKinds() []kind {
 		name:    KindFabricPort,
 		isWhole: func(r *Record) bool { return r.Fabric != nil },
 		words: func(_ Style, r *Record) wording {
-			return wording{string(r.Fabric.Verdict), r.Fabric.line(), colourIf(r.Fabric.Verdict == fabric.VerdictOK, green, Red)}
+			return wording{string(r.Fabric.Verdict), r.Fabric.line(), colourIf(r.Fabric.Verdict == verdict.VerdictOK, green, Red)}
 		},
 	}}
 }
@@ -44,10 +44,10 @@ type Peer struct {
 	Group  string         `json:"group"`
 	Scope  pinglist.Scope `json:"scope"`
 
-	Verdict fabric.Verdict `json:"verdict,omitempty"` // "": they have not met, for Reason
-	Reason  fabric.Reason  `json:"reason,omitempty"`
-	Bad     bool           `json:"bad"`              // the network is blamed
-	AgeNS   int64          `json:"age_ns,omitempty"` // how long that has been so
+	Verdict verdict.Verdict `json:"verdict,omitempty"` // "": they have not met, for Reason
+	Reason  verdict.Reason  `json:"reason,omitempty"`
+	Bad     bool            `json:"bad"`              // the network is blamed
+	AgeNS   int64           `json:"age_ns,omitempty"` // how long that has been so
 	// Was is the verdict or the reason before, and LastedNS how long it held. Of changes alone.
 	Was      string `json:"was,omitempty"`
 	LastedNS int64  `json:"lasted_ns,omitempty"`
@@ -66,7 +66,7 @@ func NewPeer(p *measure.FabricPeer) *Peer {
 		Host: p.PeerHost, Device: p.PeerDevice, Group: p.PeerGroup, Scope: p.Scope, Verdict: p.Verdict, Reason: p.Reason, Bad: p.Bad,
 		AgeNS: p.AgeNS, SilentNS: p.SilentNS, Direction: p.Direction, Lost: p.Lost, WriteNSP50: p.WriteNSP50, State: p.State,
 	}
-	if path := p.Path; path >= 0 && p.Verdict == fabric.VerdictPartial {
+	if path := p.Path; path >= 0 && p.Verdict == verdict.VerdictPartial {
 		out.Path = &path
 	}
 	makePrintable(reflect.ValueOf(out))
@@ -82,7 +82,7 @@ func (p *Peer) Name() string {
 }
 
 // IsWell reports whether both witnesses answer, and nothing is lost.
-func (p *Peer) IsWell() bool { return p.Verdict == fabric.VerdictOK }
+func (p *Peer) IsWell() bool { return p.Verdict == verdict.VerdictOK }
 
 // Severity orders pairs: the greater, the worse.
 func (p *Peer) Severity() int {
@@ -111,10 +111,10 @@ func (p *Peer) Line() string {
 			text += "; " + fix
 		}
 		return text
-	case v == fabric.VerdictOK && p.Was != "":
+	case v == verdict.VerdictOK && p.Was != "":
 		return p.over()
 	default:
-		return v.Explain(fabric.Details{For: p.silent(), State: p.State, Path: p.path(), More: p.more()})
+		return v.Explain(verdict.Details{For: p.silent(), State: p.State, Path: p.path(), More: p.more()})
 	}
 }
 
@@ -128,7 +128,7 @@ func (p *Peer) silent() string {
 // over returns what there was before the pair became well.
 func (p *Peer) over() string {
 	lasted := "after " + Duration(p.LastedNS)
-	if _, unmet := fabric.Reason(p.Was).Row(); unmet && p.Was != string(fabric.VerdictStarting) {
+	if _, unmet := verdict.Reason(p.Was).Row(); unmet && p.Was != string(verdict.VerdictStarting) {
 		return lasted + " not met: " + p.Was
 	}
 	return lasted + " of " + p.Was
@@ -163,9 +163,9 @@ func (p *Peer) colour() string {
 	switch {
 	case p.IsWell():
 		return green
-	case row.Blames == fabric.BlameNobody, !judged && reason.Blames == fabric.BlameNobody:
+	case row.Blames == verdict.BlameNobody, !judged && reason.Blames == verdict.BlameNobody:
 		return Dim
-	case row.Blames == fabric.BlameOwn, row.Blames == fabric.BlameNetwork:
+	case row.Blames == verdict.BlameOwn, row.Blames == verdict.BlameNetwork:
 		return Red
 	}
 	return yellow
@@ -178,24 +178,24 @@ func (s Style) Word(p *Peer, width int) string {
 
 // Fabric is what is said of a port that probes other hosts.
 type Fabric struct {
-	Verdict  fabric.Verdict `json:"verdict"` // ok, own_port or own_link
-	Was      fabric.Verdict `json:"was,omitempty"`
-	LastedNS int64          `json:"lasted_ns,omitempty"` // in Was
-	Pairs    int64          `json:"pairs"`
-	Met      int64          `json:"pairs_met"`
-	List     string         `json:"list,omitempty"` // the digest of the list of hosts
+	Verdict  verdict.Verdict `json:"verdict"` // ok, own_port or own_link
+	Was      verdict.Verdict `json:"was,omitempty"`
+	LastedNS int64           `json:"lasted_ns,omitempty"` // in Was
+	Pairs    int64           `json:"pairs"`
+	Met      int64           `json:"pairs_met"`
+	List     string          `json:"list,omitempty"` // the digest of the list of hosts
 }
 
 // OwnText returns what a verdict on the own port means, "" if it is well.
-func OwnText(v fabric.Verdict) string {
-	if v == fabric.VerdictOK {
+func OwnText(v verdict.Verdict) string {
+	if v == verdict.VerdictOK {
 		return ""
 	}
 	return v.Text()
 }
 
 func (f *Fabric) line() string {
-	if f.Verdict == fabric.VerdictOK && f.Was != "" {
+	if f.Verdict == verdict.VerdictOK && f.Was != "" {
 		return "after " + Duration(f.LastedNS) + " of " + string(f.Was)
 	}
 	return OwnText(f.Verdict)
@@ -203,8 +203,8 @@ func (f *Fabric) line() string {
 
 // Pair holds what became of the probes and writes of a pair, since it is there. Percentiles are of the window, in ns; 0: not known.
 type Pair struct {
-	OwnVerdict fabric.Verdict `json:"own_verdict,omitempty"` // of the own port
-	fabric.Counts
+	OwnVerdict verdict.Verdict `json:"own_verdict,omitempty"` // of the own port
+	verdict.Counts
 	EchoNSP50  int64 `json:"echo_ns_p50,omitempty"`
 	EchoNSP99  int64 `json:"echo_ns_p99,omitempty"`
 	WriteNSP50 int64 `json:"write_ns_p50,omitempty"`
@@ -212,7 +212,7 @@ type Pair struct {
 }
 
 // NewPair returns the record of a pair as it is now.
-func NewPair(p *measure.FabricPeer, c *fabric.Counts, echo, write aggregate.Percentiles, ownVerdict fabric.Verdict) Record {
+func NewPair(p *measure.FabricPeer, c *verdict.Counts, echo, write aggregate.Percentiles, ownVerdict verdict.Verdict) Record {
 	return Record{
 		Time: p.At, Kind: KindFabricPair, Device: p.Device, Port: p.Port, Peer: NewPeer(p), Pair: &Pair{
 			OwnVerdict: ownVerdict, Counts: *c,

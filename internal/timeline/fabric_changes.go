@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/measure"
 )
 
@@ -29,7 +29,7 @@ type pairKey struct {
 
 // portVerdict is the last verdict on a port that probes other hosts.
 type portVerdict struct {
-	verdict fabric.Verdict // "": none yet
+	verdict verdict.Verdict // "": none yet
 	began   time.Time
 }
 
@@ -53,7 +53,7 @@ func (h *hosts) peer(p *measure.FabricPeer) (Record, bool) {
 		last.rests = true
 		h.pairs[key] = last
 		return Record{}, false
-	case p.Verdict == fabric.VerdictStarting && (last.word == "" || last.rests || last.unmet):
+	case p.Verdict == verdict.VerdictStarting && (last.word == "" || last.rests || last.unmet):
 		return Record{}, false
 	case word == last.word:
 		last.rests = false
@@ -72,7 +72,7 @@ func (h *hosts) peer(p *measure.FabricPeer) (Record, bool) {
 // rests reports whether a point says nothing of the peer.
 func rests(p *measure.FabricPeer) bool {
 	if p.Verdict != "" {
-		return p.Verdict == fabric.VerdictOwnLink
+		return p.Verdict == verdict.VerdictOwnLink
 	}
 	row, _ := p.Reason.Row()
 	return row.Rests
@@ -91,7 +91,7 @@ func (h *hosts) port(p *measure.FabricPort) (Record, bool) {
 		Verdict: p.Verdict, Was: last.verdict, Pairs: p.Pairs, Met: p.PairsMet, List: p.List,
 	}}
 	if last.verdict == "" {
-		return r, p.Verdict != fabric.VerdictOK
+		return r, p.Verdict != verdict.VerdictOK
 	}
 	r.Fabric.LastedNS = max(0, int64(began.Sub(last.began)))
 	return r, true

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
@@ -15,7 +15,7 @@ import (
 )
 
 // peer is a pair with gpu042 for which something is said at a moment.
-func peer(ms int, verdict fabric.Verdict, change ...func(*measure.FabricPeer)) *measure.FabricPeer {
+func peer(ms int, verdict verdict.Verdict, change ...func(*measure.FabricPeer)) *measure.FabricPeer {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu042", PeerDevice: "mlx5_0", PeerGroup: "rack2", Scope: "across",
 		Verdict: verdict, Path: -1, At: at(ms),
@@ -26,7 +26,7 @@ func peer(ms int, verdict fabric.Verdict, change ...func(*measure.FabricPeer)) *
 	return p
 }
 
-func unmet(ms int, reason fabric.Reason) *measure.FabricPeer {
+func unmet(ms int, reason verdict.Reason) *measure.FabricPeer {
 	return peer(ms, "", func(p *measure.FabricPeer) { p.Reason, p.PeerDevice = reason, "" })
 }
 
@@ -34,7 +34,7 @@ func silent(d time.Duration) func(*measure.FabricPeer) {
 	return func(p *measure.FabricPeer) { p.SilentNS, p.Bad = int64(d), p.Verdict == "path" }
 }
 
-func fabricPort(ms int, verdict fabric.Verdict) *measure.FabricPort {
+func fabricPort(ms int, verdict verdict.Verdict) *measure.FabricPort {
 	p := &measure.FabricPort{Device: "mlx5_0", Port: 1, OwnGroup: "rack1", Verdict: verdict, List: "00112233aabbccdd", At: at(ms)}
 	p.Pairs, p.PairsMet = 8, 8
 	return p
@@ -135,7 +135,7 @@ func TestAPortThatIsNotWellAtFirstIsNews(t *testing.T) {
 }
 
 func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
-	r := NewPair(peer(0, "path", silent(time.Second)), &fabric.Counts{Sent: 9, Answered: 7, ForwardLost: 2},
+	r := NewPair(peer(0, "path", silent(time.Second)), &verdict.Counts{Sent: 9, Answered: 7, ForwardLost: 2},
 		aggregate.Percentiles{Count: 7, P50: 2100, P99: 5300}, aggregate.Percentiles{}, "ok")
 	r.Schema = Schema
 	text, err := json.Marshal(r)

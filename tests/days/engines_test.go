@@ -16,7 +16,7 @@ import (
 
 	"rdma_events/assets/gen"
 	"rdma_events/internal/alerts"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/grafana"
@@ -71,7 +71,7 @@ func (d *day) other(t *testing.T) []byte {
 			continue
 		}
 		out.Put(t.Context(), &measure.Collector{Usage: measure.Usage{Uptime: int64(at.Sub(d.begin)) + 1}, At: at}, at)
-		port := &measure.FabricPort{Device: "mlx5_0", Port: 1, OwnGroup: "g00", Verdict: fabric.VerdictOK, List: oldList, At: at}
+		port := &measure.FabricPort{Device: "mlx5_0", Port: 1, OwnGroup: "g00", Verdict: verdict.VerdictOK, List: oldList, At: at}
 		port.Pairs, port.PairsMet = 8, 8
 		if !d.newList.IsZero() && at.After(d.newList) {
 			port.List = newList

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/internal/trace"
 )
@@ -59,10 +59,10 @@ func (r *reported) points(now time.Time) []measure.Point {
 	if r.diskFails {
 		r.recorder.Errors++
 	}
-	link := &measure.FabricPort{Device: "mlx5_4", Port: 2, OwnGroup: "g00", Verdict: fabric.VerdictOK, List: oldList, At: now}
+	link := &measure.FabricPort{Device: "mlx5_4", Port: 2, OwnGroup: "g00", Verdict: verdict.VerdictOK, List: oldList, At: now}
 	link.Pairs, link.PairsMet = 8, 8
 	if r.ownLink {
-		link.Verdict, link.Bad, link.PairsBad, link.VerdictAgeNS = fabric.VerdictOwnLink, true, 8, int64(now.Sub(r.bad))
+		link.Verdict, link.Bad, link.PairsBad, link.VerdictAgeNS = verdict.VerdictOwnLink, true, 8, int64(now.Sub(r.bad))
 	}
 	if !r.otherHas.IsZero() {
 		link.List = newList
@@ -75,10 +75,10 @@ func (r *reported) points(now time.Time) []measure.Point {
 		}
 		switch {
 		case r.newKey:
-			p.Reason = fabric.ReasonKey
+			p.Reason = verdict.ReasonKey
 			link.PairsMet = 0
 		case r.refused: // it is well again
-			p.PeerDevice, p.State, p.Verdict = "mlx5_0", "active", fabric.VerdictOK
+			p.PeerDevice, p.State, p.Verdict = "mlx5_0", "active", verdict.VerdictOK
 		default:
 			continue
 		}

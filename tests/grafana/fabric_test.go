@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/tests/history"
 )
 
@@ -48,7 +48,7 @@ func fabrics(groups, size int, all ...says) *history.Fabric {
 }
 
 // toFirst is a verdict of the first observers of the first host, those of its own group before others.
-func toFirst(v fabric.Verdict, begin, till, own, others int) says {
+func toFirst(v verdict.Verdict, begin, till, own, others int) says {
 	return says{
 		history.Span{From: from(begin), To: from(till)}, history.FabricPair{Verdict: v},
 		func(by, to history.FabricHost) bool {
@@ -64,12 +64,12 @@ func toFirst(v fabric.Verdict, begin, till, own, others int) says {
 }
 
 // ofFirst is a verdict of the first host about all others.
-func ofFirst(v fabric.Verdict, begin, till int) says {
+func ofFirst(v verdict.Verdict, begin, till int) says {
 	return says{history.Span{From: from(begin), To: from(till)}, history.FabricPair{Verdict: v}, func(by, _ history.FabricHost) bool { return by.Number == 0 }}
 }
 
 // ofGroup is a verdict of the hosts of the first group about those of others, as many of five as share.
-func ofGroup(v fabric.Verdict, begin, till, share int) says {
+func ofGroup(v verdict.Verdict, begin, till, share int) says {
 	return says{
 		history.Span{From: from(begin), To: from(till)}, history.FabricPair{Verdict: v},
 		func(by, to history.FabricHost) bool { return by.In == 0 && to.In != 0 && by.Number < share },
@@ -103,7 +103,7 @@ func fabricFaults() []fault {
 		}
 		return f
 	}
-	unmet := func(reason fabric.Reason, hosts, of int) says { // so many hosts with so many of the first group
+	unmet := func(reason verdict.Reason, hosts, of int) says { // so many hosts with so many of the first group
 		return says{history.Span{From: from(0), To: from(40)}, history.FabricPair{Reason: reason}, func(by, to history.FabricHost) bool {
 			return to.Number < of && by.Number < hosts
 		}}
@@ -111,31 +111,31 @@ func fabricFaults() []fault {
 	return []fault{
 		written("fabric-own-link", blames(whole(fabrics(5, 5)), 20*time.Minute), fires("fabric-own-link", 1, 20)),
 		written("fabric-own-link, but short", blames(fabrics(5, 5), 40*time.Second)),
-		written("fabric-suspect", fabrics(5, 5, toFirst(fabric.VerdictPartial, 0, 20, 2, 0)), fires("fabric-suspect", 1, 20)),
-		written("fabric-suspect, but one observer", fabrics(5, 5, toFirst(fabric.VerdictPath, 0, 20, 1, 0)), fires("fabric-pair", 5, 20)),
-		written("fabric-suspect, but of other groups", fabrics(5, 5, toFirst(fabric.VerdictPath, 0, 20, 1, 4)), fires("fabric-pair", 5, 20)),
-		written("fabric-suspect, but down", fabrics(5, 5, toFirst(fabric.VerdictPeerDown, 0, 20, 4, 4))),
-		written("fabric-suspect, but busy", fabrics(5, 5, toFirst(fabric.VerdictPeerBusy, 0, 20, 4, 4))),
-		written("fabric-suspect in a small group", fabrics(5, 2, toFirst(fabric.VerdictPath, 0, 20, 1, 2)),
+		written("fabric-suspect", fabrics(5, 5, toFirst(verdict.VerdictPartial, 0, 20, 2, 0)), fires("fabric-suspect", 1, 20)),
+		written("fabric-suspect, but one observer", fabrics(5, 5, toFirst(verdict.VerdictPath, 0, 20, 1, 0)), fires("fabric-pair", 5, 20)),
+		written("fabric-suspect, but of other groups", fabrics(5, 5, toFirst(verdict.VerdictPath, 0, 20, 1, 4)), fires("fabric-pair", 5, 20)),
+		written("fabric-suspect, but down", fabrics(5, 5, toFirst(verdict.VerdictPeerDown, 0, 20, 4, 4))),
+		written("fabric-suspect, but busy", fabrics(5, 5, toFirst(verdict.VerdictPeerBusy, 0, 20, 4, 4))),
+		written("fabric-suspect in a small group", fabrics(5, 2, toFirst(verdict.VerdictPath, 0, 20, 1, 2)),
 			fires("fabric-suspect", 1, 20)),
-		written("fabric-suspect in a small group, but two", fabrics(5, 2, toFirst(fabric.VerdictPath, 0, 20, 1, 1)),
+		written("fabric-suspect in a small group, but two", fabrics(5, 2, toFirst(verdict.VerdictPath, 0, 20, 1, 1)),
 			fires("fabric-pair", 5, 20)),
-		written("fabric-suspect of three hosts", fabrics(1, 3, toFirst(fabric.VerdictPath, 0, 20, 2, 0)), fires("fabric-suspect", 1, 20)),
+		written("fabric-suspect of three hosts", fabrics(1, 3, toFirst(verdict.VerdictPath, 0, 20, 2, 0)), fires("fabric-suspect", 1, 20)),
 		written("fabric-suspect, but it blames its own link",
-			blames(fabrics(5, 5, toFirst(fabric.VerdictPath, 0, 20, 4, 4), ofFirst(fabric.VerdictPath, 0, 20)), 20*time.Minute),
+			blames(fabrics(5, 5, toFirst(verdict.VerdictPath, 0, 20, 4, 4), ofFirst(verdict.VerdictPath, 0, 20)), 20*time.Minute),
 			fires("fabric-own-link", 1, 20)),
-		written("fabric-group", fabrics(5, 5, ofGroup(fabric.VerdictPath, 0, 20, 2)), fires("fabric-group", 1, 20)),
-		written("fabric-group, but a fifth", fabrics(5, 5, ofGroup(fabric.VerdictLossyForward, 0, 9, 1))),
-		written("fabric-group, but one host of three", fabrics(2, 3, ofGroup(fabric.VerdictLossyForward, 0, 9, 1))),
+		written("fabric-group", fabrics(5, 5, ofGroup(verdict.VerdictPath, 0, 20, 2)), fires("fabric-group", 1, 20)),
+		written("fabric-group, but a fifth", fabrics(5, 5, ofGroup(verdict.VerdictLossyForward, 0, 9, 1))),
+		written("fabric-group, but one host of three", fabrics(2, 3, ofGroup(verdict.VerdictLossyForward, 0, 9, 1))),
 		written("fabric-group, of hosts that blame their own links", cutOff(2), fires("fabric-group", 1, 20), fires("fabric-own-link", 1, 20)),
-		written("fabric-group, but down", fabrics(5, 5, ofGroup(fabric.VerdictPeerDown, 0, 20, 5))),
-		written("fabric-pair", fabrics(1, 2, toFirst(fabric.VerdictPath, 0, 20, 1, 0)), fires("fabric-pair", 5, 20)),
-		written("fabric-pair, one path", fabrics(1, 2, toFirst(fabric.VerdictPartial, 0, 20, 1, 0)), fires("fabric-pair", 5, 20)),
-		written("fabric-pair, but short", fabrics(1, 2, toFirst(fabric.VerdictPath, 0, 4, 1, 0))),
-		written("fabric-pair, but lossy", fabrics(1, 2, toFirst(fabric.VerdictLossyBoth, 0, 9, 1, 0))),
-		written("fabric-pair, but down", fabrics(1, 2, toFirst(fabric.VerdictPeerDown, 0, 20, 1, 0))),
-		written("fabric-lossy", fabrics(5, 5, toFirst(fabric.VerdictLossyForward, 0, 30, 1, 0)), fires("fabric-lossy", 10, 30)),
-		written("fabric-lossy, but short", fabrics(5, 5, toFirst(fabric.VerdictLossyReverse, 0, 8, 1, 0))),
+		written("fabric-group, but down", fabrics(5, 5, ofGroup(verdict.VerdictPeerDown, 0, 20, 5))),
+		written("fabric-pair", fabrics(1, 2, toFirst(verdict.VerdictPath, 0, 20, 1, 0)), fires("fabric-pair", 5, 20)),
+		written("fabric-pair, one path", fabrics(1, 2, toFirst(verdict.VerdictPartial, 0, 20, 1, 0)), fires("fabric-pair", 5, 20)),
+		written("fabric-pair, but short", fabrics(1, 2, toFirst(verdict.VerdictPath, 0, 4, 1, 0))),
+		written("fabric-pair, but lossy", fabrics(1, 2, toFirst(verdict.VerdictLossyBoth, 0, 9, 1, 0))),
+		written("fabric-pair, but down", fabrics(1, 2, toFirst(verdict.VerdictPeerDown, 0, 20, 1, 0))),
+		written("fabric-lossy", fabrics(5, 5, toFirst(verdict.VerdictLossyForward, 0, 30, 1, 0)), fires("fabric-lossy", 10, 30)),
+		written("fabric-lossy, but short", fabrics(5, 5, toFirst(verdict.VerdictLossyReverse, 0, 8, 1, 0))),
 		written("fabric-slow", slower(5, 20*history.UsualWriteNS), firing{rule: "fabric-slow", from: from(10), till: from(50)}),
 		written("fabric-slow, but not far", slower(5, 3*history.UsualWriteNS)),
 		written("fabric-slow, but below 100 us", slower(5, 7*history.UsualWriteNS)),
@@ -154,7 +154,7 @@ func fabricFaults() []fault {
 
 // cutOff is a fabric whose first group does not reach others. So many of its hosts blame their own link.
 func cutOff(blame int) *history.Fabric {
-	f := fabrics(5, 5, ofGroup(fabric.VerdictPath, 0, 20, 5))
+	f := fabrics(5, 5, ofGroup(verdict.VerdictPath, 0, 20, 5))
 	f.Port = func(since time.Duration, h history.FabricHost) history.FabricPort {
 		return history.FabricPort{OwnLink: h.Number < blame && from(0) <= since && since < from(20)}
 	}

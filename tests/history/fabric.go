@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rdma_events/internal/device/ledger"
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 )
@@ -42,9 +42,9 @@ type FabricHost struct {
 
 // FabricPair is what is found of a pair. The zero value is a pair that is well.
 type FabricPair struct {
-	Verdict fabric.Verdict // "": ok
-	Reason  fabric.Reason  // they have not met
-	Path    int            // that is silent
+	Verdict verdict.Verdict // "": ok
+	Reason  verdict.Reason  // they have not met
+	Path    int             // that is silent
 }
 
 // FabricPort is what a host finds of its own port. The zero value is a port that is well.
@@ -180,11 +180,11 @@ func (f *written) interval(host int, since time.Duration) []measure.Point {
 	at := f.Start.Add(since)
 	latencies := latenciesOf(port.WriteNS)
 	own := &measure.FabricPort{
-		Device: "sim0", Port: 1, OwnGroup: h.Group, FabricLatencies: latencies, Verdict: fabric.VerdictOK, Bad: port.OwnLink,
+		Device: "sim0", Port: 1, OwnGroup: h.Group, FabricLatencies: latencies, Verdict: verdict.VerdictOK, Bad: port.OwnLink,
 		VerdictAgeNS: int64(since - f.From), List: f.digest, At: at,
 	}
 	if port.OwnLink {
-		own.Verdict = fabric.VerdictOwnLink
+		own.Verdict = verdict.VerdictOwnLink
 	}
 	if port.List != "" {
 		own.List = port.List
@@ -257,9 +257,9 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	case said.Reason != "":
 		p.PeerDevice, p.State = "", ""
 	case said.Verdict == "":
-		p.Verdict = fabric.VerdictOK
+		p.Verdict = verdict.VerdictOK
 	case ownLink && said.Verdict.IsNetwork():
-		p.Verdict = fabric.VerdictOwnLink
+		p.Verdict = verdict.VerdictOwnLink
 	default:
 		p.Verdict = said.Verdict
 	}
@@ -267,7 +267,7 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 }
 
 // lacksDevice reports whether the peer has no device for the pair, which is said once and counted nowhere.
-func (p FabricPair) lacksDevice() bool { return p.Reason == fabric.ReasonUnsupported }
+func (p FabricPair) lacksDevice() bool { return p.Reason == verdict.ReasonUnsupported }
 
 // count adds n probes and writes, by what is said of the pair, and returns how many probes the network has lost so far.
 func count(c *measure.FabricCounts, said FabricPair, n uint64) (lost uint64) {
@@ -283,19 +283,19 @@ func count(c *measure.FabricCounts, said FabricPair, n uint64) (lost uint64) {
 	c.Writes += n
 	forward, reverse, busy, unknown, late := uint64(0), uint64(0), uint64(0), uint64(0), uint64(0)
 	switch said.Verdict {
-	case fabric.VerdictPath:
+	case verdict.VerdictPath:
 		forward = n
-	case fabric.VerdictPartial:
+	case verdict.VerdictPartial:
 		forward = n / 4
-	case fabric.VerdictLossyForward:
+	case verdict.VerdictLossyForward:
 		forward, late = n/10, n/10
-	case fabric.VerdictLossyReverse:
+	case verdict.VerdictLossyReverse:
 		reverse, late = n/10, n/10
-	case fabric.VerdictLossyBoth:
+	case verdict.VerdictLossyBoth:
 		forward, reverse, late = n/10, n/10, n/5
-	case fabric.VerdictPeerBusy:
+	case verdict.VerdictPeerBusy:
 		busy, c.PairsBusy = n, 1
-	case fabric.VerdictPeerDown, fabric.VerdictPeerPort:
+	case verdict.VerdictPeerDown, verdict.VerdictPeerPort:
 		unknown, c.PairsDown = n, 1
 	}
 	c.ForwardLost += forward
@@ -304,7 +304,7 @@ func count(c *measure.FabricCounts, said FabricPair, n uint64) (lost uint64) {
 	c.UnknownLost += unknown
 	c.Answered += n - forward - reverse - busy - unknown
 	c.WritesLate += late
-	if said.Verdict == fabric.VerdictPath || unknown > 0 {
+	if said.Verdict == verdict.VerdictPath || unknown > 0 {
 		c.WriteErrors++
 		c.Reconnects++
 		n = 0

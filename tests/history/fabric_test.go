@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/tests/history"
 	"rdma_events/tests/rig"
 )
@@ -21,7 +21,7 @@ func spoken(t *testing.T) []rig.Point {
 		Groups: 3, Size: 4, Start: start, End: start.Add(10 * time.Minute), Interval: 10 * time.Second,
 		Pair: func(since time.Duration, from, to history.FabricHost) history.FabricPair {
 			if cut.Has(since) && (from.Number == 1 || to.Number == 1) {
-				return history.FabricPair{Verdict: fabric.VerdictPath}
+				return history.FabricPair{Verdict: verdict.VerdictPath}
 			}
 			return history.FabricPair{}
 		},

@@ -13,8 +13,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
@@ -59,11 +59,11 @@ func (c cluster) fabric(t *testing.T) *history.Fabric {
 		Groups: c.groups, Size: c.size, Start: start(), End: start().Add(clustersLast), Interval: every,
 		Tags: map[string]string{"site": c.site(), "rack": "1"},
 	}
-	between := func(from, to int) fabric.Verdict {
+	between := func(from, to int) verdict.Verdict {
 		if from == c.bad() || to == c.bad() {
-			return fabric.VerdictPath
+			return verdict.VerdictPath
 		}
-		return fabric.VerdictOK
+		return verdict.VerdictOK
 	}
 	var text strings.Builder
 	numbers := map[string]int{}
@@ -76,14 +76,14 @@ func (c cluster) fabric(t *testing.T) *history.Fabric {
 	require.NoError(t, err)
 	blames := map[int]bool{}
 	for name, i := range numbers {
-		said := map[pinglist.Scope][]fabric.PeerVerdict{}
+		said := map[pinglist.Scope][]verdict.PeerVerdict{}
 		for _, p := range list.Pings(name, 8) {
-			said[p.Scope] = append(said[p.Scope], fabric.PeerVerdict{Host: p.Name, Verdict: between(i, numbers[p.Name])})
+			said[p.Scope] = append(said[p.Scope], verdict.PeerVerdict{Host: p.Name, Verdict: between(i, numbers[p.Name])})
 		}
-		blames[i] = fabric.JudgePort(true, said[pinglist.ScopeGroup], said[pinglist.ScopeAcross]...) == fabric.VerdictOwnLink
+		blames[i] = verdict.JudgePort(true, said[pinglist.ScopeGroup], said[pinglist.ScopeAcross]...) == verdict.VerdictOwnLink
 	}
 	f.Pair = func(since time.Duration, from, to history.FabricHost) history.FabricPair {
-		if v := between(from.Number, to.Number); since >= clustersBreak && v != fabric.VerdictOK {
+		if v := between(from.Number, to.Number); since >= clustersBreak && v != verdict.VerdictOK {
 			return history.FabricPair{Verdict: v}
 		}
 		return history.FabricPair{}

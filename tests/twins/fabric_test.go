@@ -3,7 +3,7 @@ package twins
 import (
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/tests/history"
 )
 
@@ -19,13 +19,13 @@ func faultyFabric() history.Fabric {
 			}
 			switch {
 			case to.Number == 0 && by.In == 0 && by.Number < 3: // a suspect that loses what it receives
-				return history.FabricPair{Verdict: fabric.VerdictLossyForward}
+				return history.FabricPair{Verdict: verdict.VerdictLossyForward}
 			case to.Number == 4 && by.In == 1:
-				return history.FabricPair{Verdict: fabric.VerdictPeerBusy}
+				return history.FabricPair{Verdict: verdict.VerdictPeerBusy}
 			case by.Number == 5: // blames its own link
-				return history.FabricPair{Verdict: fabric.VerdictPath}
+				return history.FabricPair{Verdict: verdict.VerdictPath}
 			case by.In == 2 && to.In != 2 && by.Number%4 < 2: // half of a group's pairs with others
-				return history.FabricPair{Verdict: fabric.VerdictPartial, Path: 2}
+				return history.FabricPair{Verdict: verdict.VerdictPartial, Path: 2}
 			case by.In == 3:
 				return history.FabricPair{Reason: "no_responder"}
 			}
@@ -54,7 +54,7 @@ func smallFabric() history.Fabric {
 			case to.Number == 2:
 				return history.FabricPair{Reason: "key"}
 			}
-			return history.FabricPair{Verdict: fabric.VerdictPath}
+			return history.FabricPair{Verdict: verdict.VerdictPath}
 		},
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // topBit of a Q_Key says that the sender's queue pair gives it, not the work request (InfiniBand specification, 10.2.5).
@@ -91,8 +91,8 @@ func (f *nativeFabric) open(c verbs.FabricConfig, pkey int) error {
 		port: C.int32_t(c.Port), slot: C.int32_t(f.slot), paths: C.int32_t(c.Paths), pkey_index: C.int32_t(pkey),
 		service_level: C.int32_t(c.ServiceLevel), traffic_class: C.int32_t(c.TrafficClass),
 		qkey: C.uint32_t(f.qkey), interval_ns: C.int64_t(c.Interval),
-		missing_ns: C.int64_t(fabric.MissingAfter), write_silent_ns: C.int64_t(fabric.WriteSilentAfter),
-		more_probes: fabric.MoreProbes, more_ns: C.int64_t(fabric.MoreEvery), late_ns: C.int64_t(fabric.LateAfter),
+		missing_ns: C.int64_t(verdict.MissingAfter), write_silent_ns: C.int64_t(verdict.WriteSilentAfter),
+		more_probes: verdict.MoreProbes, more_ns: C.int64_t(verdict.MoreEvery), late_ns: C.int64_t(verdict.LateAfter),
 	}
 	var numbers [verbs.MaxFabricPaths]C.uint32_t
 	if r := C.native_fabric_open(f.d.c, &cfg, &f.c, &numbers[0]); r.err != 0 {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/inspect"
 )
 
@@ -37,7 +37,7 @@ type FabricConfig struct {
 
 	// Greet greets a host as the plugin does, and returns the digest of its list. It blocks until the answer, or ctx ends. why
 	// says what is wrong, and the error has it in words.
-	Greet func(ctx context.Context, host pinglist.Host, digest string) (theirs string, why fabric.Reason, err error)
+	Greet func(ctx context.Context, host pinglist.Host, digest string) (theirs string, why verdict.Reason, err error)
 	// Listens takes the port of Listen for a moment. Its error says why it cannot.
 	Listens func(ctx context.Context) error
 }
@@ -66,7 +66,7 @@ type hosts struct {
 type greeting struct {
 	host   pinglist.Host
 	theirs string // the digest of its list
-	why    fabric.Reason
+	why    verdict.Reason
 	err    error
 }
 
@@ -180,9 +180,9 @@ func checkFabricListen(x *examination) []Result {
 		r.Text = "the port is free"
 	case h.self == nil:
 		r.Status, r.Text, r.Fix = Fail, oneLine(h.listenErr), x.editConfig()
-	case slices.Contains([]fabric.Reason{fabric.ReasonNone, fabric.ReasonNotListed, fabric.ReasonVersion}, h.self.why):
+	case slices.Contains([]verdict.Reason{verdict.ReasonNone, verdict.ReasonNotListed, verdict.ReasonVersion}, h.self.why):
 		r.Text = "the running plugin has the port" // who answers so has proved that he has the key and the name of this host
-	case h.self.why == fabric.ReasonKey:
+	case h.self.why == verdict.ReasonKey:
 		r.Status, r.Text, r.Fix = Warn, "a program with another key has the port", x.whoListens()
 	default:
 		r.Status, r.Text, r.Fix = Fail, "another program has the port", x.whoListens()
@@ -211,9 +211,9 @@ func (x *examination) checkGreeting(g *greeting) Result {
 	r := Result{Check: "fabric_peers", Subject: g.host.Name, Status: Warn}
 	r.Fix = x.line(advice.DiagnosePeer, g.host.Address, x.Config)
 	switch {
-	case g.why != fabric.ReasonNone:
+	case g.why != verdict.ReasonNone:
 		r.Text = g.why.Text()
-		if g.why == fabric.ReasonNoResponder && g.err != nil {
+		if g.why == verdict.ReasonNoResponder && g.err != nil {
 			r.Text += " (" + oneLine(g.err) + ")"
 		}
 		if fix := g.why.Fix(); fix != "" {

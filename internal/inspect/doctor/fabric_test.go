@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 )
 
 const (
@@ -41,17 +41,17 @@ type network struct {
 	asked []pinglist.Host
 }
 
-func (n *network) greet(ctx context.Context, h pinglist.Host, digest string) (theirs string, why fabric.Reason, err error) {
+func (n *network) greet(ctx context.Context, h pinglist.Host, digest string) (theirs string, why verdict.Reason, err error) {
 	n.mu.Lock()
 	n.asked = append(n.asked, h)
 	n.mu.Unlock()
 	a, ok := n.answers[h.Name]
 	switch {
 	case !ok:
-		return digest, fabric.ReasonNone, nil
+		return digest, verdict.ReasonNone, nil
 	case a.why == "hangs":
 		<-ctx.Done()
-		return "", fabric.ReasonNoResponder, ctx.Err()
+		return "", verdict.ReasonNoResponder, ctx.Err()
 	}
 	return a.theirs, a.why, a.err
 }
@@ -143,7 +143,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 	answer := func(g greeting) func(*FabricConfig, *network, string) {
 		return func(_ *FabricConfig, n *network, _ string) { n.answers["gpu02"] = g }
 	}
-	taken := func(why fabric.Reason) func(*FabricConfig, *network, string) {
+	taken := func(why verdict.Reason) func(*FabricConfig, *network, string) {
 		return func(_ *FabricConfig, n *network, _ string) {
 			n.listens = &os.SyscallError{Syscall: "bind", Err: unix.EADDRINUSE}
 			n.answers["gpu01"] = greeting{why: why}
@@ -226,19 +226,19 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			finding{"fabric_listen", ":14791", Fail, "cannot assign requested address", "sudoedit"},
 		},
 		{
-			"another program", nil, taken(fabric.ReasonNoResponder),
+			"another program", nil, taken(verdict.ReasonNoResponder),
 			finding{"fabric_listen", ":14791", Fail, "another program has the port", "ss -ltnp sport = :14791"},
 		},
 		{
-			"a plugin with another key", nil, taken(fabric.ReasonKey),
+			"a plugin with another key", nil, taken(verdict.ReasonKey),
 			finding{"fabric_listen", ":14791", Warn, "a program with another key has the port", "ss -ltnp"},
 		},
 		{
-			"a host without the plugin", nil, answer(greeting{why: fabric.ReasonNoResponder, err: errors.New("dial tcp: connection refused")}),
+			"a host without the plugin", nil, answer(greeting{why: verdict.ReasonNoResponder, err: errors.New("dial tcp: connection refused")}),
 			finding{"fabric_peers", "gpu02", Warn, "no process answers there (dial tcp: connection refused); run the plugin there", doctorThere},
 		},
 		{
-			"a host with another key", nil, answer(greeting{why: fabric.ReasonKey, err: errors.New("alert 48")}),
+			"a host with another key", nil, answer(greeting{why: verdict.ReasonKey, err: errors.New("alert 48")}),
 			finding{"fabric_peers", "gpu02", Warn, "it has another key, its certificate has expired or", doctorThere},
 		},
 		{
@@ -270,7 +270,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 }
 
 func TestThePortOfTheRunningPluginIsWell(t *testing.T) {
-	for _, why := range []fabric.Reason{fabric.ReasonNone, fabric.ReasonNotListed} {
+	for _, why := range []verdict.Reason{verdict.ReasonNone, verdict.ReasonNotListed} {
 		files, c, n := probing()
 		s, _ := probingHost(t, files, c)
 		n.listens = &os.SyscallError{Syscall: "bind", Err: unix.EADDRINUSE}

@@ -11,7 +11,7 @@ import (
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 const ms = int64(time.Millisecond)
@@ -102,15 +102,15 @@ func (p *prober) moments(kind verbs.FabricKind) []int64 {
 }
 
 // track gives the facts to a Tracker.
-func (p *prober) track() *fabric.Tracker {
+func (p *prober) track() *verdict.Tracker {
 	p.Helper()
-	t := fabric.NewTracker(4)
+	t := verdict.NewTracker(4)
 	for _, f := range p.facts {
 		switch f.Kind {
 		case verbs.FabricSent:
 			require.Equal(p, f.Seq, t.Probe(f.Path, f.At))
 		case verbs.FabricEcho:
-			e := fabric.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
+			e := verdict.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
 			require.True(p, t.Echo(e, f.At))
 		}
 	}

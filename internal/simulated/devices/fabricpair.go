@@ -2,7 +2,7 @@ package devices
 
 import (
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // fabricPair is a pair of a Fabric. The lock of the Fabric guards it.
@@ -21,7 +21,7 @@ type fabricPair struct {
 		at  int64
 	}
 	next  int64 // when the next round is due; of a remote that probes, when it sends the next probe
-	watch fabric.EchoWatch
+	watch verdict.EchoWatch
 
 	write       fabricWrite
 	writes      uint64 // attempts of all writes

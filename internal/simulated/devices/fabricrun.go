@@ -8,7 +8,7 @@ import (
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // sink is where facts go while Run lasts.
@@ -197,7 +197,7 @@ func (f *fabricEnd) receive(m *datagram, now int64, active bool, s *sink) {
 // noticeLate excuses pairs from what Run was too late for: they have all of their time once more.
 func (f *fabricEnd) noticeLate(now int64, s *sink) {
 	late := now - f.expected
-	if f.expected == 0 || late <= fabric.LateAfter || !s.room() {
+	if f.expected == 0 || late <= verdict.LateAfter || !s.room() {
 		return
 	}
 	for _, p := range f.pairs {

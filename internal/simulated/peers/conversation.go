@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"rdma_events/internal/fabric"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/exchange"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/simulated/devices"
 )
 
@@ -17,7 +17,7 @@ import (
 type conversation struct {
 	peer    *peer
 	digest  string
-	changes chan hello.Change
+	changes chan exchange.Change
 	upTo    int64              // the changes up to this moment are passed on
 	ports   []devices.PeerPort // of that moment
 	ctx     context.Context    // until the conversation has ended
@@ -39,7 +39,7 @@ var (
 func newConversation(p *peer, digest string) *conversation {
 	now := p.w.Now()
 	c := &conversation{
-		peer: p, digest: digest, changes: make(chan hello.Change, mostChanges), done: make(chan struct{}),
+		peer: p, digest: digest, changes: make(chan exchange.Change, mostChanges), done: make(chan struct{}),
 		upTo: now, ports: p.host.Ports(now),
 	}
 	c.ctx, c.cancel = context.WithCancel(p.ctx)
@@ -80,7 +80,7 @@ func (c *conversation) pass(ports []devices.PeerPort) {
 			continue
 		}
 		select {
-		case c.changes <- hello.Change{Device: q.Device, Port: q.Port, Epoch: q.Epoch}:
+		case c.changes <- exchange.Change{Device: q.Device, Port: q.Port, Epoch: q.Epoch}:
 		default:
 			c.end(errUnread)
 			return
@@ -103,7 +103,7 @@ func (c *conversation) end(why error) {
 func (c *conversation) Digest() string { return c.digest }
 
 // Reconcile implements hello.Conversation. A simulated host answers every session for ever.
-func (c *conversation) Reconcile(ctx context.Context, _ hello.Held) ([]uint64, error) {
+func (c *conversation) Reconcile(ctx context.Context, _ exchange.Held) ([]uint64, error) {
 	err := c.peer.wait(ctx, c.ctx)
 	if ended := c.Err(); ended != nil {
 		err = ended
@@ -115,40 +115,40 @@ func (c *conversation) Reconcile(ctx context.Context, _ hello.Held) ([]uint64, e
 }
 
 // Offer implements hello.Conversation.
-func (c *conversation) Offer(ctx context.Context, o hello.Offer) (hello.Answer, error) {
+func (c *conversation) Offer(ctx context.Context, o exchange.Offer) (exchange.Answer, error) {
 	err := c.peer.wait(ctx, c.ctx)
 	if ended := c.Err(); ended != nil {
 		err = ended
 	}
 	if err != nil {
-		return hello.Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.name, err)
+		return exchange.Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.name, err)
 	}
 	return answer(c.peer.host.Ports(c.peer.w.Now()), &o), nil
 }
 
 // answer returns what a host answers to an offer.
-func answer(ports []devices.PeerPort, o *hello.Offer) hello.Answer {
+func answer(ports []devices.PeerPort, o *exchange.Offer) exchange.Answer {
 	q, ok := opposite(ports, o)
 	switch {
 	case !ok || q.LinkLayer != o.Port.LinkLayer:
-		return hello.Answer{Reason: fabric.ReasonUnsupported}
+		return exchange.Answer{Reason: verdict.ReasonUnsupported}
 	case q.Epoch == 0:
-		return hello.Answer{Reason: fabric.ReasonNotActive}
+		return exchange.Answer{Reason: verdict.ReasonNotActive}
 	case q.Refuses != "":
-		return hello.Answer{Reason: fabric.Reason(q.Refuses)}
+		return exchange.Answer{Reason: verdict.Reason(q.Refuses)}
 	case q.PKey != o.Port.PKey:
-		return hello.Answer{Reason: fabric.ReasonPKey}
+		return exchange.Answer{Reason: verdict.ReasonPKey}
 	}
 	q.UD = q.UD[:min(len(q.UD), len(o.Port.UD))]
 	const psns = 1 << 24
-	return hello.Answer{
-		Port: hello.Port{Device: q.Device, Position: q.Position, FabricPort: q.FabricPort},
+	return exchange.Answer{
+		Port: exchange.Port{Device: q.Device, Position: q.Position, FabricPort: q.FabricPort},
 		RC:   q.RC, PSN: uint32((q.Epoch ^ o.Session) % psns),
 	}
 }
 
 // opposite returns the port of the device of the same name, or, if the hosts have no name in common, of that in the same position.
-func opposite(ports []devices.PeerPort, o *hello.Offer) (devices.PeerPort, bool) {
+func opposite(ports []devices.PeerPort, o *exchange.Offer) (devices.PeerPort, bool) {
 	named := slices.ContainsFunc(ports, func(q devices.PeerPort) bool {
 		return q.Device == o.Port.Device || slices.Contains(o.Devices, q.Device)
 	})
@@ -169,7 +169,7 @@ func (c *conversation) Leave(uint64) error {
 }
 
 // Changes implements hello.Conversation.
-func (c *conversation) Changes() <-chan hello.Change { return c.changes }
+func (c *conversation) Changes() <-chan exchange.Change { return c.changes }
 
 // Err implements hello.Conversation. After Close it is net.ErrClosed.
 func (c *conversation) Err() error {

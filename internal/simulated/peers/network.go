@@ -7,18 +7,18 @@ import (
 	"net"
 	"sync"
 
+	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
 	"rdma_events/internal/simulated/devices"
 )
 
 // New returns the hello.Network of a world. Every host that it is asked for is there, unless the scenario says that it is not.
-func New(w *devices.World) hello.Network { return network{w} }
+func New(w *devices.World) exchange.Network { return network{w} }
 
 type network struct{ w *devices.World }
 
 // Peer implements hello.Network.
-func (n network) Peer(h pinglist.Host) (hello.Peer, error) {
+func (n network) Peer(h pinglist.Host) (exchange.Peer, error) {
 	p := &peer{w: n.w, host: n.w.Peer(h.Name), name: h.Name}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
@@ -38,7 +38,7 @@ type peer struct {
 }
 
 // Converse implements hello.Peer.
-func (p *peer) Converse(ctx context.Context, digest string) (hello.Conversation, error) {
+func (p *peer) Converse(ctx context.Context, digest string) (exchange.Conversation, error) {
 	c, err := p.converse(ctx, digest)
 	if err != nil {
 		return nil, fmt.Errorf("greet %s: %w", p.name, err)
@@ -53,11 +53,11 @@ func (p *peer) converse(ctx context.Context, digest string) (*conversation, erro
 	switch r := p.host.Refuses(p.w.Now()); r {
 	case "":
 	case devices.RefusesKey:
-		return nil, hello.ErrKey
+		return nil, exchange.ErrKey
 	case devices.RefusesHost:
-		return nil, hello.ErrNotListed
+		return nil, exchange.ErrNotListed
 	case devices.RefusesVersion:
-		return nil, hello.ErrVersion
+		return nil, exchange.ErrVersion
 	default:
 		return nil, errors.New(string(r))
 	}
@@ -72,13 +72,13 @@ func (p *peer) converse(ctx context.Context, digest string) (*conversation, erro
 }
 
 // State implements hello.Peer.
-func (p *peer) State(ctx context.Context, _ []uint64) (hello.State, error) {
+func (p *peer) State(ctx context.Context, _ []uint64) (exchange.State, error) {
 	if err := p.wait(ctx, p.ctx); err != nil {
-		return hello.State{}, fmt.Errorf("ask %s for its state: %w", p.name, err)
+		return exchange.State{}, fmt.Errorf("ask %s for its state: %w", p.name, err)
 	}
-	state := hello.State{Knows: true}
+	state := exchange.State{Knows: true}
 	for _, q := range p.host.Ports(p.w.Now()) {
-		state.Ports = append(state.Ports, hello.PortState{Device: q.Device, Port: q.Port, Epoch: q.Epoch, State: q.State})
+		state.Ports = append(state.Ports, exchange.PortState{Device: q.Device, Port: q.Port, Epoch: q.Epoch, State: q.State})
 	}
 	return state, nil
 }

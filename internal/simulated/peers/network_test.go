@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/simulated/devices"
 )
 
 // reach returns a host of a world with a scenario, in a synctest bubble.
-func reach(t *testing.T, profile, scenario, host string) (hello.Peer, *devices.World) {
+func reach(t *testing.T, profile, scenario, host string) (exchange.Peer, *devices.World) {
 	t.Helper()
 	w := world(t, devices.Options{Profile: profile, Timeline: scenario + "\n", Seed: 1})
 	p, err := New(w).Peer(pinglist.Host{Name: host, Group: "g", Address: "192.0.2.1"})
@@ -32,7 +32,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func converse(t *testing.T, p hello.Peer) hello.Conversation {
+func converse(t *testing.T, p exchange.Peer) exchange.Conversation {
 	t.Helper()
 	c, err := p.Converse(within(t, time.Second), "0123")
 	require.NoError(t, err)
@@ -40,18 +40,18 @@ func converse(t *testing.T, p hello.Peer) hello.Conversation {
 }
 
 // offer is that of a port as it is on this side.
-func offer(w *devices.World, device string, session uint64) hello.Offer {
+func offer(w *devices.World, device string, session uint64) exchange.Offer {
 	for _, q := range w.Peer("own").Ports(w.Now()) {
 		if q.Device == device {
-			return hello.Offer{Session: session, Port: hello.Port{Device: device, Position: q.Position, FabricPort: q.FabricPort}}
+			return exchange.Offer{Session: session, Port: exchange.Port{Device: device, Position: q.Position, FabricPort: q.FabricPort}}
 		}
 	}
-	return hello.Offer{}
+	return exchange.Offer{}
 }
 
 func TestAHostAnswersWithTheSameNumbersInEveryProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var all [2]hello.Answer
+		var all [2]exchange.Answer
 		for i := range all {
 			p, w := reach(t, "roce2", "", "b")
 			c := converse(t, p)
@@ -99,7 +99,7 @@ func TestHostsAndDevicesHaveAddressesOfTheirOwn(t *testing.T) {
 }
 
 func TestAHostRefusesForTheReasonOfTheScenario(t *testing.T) {
-	for reason, want := range map[string]error{"key": hello.ErrKey, "not_listed": hello.ErrNotListed, "version": hello.ErrVersion} {
+	for reason, want := range map[string]error{"key": exchange.ErrKey, "not_listed": exchange.ErrNotListed, "version": exchange.ErrVersion} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, _ := reach(t, "roce2", `peer = [{host = "b", for = "5s", what = "refuses", reason = "`+reason+`"}]`, "b")
@@ -113,14 +113,14 @@ func TestAHostRefusesForTheReasonOfTheScenario(t *testing.T) {
 			})
 		})
 	}
-	for _, reason := range []fabric.Reason{
-		fabric.ReasonFull, fabric.ReasonNoCommonGID, fabric.ReasonPKey, fabric.ReasonUnsupported,
+	for _, reason := range []verdict.Reason{
+		verdict.ReasonFull, verdict.ReasonNoCommonGID, verdict.ReasonPKey, verdict.ReasonUnsupported,
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, w := reach(t, "roce2", `peer = [{what = "refuses", device = "sim1", reason = "`+string(reason)+`"}]`, "b")
 				c := converse(t, p)
-				for device, want := range map[string]fabric.Reason{"sim0": "", "sim1": reason} {
+				for device, want := range map[string]verdict.Reason{"sim0": "", "sim1": reason} {
 					a, err := c.Offer(within(t, time.Second), offer(w, device, 1))
 					require.NoError(t, err)
 					require.Equal(t, want, a.Reason, device)
@@ -134,27 +134,27 @@ func TestAPortMeetsThatOfItsNameElseOfItsPositionElseNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, w := reach(t, "dual", `peer = [{at = "1s", what = "inactive", port = 2}]`, "b")
 		c := converse(t, p)
-		ask := func(change func(*hello.Offer)) hello.Answer {
+		ask := func(change func(*exchange.Offer)) exchange.Answer {
 			o := offer(w, "sim0", 1)
 			change(&o)
 			a, err := c.Offer(within(t, time.Second), o)
 			require.NoError(t, err)
 			return a
 		}
-		require.Equal(t, "sim0", ask(func(*hello.Offer) {}).Port.Device)
-		require.Equal(t, "sim0", ask(func(o *hello.Offer) { o.Port.Device = "mlx5_0" }).Port.Device)
-		require.Len(t, ask(func(o *hello.Offer) { o.Port.UD = o.Port.UD[:2] }).Port.UD, 2)
-		for _, change := range []func(*hello.Offer){
-			func(o *hello.Offer) { o.Port.Device, o.Port.Position = "mlx5_0", 7 },
-			func(o *hello.Offer) { o.Port.Port = 3 },
-			func(o *hello.Offer) { o.Port.LinkLayer = verbs.LinkEthernet },
+		require.Equal(t, "sim0", ask(func(*exchange.Offer) {}).Port.Device)
+		require.Equal(t, "sim0", ask(func(o *exchange.Offer) { o.Port.Device = "mlx5_0" }).Port.Device)
+		require.Len(t, ask(func(o *exchange.Offer) { o.Port.UD = o.Port.UD[:2] }).Port.UD, 2)
+		for _, change := range []func(*exchange.Offer){
+			func(o *exchange.Offer) { o.Port.Device, o.Port.Position = "mlx5_0", 7 },
+			func(o *exchange.Offer) { o.Port.Port = 3 },
+			func(o *exchange.Offer) { o.Port.LinkLayer = verbs.LinkEthernet },
 		} {
-			require.Equal(t, fabric.ReasonUnsupported, ask(change).Reason)
+			require.Equal(t, verdict.ReasonUnsupported, ask(change).Reason)
 		}
-		require.Equal(t, fabric.ReasonPKey, ask(func(o *hello.Offer) { o.Port.PKey = 0x8001 }).Reason)
+		require.Equal(t, verdict.ReasonPKey, ask(func(o *exchange.Offer) { o.Port.PKey = 0x8001 }).Reason)
 		time.Sleep(2 * time.Second)
-		second := func(o *hello.Offer) { o.Port.Port, o.Port.LinkLayer = 2, verbs.LinkEthernet }
-		require.Equal(t, fabric.ReasonNotActive, ask(second).Reason)
+		second := func(o *exchange.Offer) { o.Port.Port, o.Port.LinkLayer = 2, verbs.LinkEthernet }
+		require.Equal(t, verdict.ReasonNotActive, ask(second).Reason)
 	})
 }
 
@@ -165,17 +165,17 @@ func TestAHostTellsOfItsPortsWhatChanges(t *testing.T) {
 		c := converse(t, p)
 		before := w.Peer("b").Ports(w.Now())
 		began := time.Now()
-		next := func(want time.Duration) hello.Change {
+		next := func(want time.Duration) exchange.Change {
 			t.Helper()
 			change := <-c.Changes()
 			require.Equal(t, want, time.Since(began))
 			return change
 		}
-		require.Equal(t, hello.Change{Device: "sim1", Port: 1}, next(time.Second))
+		require.Equal(t, exchange.Change{Device: "sim1", Port: 1}, next(time.Second))
 		again := next(2 * time.Second)
 		require.NotZero(t, again.Epoch)
 		require.NotEqual(t, before[1].Epoch, again.Epoch)
-		require.Equal(t, hello.Change{Device: "sim0", Port: 1}, next(8500*time.Millisecond), "it was stopped")
+		require.Equal(t, exchange.Change{Device: "sim0", Port: 1}, next(8500*time.Millisecond), "it was stopped")
 		require.NotZero(t, next(8500*time.Millisecond).Epoch)
 		state, err := p.State(within(t, time.Second), nil)
 		require.NoError(t, err)

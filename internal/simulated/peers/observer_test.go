@@ -10,9 +10,9 @@ import (
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/simulated/devices"
 )
 
@@ -35,19 +35,19 @@ type observed struct {
 	*observer
 	place    int
 	name     string
-	peer     hello.Peer
-	talk     hello.Conversation
+	peer     exchange.Peer
+	talk     exchange.Conversation
 	session  uint64
-	met      hello.Answer
+	met      exchange.Answer
 	epoch    uint64 // of the port there, as far as it is known
 	joined   uint64 // the epoch that was joined last; 0: they have not met
 	failed   int64  // when a write failed last
 	again    int64  // when its queue pair may be connected again
 	pause    time.Duration
-	tracker  *fabric.Tracker
-	judge    *fabric.Judge
-	sample   fabric.Sample
-	asked    chan hello.PortState // the answer of State that is awaited; nil: none is
+	tracker  *verdict.Tracker
+	judge    *verdict.Judge
+	sample   verdict.Sample
+	asked    chan exchange.PortState // the answer of State that is awaited; nil: none is
 	verdicts []string
 }
 
@@ -95,8 +95,8 @@ func observe(t *testing.T, of devices.Options, hosts ...string) *observer {
 func (o *observer) add(host string) *observed {
 	o.Helper()
 	p := &observed{
-		observer: o, place: len(o.pairs), name: host, judge: fabric.NewJudge(o.w.Now()),
-		tracker: fabric.NewTracker(paths), pause: time.Second,
+		observer: o, place: len(o.pairs), name: host, judge: verdict.NewJudge(o.w.Now()),
+		tracker: verdict.NewTracker(paths), pause: time.Second,
 	}
 	var err error
 	p.peer, err = New(o.w).Peer(pinglist.Host{Name: host})
@@ -128,8 +128,8 @@ func (p *observed) meet() {
 func (p *observed) join(ctx context.Context) {
 	rc, err := p.fabric.Offer(p.place, verbs.FabricProbes)
 	require.NoError(p, err)
-	own := hello.Port{Device: "sim0", FabricPort: p.port}
-	p.met, err = p.talk.Offer(ctx, hello.Offer{Session: p.session, Port: own, RC: rc})
+	own := exchange.Port{Device: "sim0", FabricPort: p.port}
+	p.met, err = p.talk.Offer(ctx, exchange.Offer{Session: p.session, Port: own, RC: rc})
 	if err != nil || p.met.Reason != "" {
 		require.NoError(p, p.fabric.Leave(p.place))
 		return
@@ -142,7 +142,7 @@ func (p *observed) join(ctx context.Context) {
 	p.tracker.End()
 	p.epoch = q.Epoch
 	if p.joined != q.Epoch {
-		p.joined, p.judge, p.sample = q.Epoch, fabric.NewJudge(p.w.Now()), fabric.Sample{}
+		p.joined, p.judge, p.sample = q.Epoch, verdict.NewJudge(p.w.Now()), verdict.Sample{}
 		p.note()
 	}
 }
@@ -173,13 +173,13 @@ func (o *observer) take(facts []verbs.FabricFact, upTo int64) {
 			o.pairs[f.Pair].see(f)
 		}
 	}
-	var verdicts []fabric.PeerVerdict
+	var verdicts []verdict.PeerVerdict
 	for _, p := range o.pairs {
 		p.look(upTo)
 		v, _ := p.judge.Verdict()
-		verdicts = append(verdicts, fabric.PeerVerdict{Host: p.name, Verdict: v})
+		verdicts = append(verdicts, verdict.PeerVerdict{Host: p.name, Verdict: v})
 	}
-	o.own = note(o.own, string(fabric.JudgePort(true, verdicts)))
+	o.own = note(o.own, string(verdict.JudgePort(true, verdicts)))
 }
 
 func (p *observed) see(f *verbs.FabricFact) {
@@ -187,7 +187,7 @@ func (p *observed) see(f *verbs.FabricFact) {
 	case verbs.FabricSent:
 		require.Equal(p, f.Seq, p.tracker.Probe(f.Path, f.At))
 	case verbs.FabricEcho:
-		e := fabric.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
+		e := verdict.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
 		require.True(p, p.tracker.Echo(e, f.At))
 	case verbs.FabricWrite:
 		p.tracker.WritePosted(f.At)
@@ -247,7 +247,7 @@ func (p *observed) ask() {
 	if p.asked != nil || p.sample.Silent == 0 || p.sample.WriteSince == 0 && !p.sample.WriteFailed {
 		return
 	}
-	answer := make(chan hello.PortState, 1)
+	answer := make(chan exchange.PortState, 1)
 	p.asked = answer
 	q := p.met.Port
 	go func() { // it ends with its context, before the bubble does
@@ -266,7 +266,7 @@ func (p *observed) ask() {
 func (p *observed) note() {
 	v, _ := p.judge.Verdict()
 	text := string(v)
-	if v == fabric.VerdictPartial {
+	if v == verdict.VerdictPartial {
 		text = fmt.Sprintf("%s %d", v, p.judge.Path())
 	}
 	p.verdicts = note(p.verdicts, text)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/simulated/devices"
 )
 
@@ -153,7 +153,7 @@ func TestTheBuiltInScenarioShowsEachTroubleWithinAMinute(t *testing.T) {
 		} {
 			require.Equal(t, want, o.pairs[i].verdicts, o.pairs[i].name)
 		}
-		require.Equal(t, fabric.ReasonFull, o.pairs[5].met.Reason)
+		require.Equal(t, verdict.ReasonFull, o.pairs[5].met.Reason)
 		require.Equal(t, []string{"ok", "own_link", "ok"}, o.own)
 	})
 }

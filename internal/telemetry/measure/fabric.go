@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/aggregate"
 )
 
@@ -28,7 +28,7 @@ type FabricCounts struct {
 	PairsBad  int64 // the network is blamed
 	PairsBusy int64
 	PairsDown int64
-	fabric.Counts
+	verdict.Counts
 }
 
 // Add adds the counts of other pairs.

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // FabricPeer is a point of rdma_fabric_peer: one pair of a port with a device of another host.
@@ -17,16 +17,16 @@ type FabricPeer struct {
 	PeerDevice string
 	PeerGroup  string
 	Scope      pinglist.Scope
-	Verdict    fabric.Verdict // "": they have not met
-	Bad        bool           // the network is blamed, and not the port's own link
-	AgeNS      int64          // of the verdict, or since they have not met
-	SilentNS   int64          // since the first probe without an echo, where the verdict is about silence; for people, and no field
-	Direction  string         // forward, reverse or both; "": not known
-	Path       int            // index of the path that is silent; only with the verdict partial
-	Lost       uint64         // probes lost in the network since they met, in both directions
-	WriteNSP50 int64          // 0: no write was acknowledged in the window
-	State      string         // what the peer's process says of its port; "": nothing
-	Reason     fabric.Reason  // why they have not met
+	Verdict    verdict.Verdict // "": they have not met
+	Bad        bool            // the network is blamed, and not the port's own link
+	AgeNS      int64           // of the verdict, or since they have not met
+	SilentNS   int64           // since the first probe without an echo, where the verdict is about silence; for people, and no field
+	Direction  string          // forward, reverse or both; "": not known
+	Path       int             // index of the path that is silent; only with the verdict partial
+	Lost       uint64          // probes lost in the network since they met, in both directions
+	WriteNSP50 int64           // 0: no write was acknowledged in the window
+	State      string          // what the peer's process says of its port; "": nothing
+	Reason     verdict.Reason  // why they have not met
 	At         time.Time
 }
 
@@ -71,19 +71,19 @@ var fabricPeers = table[FabricPeer]{
 	},
 	fields: []field[FabricPeer]{
 		text("verdict", "what is said of the pair, from the worst to the mildest: it blames "+blamesText()+"; not while they have not met",
-			func(v *FabricPeer) fabric.Verdict { return v.Verdict }),
-		yesNo("bad", "1 when the network is blamed: "+verdictsText(func(r *fabric.VerdictRow) bool { return r.Blames == fabric.BlameNetwork }),
+			func(v *FabricPeer) verdict.Verdict { return v.Verdict }),
+		yesNo("bad", "1 when the network is blamed: "+verdictsText(func(r *verdict.VerdictRow) bool { return r.Blames == verdict.BlameNetwork }),
 			func(v *FabricPeer) bool { return v.Bad }),
 		integer("age_ns", "ns", "how long that has been so", func(v *FabricPeer) int64 { return v.AgeNS }),
 		text("direction", "forward (to the peer), reverse or both; where it is known", func(v *FabricPeer) string { return v.Direction }),
 		maybe("path", "", "index of the path that is silent, the write's after those of the probes; only with partial",
 			func(v *FabricPeer) (int64, bool) {
-				return int64(v.Path), v.Verdict == fabric.VerdictPartial && v.Path >= 0
+				return int64(v.Path), v.Verdict == verdict.VerdictPartial && v.Path >= 0
 			}),
 		counter("lost", "probes lost in the network since they met, in both directions", func(v *FabricPeer) uint64 { return v.Lost }),
 		maybe("write_ns_p50", "ns", "from the post of a write to its acknowledgement, p50 of the window",
 			func(v *FabricPeer) (int64, bool) { return v.WriteNSP50, v.WriteNSP50 > 0 }),
 		text("state", "what the peer's process said last of its port", func(v *FabricPeer) string { return v.State }),
-		text("reason", "why they have not met, where it is the peer: "+reasonsText(), func(v *FabricPeer) fabric.Reason { return v.Reason }),
+		text("reason", "why they have not met, where it is the peer: "+reasonsText(), func(v *FabricPeer) verdict.Reason { return v.Reason }),
 	},
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/device/ledger"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // FabricPort is a point of rdma_fabric_port: all pairs of one port, and what is said of the port itself.
@@ -17,8 +17,8 @@ type FabricPort struct {
 	Role     string // verbs.RoleManagement if the port has this role, else ""
 	FabricCounts
 	FabricLatencies
-	Verdict      fabric.Verdict // ok, own_port or own_link
-	Bad          bool           // the port's own link is blamed: own_link
+	Verdict      verdict.Verdict // ok, own_port or own_link
+	Bad          bool            // the port's own link is blamed: own_link
 	VerdictAgeNS int64
 	List         string // the digest of the list of hosts
 	FabricLane
@@ -76,7 +76,7 @@ var fabricPorts = table[FabricPort]{
 		managementTag(func(v *FabricPort) string { return v.Role }),
 	},
 	fields: slices.Concat([]field[FabricPort]{
-		text("verdict", "what is said of the port itself: ok, "+portVerdictsText(), func(v *FabricPort) fabric.Verdict { return v.Verdict }),
+		text("verdict", "what is said of the port itself: ok, "+portVerdictsText(), func(v *FabricPort) verdict.Verdict { return v.Verdict }),
 		yesNo("bad", "1 with own_link", func(v *FabricPort) bool { return v.Bad }),
 		integer("verdict_age_ns", "ns", "how long the verdict has held", func(v *FabricPort) int64 { return v.VerdictAgeNS }),
 		text("list", "digest of the list of hosts: equal on all hosts that have the same list", func(v *FabricPort) string { return v.List }),

@@ -3,13 +3,13 @@ package measure
 import (
 	"strings"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // verdictsText returns the words of some verdicts, the worst first, as in "path, partial or lossy_both".
-func verdictsText(which func(*fabric.VerdictRow) bool) string {
+func verdictsText(which func(*verdict.VerdictRow) bool) string {
 	var words []string
-	for _, r := range fabric.Verdicts() {
+	for _, r := range verdict.Verdicts() {
 		if which(&r) {
 			words = append(words, string(r.Verdict))
 		}
@@ -25,12 +25,12 @@ func verdictsText(which func(*fabric.VerdictRow) bool) string {
 func blamesText() string {
 	var parts []string
 	for _, whom := range []struct {
-		blame fabric.Blame
+		blame verdict.Blame
 		text  string
 	}{
-		{fabric.BlameOwn, "the own port"}, {fabric.BlameNetwork, "the network"}, {fabric.BlamePeer, "the peer"}, {fabric.BlameNobody, "nobody"},
+		{verdict.BlameOwn, "the own port"}, {verdict.BlameNetwork, "the network"}, {verdict.BlamePeer, "the peer"}, {verdict.BlameNobody, "nobody"},
 	} {
-		words := verdictsText(func(r *fabric.VerdictRow) bool { return r.OfPair && r.Blames == whom.blame })
+		words := verdictsText(func(r *verdict.VerdictRow) bool { return r.OfPair && r.Blames == whom.blame })
 		parts = append(parts, whom.text+" ("+words+")")
 	}
 	return strings.Join(parts, ", ")
@@ -39,8 +39,8 @@ func blamesText() string {
 // portVerdictsText returns what each verdict on a port itself means.
 func portVerdictsText() string {
 	var parts []string
-	for _, r := range fabric.Verdicts() {
-		if r.OfPort && r.Verdict != fabric.VerdictOK {
+	for _, r := range verdict.Verdicts() {
+		if r.OfPort && r.Verdict != verdict.VerdictOK {
 			parts = append(parts, string(r.Verdict)+" ("+r.Verdict.Text()+")")
 		}
 	}
@@ -50,7 +50,7 @@ func portVerdictsText() string {
 // reasonsText returns what each reason means.
 func reasonsText() string {
 	var parts []string
-	for _, r := range fabric.Reasons() {
+	for _, r := range verdict.Reasons() {
 		parts = append(parts, string(r.Reason)+" ("+r.Text+")")
 	}
 	return strings.Join(parts, ", ")

@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/device/expect"
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/trace"
@@ -124,7 +124,7 @@ func filledAppAsync() *AppAsync {
 
 func filledFabric() []Point {
 	counts := FabricCounts{
-		Pairs: 8, PairsMet: 7, PairsBad: 1, PairsBusy: 1, PairsDown: 2, Counts: fabric.Counts{
+		Pairs: 8, PairsMet: 7, PairsBad: 1, PairsBusy: 1, PairsDown: 2, Counts: verdict.Counts{
 			Sent: 1000, Answered: 940, ForwardLost: 20, ReverseLost: 15, BusyLost: 12, UnknownLost: 10, Pending: 3,
 			Writes: 980, WritesOK: 970, WritesLate: 4, WriteErrors: 9, Reconnects: 6,
 		},

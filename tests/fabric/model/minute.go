@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // What a pair does, by the contract of the probes.
@@ -36,9 +36,9 @@ type minute struct {
 	echoes  bool           // the peer's process runs
 	answers bool           // the peer's process answers State
 
-	judge *fabric.Judge
-	track *fabric.Tracker
-	s     fabric.Sample
+	judge *verdict.Judge
+	track *verdict.Tracker
+	s     verdict.Sample
 
 	arrived, posted [paths]uint64 // what the peer has counted
 	next            int           // path of the next probe
@@ -51,7 +51,7 @@ type minute struct {
 }
 
 // judged returns the verdict of one host on another at the end of a run.
-func (n *network) judged(r *rand.Rand, from, to int) fabric.Verdict {
+func (n *network) judged(r *rand.Rand, from, to int) verdict.Verdict {
 	m := &minute{r: r, echoes: !n.off[to] && !n.stopped[to], answers: !n.off[to] && !n.stopped[to]}
 	for i := range paths {
 		m.forward[i] = n.arrives(from, to, uint64(i))
@@ -61,7 +61,7 @@ func (n *network) judged(r *rand.Rand, from, to int) fabric.Verdict {
 		m.write = n.arrives(from, to, writeFlow) * n.arrives(to, from, ackFlow)
 	}
 	if m.echoes && m.nothingLost() {
-		return fabric.VerdictOK
+		return verdict.VerdictOK
 	}
 	m.live()
 	v, _ := m.judge.Verdict()
@@ -80,8 +80,8 @@ func (m *minute) nothingLost() bool {
 
 // live lets a run pass. All was well when it began.
 func (m *minute) live() {
-	m.judge, m.track = fabric.NewJudge(1), fabric.NewTracker(paths)
-	m.s = fabric.Sample{At: 2, Echoed: 2, WriteDone: 2, PeerActive: true}
+	m.judge, m.track = verdict.NewJudge(1), verdict.NewTracker(paths)
+	m.s = verdict.Sample{At: 2, Echoed: 2, WriteDone: 2, PeerActive: true}
 	m.judge.See(&m.s)
 	for at := interval; at <= run; at += apart {
 		m.endWrite(at)
@@ -104,7 +104,7 @@ func (m *minute) live() {
 // round is a probe and, if none is outstanding, a write.
 func (m *minute) round(at int64) {
 	if !m.probe(at) && m.burst == 0 {
-		m.burst, m.burstAt = further, at+fabric.MissingAfter
+		m.burst, m.burstAt = further, at+verdict.MissingAfter
 	}
 	if outstanding, failed := m.track.Writing(); !outstanding && !failed {
 		m.post(at)
@@ -125,7 +125,7 @@ func (m *minute) probe(at int64) bool {
 	if !returns {
 		return false
 	}
-	m.track.Echo(fabric.Echo{Path: path, Seq: seq, Received: m.arrived[path], Posted: m.posted[path]}, at)
+	m.track.Echo(verdict.Echo{Path: path, Seq: seq, Received: m.arrived[path], Posted: m.posted[path]}, at)
 	m.burst = 0
 	if _, failed := m.track.Writing(); failed && at >= m.connects {
 		m.post(at)

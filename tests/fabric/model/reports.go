@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/tests/history"
 )
 
@@ -16,7 +16,7 @@ func (o *Outcome) Reports(p *Plan, begins time.Duration) *history.Fabric {
 		Groups: Groups, Size: Size, Name: HostName, Peers: peers,
 		Pair: func(since time.Duration, by, to history.FabricHost) history.FabricPair {
 			v := o.Verdicts[Pair{by.Number, to.Number}]
-			if since < begins || v == fabric.VerdictOK {
+			if since < begins || v == verdict.VerdictOK {
 				return history.FabricPair{}
 			}
 			return history.FabricPair{Verdict: v}

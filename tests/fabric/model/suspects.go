@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // Pair is two hosts, the first of which pings the second.
@@ -48,7 +48,7 @@ func New() (*Fabric, error) {
 
 // Outcome is what the hosts say at the end of a run. A host that is off or stopped says nothing.
 type Outcome struct {
-	Verdicts map[Pair]fabric.Verdict
+	Verdicts map[Pair]verdict.Verdict
 	OwnLink  [Hosts]bool // the host blames its own link, and none of its peers
 }
 
@@ -56,14 +56,14 @@ type Outcome struct {
 func (f *Fabric) Run(seed uint64, p *Plan) *Outcome {
 	r := rand.New(rand.NewPCG(seed, 1))
 	n := newNetwork(p)
-	o := &Outcome{Verdicts: map[Pair]fabric.Verdict{}}
+	o := &Outcome{Verdicts: map[Pair]verdict.Verdict{}}
 	for from, pinged := range f.pings {
 		if n.off[from] || n.stopped[from] {
 			continue
 		}
-		var within, across []fabric.PeerVerdict
+		var within, across []verdict.PeerVerdict
 		for _, to := range pinged {
-			pair, said := Pair{from, to}, fabric.PeerVerdict{Host: HostName(to), Verdict: n.judged(r, from, to)}
+			pair, said := Pair{from, to}, verdict.PeerVerdict{Host: HostName(to), Verdict: n.judged(r, from, to)}
 			o.Verdicts[pair] = said.Verdict
 			if pair.across() {
 				across = append(across, said)
@@ -71,7 +71,7 @@ func (f *Fabric) Run(seed uint64, p *Plan) *Outcome {
 				within = append(within, said)
 			}
 		}
-		o.OwnLink[from] = fabric.JudgePort(true, within, across...) == fabric.VerdictOwnLink
+		o.OwnLink[from] = verdict.JudgePort(true, within, across...) == verdict.VerdictOwnLink
 	}
 	return o
 }
@@ -93,7 +93,7 @@ func (o *Outcome) Suspects() []Suspect {
 	}
 	for p, v := range o.Verdicts {
 		switch {
-		case p.across() && (v.IsNetwork() || v == fabric.VerdictOK):
+		case p.across() && (v.IsNetwork() || v == verdict.VerdictOK):
 			g := p.From / Size
 			across[g]++
 			if v.IsNetwork() {
@@ -103,9 +103,9 @@ func (o *Outcome) Suspects() []Suspect {
 		case !p.across() && v.IsNetwork() && !o.OwnLink[p.From]:
 			observers[p.To]++
 			switch v {
-			case fabric.VerdictLossyForward:
+			case verdict.VerdictLossyForward:
 				in[p.To]++
-			case fabric.VerdictLossyReverse:
+			case verdict.VerdictLossyReverse:
 				out[p.To]++
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/measure"
 )
 
@@ -100,7 +100,7 @@ func (w *world) hear(h *host, point measure.Point) {
 		}
 		w.judge(h, p, true)
 	case *measure.FabricPort:
-		if p.Verdict == fabric.VerdictOwnLink {
+		if p.Verdict == verdict.VerdictOwnLink {
 			w.noteLocked("%s/%s says of its own port: %s", h.name, p.Device, p.Verdict)
 		}
 		w.judgePort(h, p.Device, p.Verdict)
@@ -108,8 +108,8 @@ func (w *world) hear(h *host, point measure.Point) {
 }
 
 // judgePort notes a port that blames its own link although that is whole.
-func (w *world) judgePort(h *host, device string, v fabric.Verdict) {
-	if v == fabric.VerdictOwnLink && !w.cutOff[h.name] && time.Since(w.connected[h.name]) > lossHoldsFor {
+func (w *world) judgePort(h *host, device string, v verdict.Verdict) {
+	if v == verdict.VerdictOwnLink && !w.cutOff[h.name] && time.Since(w.connected[h.name]) > lossHoldsFor {
 		w.faultLocked("%s/%s blames its own link, which is whole", h.name, device)
 	}
 }
@@ -118,12 +118,12 @@ func (w *world) judgePort(h *host, device string, v fabric.Verdict) {
 func (w *world) judge(h *host, p *measure.FabricPeer, now bool) {
 	v := p.Verdict
 	switch {
-	case v == fabric.VerdictPeerDown:
+	case v == verdict.VerdictPeerDown:
 		if w.mayBeDown(h, p, now) {
 			return
 		}
-	case v == fabric.VerdictPeerPort, v == fabric.VerdictPeerBusy:
-	case v.IsNetwork(), v == fabric.VerdictOwnLink:
+	case v == verdict.VerdictPeerPort, v == verdict.VerdictPeerBusy:
+	case v.IsNetwork(), v == verdict.VerdictOwnLink:
 		l, holds := linkOf(h.name, p.PeerHost), lossHoldsFor
 		if now {
 			holds = lossFor
@@ -219,7 +219,7 @@ func (w *world) checkPairs(when string, h *host, p *modern) {
 	want := map[string]string{}
 	for _, device := range h.devices {
 		for _, peer := range h.ownList().Pings(h.name, peers) {
-			state := string(fabric.ReasonUnsupported)
+			state := string(verdict.ReasonUnsupported)
 			if other := w.host(peer.Name).counterpart(h, device); other != "" {
 				state = other + " ok"
 			}

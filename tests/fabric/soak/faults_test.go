@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/fabric"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/exchange"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // run has a fault happen, and returns when it is over.
@@ -98,7 +98,7 @@ func (w *world) switchOff(h *host, f *fault) {
 		time.Sleep(f.lasting)
 		for _, other := range well {
 			if f.calm {
-				w.say(other, f.host, string(fabric.VerdictPeerDown))
+				w.say(other, f.host, string(verdict.VerdictPeerDown))
 			}
 		}
 		h.restart()
@@ -136,7 +136,7 @@ func (w *world) severFor(h *host, f *fault) {
 			if other == host.name {
 				other = l[1]
 			}
-			w.say(host, other, string(fabric.VerdictPath), string(fabric.VerdictOwnLink))
+			w.say(host, other, string(verdict.VerdictPath), string(verdict.VerdictOwnLink))
 		}
 	}
 	w.isolate(f, false)
@@ -237,9 +237,9 @@ func (w *world) sayKey(changed []*host) {
 			if slices.Contains(changed, b) || a.running() == nil || b.running() == nil {
 				continue
 			}
-			want := []string{string(hello.ReasonOf(hello.ErrKey))}
+			want := []string{string(exchange.ReasonOf(exchange.ErrKey))}
 			if w.authority != nil {
-				want = append(want, string(fabric.VerdictOK))
+				want = append(want, string(verdict.VerdictOK))
 			}
 			w.say(a, b.name, want...)
 			w.say(b, a.name, want...)

@@ -18,10 +18,10 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
-	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/exchange/proto"
+	"rdma_events/internal/fabric/pairs"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello/proto"
+	"rdma_events/internal/fabric/verdict"
 )
 
 // former is a process of the release that could not reconcile sessions, as its peers see it: written against the messages that
@@ -311,12 +311,12 @@ func (p *former) meet(host string, o *proto.Offer) *proto.Answer {
 	port, ok := p.ports[device]
 	place := -1
 	if ok {
-		for i, other := range p.answers[device][keeper.MaxPeers:] {
+		for i, other := range p.answers[device][pairs.MaxPeers:] {
 			switch {
 			case other == nil && place < 0:
-				place = keeper.MaxPeers + i
+				place = pairs.MaxPeers + i
 			case other != nil && other.host == host && other.device == device && other.epoch == o.GetPort().GetEpoch():
-				place = keeper.MaxPeers + i
+				place = pairs.MaxPeers + i
 			}
 		}
 	}
@@ -326,15 +326,15 @@ func (p *former) meet(host string, o *proto.Offer) *proto.Answer {
 	p.mu.Unlock()
 	switch {
 	case !p.h.has(device):
-		a.Reason = string(fabric.ReasonUnsupported) // this model pairs by name alone
+		a.Reason = string(verdict.ReasonUnsupported) // this model pairs by name alone
 		return a
 	case place < 0:
-		a.Reason = string(fabric.ReasonNotActive)
+		a.Reason = string(verdict.ReasonNotActive)
 		return a
 	}
 	rc, err := p.join(device, &port, place, verbs.FabricAnswers, host, o.GetSession(), o.GetPort(), func(uint32) uint32 { return o.GetRc() })
 	if err != nil {
-		a.Reason = string(fabric.ReasonFailed)
+		a.Reason = string(verdict.ReasonFailed)
 		return a
 	}
 	a.Rc, a.Port = rc, protoPort(device, &port)

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/exchange"
+	"rdma_events/internal/fabric/pairs"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
 	"rdma_events/internal/telemetry/measure"
 )
 
@@ -26,7 +26,7 @@ type host struct {
 	name    string
 	devices []string
 	former  bool // it runs the release before sessions were reconciled
-	files   hello.Files
+	files   exchange.Files
 	base    time.Duration // of CLOCK_MONOTONIC when the world began
 	step    atomic.Int64  // of the wall clock, ns
 	turn    chan struct{} // held by the fault that starts or ends a process or a worker
@@ -55,9 +55,9 @@ func newHost(w *world, number int, s hostPlan, dir string) *host {
 		turn: make(chan struct{}, 1), lacks: map[string]int{},
 	}
 	at := func(what string) string { return filepath.Join(dir, h.name+"."+what) }
-	h.files = hello.Files{Key: at("secret")}
+	h.files = exchange.Files{Key: at("secret")}
 	if w.authority != nil {
-		h.files = hello.Files{TLSCert: at("cert"), TLSKey: at("key"), TLSCA: at("ca")}
+		h.files = exchange.Files{TLSCert: at("cert"), TLSKey: at("key"), TLSCA: at("ca")}
 	}
 	h.writeKeys()
 	return h
@@ -233,8 +233,8 @@ func (ws *workers) order(ctx context.Context, device string, o verbs.FabricOrder
 // modern is a process of this release.
 type modern struct {
 	h       *host
-	k       *keeper.Keeper
-	server  *hello.Server
+	k       *pairs.Keeper
+	server  *exchange.Server
 	ctx     context.Context //nolint:containedctx // of the process
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -245,7 +245,7 @@ type modern struct {
 func startModern(h *host) *modern {
 	p := &modern{h: h, workers: workers{h: h, byDevice: map[string]*runningWorker{}}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
-	own, err := hello.NewCredentials(h.name, h.files, h.wall, silent)
+	own, err := exchange.NewCredentials(h.name, h.files, h.wall, silent)
 	require.NoError(h.w.t, err)
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		if p.unheard.Load() {
@@ -253,19 +253,19 @@ func startModern(h *host) *modern {
 		}
 		return h.w.tcp.dial(ctx, h.name, address)
 	}
-	p.k = keeper.New(keeper.Config{
+	p.k = pairs.New(pairs.Config{
 		Host: h.name, Peers: peers, Probe: true, Interval: interval, Window: time.Minute,
-		Network: hello.New(hello.NetworkConfig{Host: h.name, Credentials: own, Port: 14791, Dial: dial}),
-		Orders:  func(device string) keeper.Orders { return orders{p, device} },
+		Network: exchange.New(exchange.NetworkConfig{Host: h.name, Credentials: own, Port: 14791, Dial: dial}),
+		Orders:  func(device string) pairs.Orders { return orders{p, device} },
 		Mono:    h.mono, Random: h.w.uint64, Log: silent,
-		Announce: func(c hello.Change) { p.server.Changed(c) },
+		Announce: func(c exchange.Change) { p.server.Changed(c) },
 		Emit: func(point measure.Point) {
 			if !p.unheard.Load() {
 				h.w.hear(h, point)
 			}
 		},
 	}, h.ownList())
-	p.server = hello.NewServer(hello.ServerConfig{Host: h.name, Credentials: own, Handler: p.k, Now: time.Now})
+	p.server = exchange.NewServer(exchange.ServerConfig{Host: h.name, Credentials: own, Handler: p.k, Now: time.Now})
 	l := h.w.tcp.listen(h.name)
 	p.running.Go(func() { p.k.Run(p.ctx) })
 	p.running.Go(p.readLedgers)

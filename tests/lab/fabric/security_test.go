@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/hello"
+	"rdma_events/internal/fabric/verdict"
 	"rdma_events/tests/lab/guest"
 )
 
@@ -223,18 +223,18 @@ func (f *fleet) sniffWrite(from, to int) (w guest.Frame) {
 
 // answered is the answer to an offer of a session.
 type answered struct {
-	hello.Answer
+	exchange.Answer
 	session uint64
 }
 
 // converseAs opens a conversation with a host in the name of another one, with the fleet's key.
-func (f *fleet) converseAs(name string, with int) hello.Conversation {
+func (f *fleet) converseAs(name string, with int) exchange.Conversation {
 	f.t.Helper()
-	credentials, err := hello.NewCredentials(name, hello.Files{Key: f.key}, time.Now, slog.New(slog.DiscardHandler))
+	credentials, err := exchange.NewCredentials(name, exchange.Files{Key: f.key}, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	network := hello.New(hello.NetworkConfig{Host: name, Credentials: credentials, Port: 14791})
+	network := exchange.New(exchange.NetworkConfig{Host: name, Credentials: credentials, Port: 14791})
 	peer, err := network.Peer(pinglist.Host{Name: hostName(with), Address: loopback(with)})
 	if err != nil {
 		f.t.Fatal(err)
@@ -253,20 +253,20 @@ func (f *fleet) converseAs(name string, with int) hello.Conversation {
 }
 
 // meetAs offers the forger's queue pairs, as those of a device of the host that converses, and connects its reliable connection.
-func (f *fleet) meetAs(conv hello.Conversation, with int, hostile *forger, spare int, session uint64) answered {
+func (f *fleet) meetAs(conv exchange.Conversation, with int, hostile *forger, spare int, session uint64) answered {
 	f.t.Helper()
 	const psn = 4711
 	gid := netip.MustParseAddr(f.net.Address(spare)).As16()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	a, err := conv.Offer(ctx, hello.Offer{
+	a, err := conv.Offer(ctx, exchange.Offer{
 		Session: session, RC: hostile.rcQP, PSN: psn,
-		Port: hello.Port{Device: f.net.Device(spare), FabricPort: verbs.FabricPort{
+		Port: exchange.Port{Device: f.net.Device(spare), FabricPort: verbs.FabricPort{
 			Port: 1, Epoch: session, LinkLayer: verbs.LinkEthernet, MTU: 1024, PKey: 0xffff,
 			GIDs: []verbs.FabricGID{{Index: 1, Raw: gid}}, UD: []uint32{hostile.udQP}, QKey: hostile.qkey,
 		}},
 	})
-	if err != nil || a.Reason != fabric.ReasonNone {
+	if err != nil || a.Reason != verdict.ReasonNone {
 		f.t.Fatalf("want to be met, got %q, %v", a.Reason, err)
 	}
 	hostile.do("connect %s %d %d %d", gidOf(f.net, with), a.RC, a.PSN, psn)

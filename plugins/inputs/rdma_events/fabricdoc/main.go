@@ -1,4 +1,4 @@
-// Command fabricdoc writes the tables of verdicts and of reasons in docs/fabric.md, made from internal/fabric. Its
+// Command fabricdoc writes the tables of verdicts and of reasons in docs/fabric.md, made from internal/fabric/verdict. Its
 // argument is that file, in which it replaces the text between two comments for each.
 package main
 
@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/document"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/verdict"
 )
 
 func main() {
@@ -35,7 +35,7 @@ func parts() []part { return []part{{"verdicts", verdicts()}, {"reasons", reason
 func verdicts() string {
 	var b strings.Builder
 	b.WriteString("| verdict | blames | what it means | when it begins | what to do |\n|---|---|---|---|---|\n")
-	for _, r := range fabric.Verdicts() {
+	for _, r := range verdict.Verdicts() {
 		word := "`" + string(r.Verdict) + "`"
 		if !r.OfPair {
 			word += " (of the port only)"
@@ -48,7 +48,7 @@ func verdicts() string {
 func reasons() string {
 	var b strings.Builder
 	b.WriteString("| reason | blames | what it means | what to do |\n|---|---|---|---|\n")
-	for _, r := range fabric.Reasons() {
+	for _, r := range verdict.Reasons() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Reason, r.Blames, r.Text, r.Do)
 	}
 	return b.String()

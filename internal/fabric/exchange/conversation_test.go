@@ -1,0 +1,297 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/fabric/exchange/proto"
+	"rdma_events/internal/fabric/pinglist"
+	"rdma_events/internal/fabric/verdict"
+)
+
+func TestTwoHostsOfOneKeyMeet(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	require.Equal(t, "00112233aabbccdd", c.Digest())
+
+	a, err := c.Offer(soon(t), offer(42))
+	require.NoError(t, err)
+	require.Equal(t, Answer{Port: port("mlx5_1"), RC: 0x4711, PSN: 0xffffff}, a)
+	require.Equal(t, []Offer{offer(42)}, r.offers)
+
+	r.server.Changed(Change{Device: "mlx5_1", Port: 2, Epoch: 99})
+	require.Equal(t, Change{Device: "mlx5_1", Port: 2, Epoch: 99}, <-c.Changes())
+
+	require.NoError(t, c.Leave(42))
+	r.await(t, func() bool { return len(r.left) == 1 && r.left[0] == 42 })
+	require.NoError(t, c.Err())
+}
+
+func TestAnOfferThatIsNotMetSaysWhy(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r.meet = func(context.Context, string, Offer) Answer {
+		return Answer{Reason: verdict.ReasonFull, Port: port("mlx5_1")}
+	}
+	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	a, err := c.Offer(soon(t), offer(42))
+	require.NoError(t, err)
+	require.Equal(t, Answer{Reason: verdict.ReasonFull}, a)
+}
+
+func TestReconcileReturnsSessionsThatAreLacking(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	held := Held{Sessions: []uint64{1, 100, 2, 1 << 63}, Epochs: []uint64{7}}
+	lacking, err := c.Reconcile(soon(t), held)
+	require.NoError(t, err)
+	require.Equal(t, []uint64{100, 1 << 63}, lacking)
+	require.Equal(t, []*Held{&held}, r.held)
+
+	_, err = c.Offer(soon(t), offer(3))
+	require.NoError(t, err)
+	require.NoError(t, c.Leave(2))
+	require.NoError(t, c.Close())
+	r.await(t, func() bool { return len(r.ended) == 1 })
+	require.Equal(t, []uint64{1, 3}, r.ended[0], "of those that were kept or met, the ones that were not left")
+}
+
+func TestOfferThatHangsDoesNotDelayOthers(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r.meet = func(ctx context.Context, _ string, o Offer) Answer {
+		if o.Session == 1 {
+			<-ctx.Done() // as while the firmware of a device hangs
+			return Answer{Reason: verdict.ReasonFailed}
+		}
+		return Answer{Port: port("mlx5_1"), RC: 0x4711}
+	}
+	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	ctx, giveUp := context.WithCancel(soon(t))
+	hung := make(chan error, 1)
+	go func() {
+		_, err := c.Offer(ctx, offer(1))
+		hung <- err
+	}()
+	r.await(t, func() bool { return len(r.offers) == 1 })
+	_, err := c.Offer(soon(t), offer(2))
+	require.NoError(t, err)
+	giveUp()
+	require.ErrorIs(t, <-hung, context.Canceled)
+	require.NoError(t, c.Close())
+	r.await(t, func() bool { return len(r.ended) == 1 })
+	require.Equal(t, []uint64{2}, r.ended[0])
+}
+
+func TestStateNamesSessionsThatAreLacking(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t), []uint64{100, 3, 101})
+	require.NoError(t, err)
+	require.True(t, state.Knows)
+	require.Equal(t, []uint64{100, 101}, state.Lacking)
+}
+
+// greetOlder greets as a host of the first release, which has no features.
+func greetOlder() *proto.Greeting {
+	g := ownVersions.greeting("gpu2", "00")
+	g.Features = 0
+	return g
+}
+
+func TestSessionsOfOlderCallerAreKept(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	s := rawStream(t, rawClient(t, r, credentialsOf(t, "gpu2", key)))
+	require.NoError(t, s.Send(greetingCall(greetOlder())))
+	_, err := s.Recv()
+	require.NoError(t, err)
+	r.await(t, func() bool { return len(r.held) == 1 && r.held[0] == nil })
+	require.NoError(t, s.CloseSend())
+	r.await(t, func() bool { return len(r.ended) == 1 })
+	require.Equal(t, []uint64{1}, r.ended[0])
+}
+
+func TestOlderHostDoesNotKnowSessions(t *testing.T) {
+	own := credentialsOf(t, "gpu1", key)
+	f := fake{
+		converse: func(s stream) error {
+			g := greetOlder()
+			g.Host, g.Version = "gpu1", 1
+			if err := s.Send(&proto.Reply{What: &proto.Reply_Greeting{Greeting: g}}); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+			return nil
+		},
+		state: func() (*proto.StateReply, error) { return &proto.StateReply{}, nil },
+	}
+	p := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key))
+	_, err := converse(t, p).Reconcile(soon(t), Held{Sessions: []uint64{1}})
+	require.ErrorIs(t, err, errors.ErrUnsupported)
+	state, err := p.State(soon(t), []uint64{1})
+	require.NoError(t, err)
+	require.False(t, state.Knows)
+}
+
+func TestTooManySessionsAreRefusedByBothSides(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	many := make([]uint64, mostSessions+1)
+	_, err := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))).Reconcile(soon(t), Held{Sessions: many})
+	require.ErrorIs(t, err, ErrMalformed)
+	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
+	_, err = client.State(soon(t), &proto.StateRequest{Host: "gpu2", Sessions: many})
+	require.Error(t, err)
+	s := rawStream(t, client)
+	require.NoError(t, s.Send(greetingCall(ownVersions.greeting("gpu2", "00"))))
+	require.NoError(t, s.Send(&proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: many}}}))
+	for range 2 {
+		_, err = s.Recv()
+		require.NoError(t, err)
+	}
+	require.Empty(t, r.held)
+	require.EqualValues(t, 2, r.server.Counts().Malformed)
+}
+
+// The Handler holds its lock when it announces a change, and takes it when it is asked for its list.
+func TestNewListAndChangeAtOnceDoNotBlockEachOther(t *testing.T) {
+	var own sync.Mutex
+	l := &listing{holder: newHolder(), lock: &own}
+	s := NewServer(ServerConfig{Host: "gpu1", Credentials: credentialsOf(t, "gpu1", key), Handler: l, Now: time.Now})
+	s.talks[&talk{host: "gpu2", out: make(chan *proto.Reply, 1), cancel: func() {}, server: s}] = struct{}{}
+	l.asked = func() {
+		go func() {
+			own.Lock()
+			defer own.Unlock()
+			s.Changed(Change{Device: "mlx5_0", Port: 1, Epoch: 1})
+			l.announced <- struct{}{}
+		}()
+		<-l.announced // before the list is read
+	}
+	l.announced = make(chan struct{})
+	s.Relisted()
+}
+
+// listing is a Handler whose list has a lock, before which asked is called.
+type listing struct {
+	*holder
+	lock      *sync.Mutex
+	asked     func()
+	announced chan struct{}
+}
+
+func (l *listing) Listed(host string) (string, bool) {
+	l.asked()
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.holder.Listed(host)
+}
+
+func TestStateIsAnsweredWithoutAConversation(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t), nil)
+	require.NoError(t, err)
+	ports, lacking := r.States("gpu2", nil)
+	require.Equal(t, State{Ports: ports, Lacking: lacking, Knows: true}, state)
+	require.Empty(t, r.ended)
+}
+
+func TestTheEndOfAConversationNamesWhatWasMetAndNotLeft(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	for _, session := range []uint64{1, 2, 3} {
+		_, err := c.Offer(soon(t), offer(session))
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.Leave(2)) // what was said before Close arrives
+	require.NoError(t, c.Close())
+	_, open := <-c.Changes()
+	require.False(t, open)
+	require.ErrorIs(t, c.Err(), net.ErrClosed)
+	r.await(t, func() bool { return len(r.ended) == 1 })
+	require.Equal(t, []uint64{1, 3}, r.ended[0])
+	require.Equal(t, []uint64{2}, r.left)
+}
+
+func TestAnOfferEndsWithItsContextAndIsLeft(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	answers := make(chan struct{})
+	r.meet = func(ctx context.Context, _ string, _ Offer) Answer {
+		<-answers
+		return Answer{Port: port("mlx5_1"), RC: 2}
+	}
+	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		r.await(t, func() bool { return len(r.offers) == 1 })
+		cancel()
+	}()
+	_, err := c.Offer(ctx, offer(42))
+	require.ErrorIs(t, err, context.Canceled)
+	close(answers)
+	r.await(t, func() bool { return len(r.left) == 1 && r.left[0] == 42 })
+	require.NoError(t, c.Err())
+}
+
+func TestAHostThatGoesEndsItsConversationsAndIsReachedAgain(t *testing.T) {
+	own := credentialsOf(t, "gpu1", key)
+	r := respond(t, "gpu1", own)
+	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	c := converse(t, p)
+	_, err := c.Offer(soon(t), offer(42))
+	require.NoError(t, err)
+	r.stop()
+	for range c.Changes() {
+	}
+	require.Error(t, c.Err())
+	require.Equal(t, [][]uint64{{42}}, r.ended)
+	_, err = c.Offer(soon(t), offer(43))
+	require.ErrorIs(t, err, c.Err())
+	require.Error(t, c.Leave(42))
+
+	for range 5 {
+		_, err = p.State(soon(t), nil)
+		require.Error(t, err)
+		requireOther(t, err)
+		_, err = p.Converse(soon(t), "")
+		requireOther(t, err)
+	}
+	respondAt(t, r.addr, "gpu1", own)
+	_, err = p.State(soon(t), nil)
+	require.NoError(t, err, "the first try after the host is back")
+	require.NoError(t, converse(t, p).Err())
+}
+
+// requireOther demands an error that says nothing of the peer.
+func requireOther(t *testing.T, err error) {
+	t.Helper()
+	require.Error(t, err)
+	for _, known := range []error{ErrKey, ErrNotListed, ErrVersion, ErrMalformed} {
+		require.NotErrorIs(t, err, known)
+	}
+}
+
+func TestAHostWhereNobodyListensIsAnErrorAtOnce(t *testing.T) {
+	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: closedPort(t)}, "gpu2", credentialsOf(t, "gpu2", key))
+	began := time.Now()
+	_, err := p.State(soon(t), nil)
+	requireOther(t, err)
+	require.Less(t, time.Since(began), 5*time.Second)
+	t.Log(err)
+}
+
+func TestAClosedPeerSaysSo(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	c := converse(t, p)
+	require.NoError(t, p.Close())
+	require.ErrorIs(t, c.Err(), net.ErrClosed)
+	_, err := p.State(soon(t), nil)
+	require.ErrorIs(t, err, net.ErrClosed)
+	_, err = p.Converse(soon(t), "")
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.NoError(t, p.Close())
+	require.NoError(t, errors.Join(c.Close(), c.Close()))
+}

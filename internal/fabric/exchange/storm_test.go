@@ -1,0 +1,208 @@
+package exchange
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"rdma_events/internal/fabric/pinglist"
+)
+
+// storm has callers open a conversation each, so many at once, and returns how many could. The others must not take the
+// server for one of another key.
+func storm(t *testing.T, r *responder, c *Credentials, callers, atOnce int) (greeted int) {
+	t.Helper()
+	n := New(NetworkConfig{Host: "gpu2", Credentials: c})
+	var next, ok atomic.Int64
+	var wg sync.WaitGroup
+	for range atOnce {
+		wg.Go(func() {
+			for next.Add(1) <= int64(callers) {
+				if attempt(t, n, r) {
+					ok.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return int(ok.Load())
+}
+
+func attempt(t *testing.T, n *TCP, r *responder) bool {
+	p, err := n.Peer(pinglist.Host{Name: r.name, Address: r.addr})
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	defer p.Close()
+	c, err := p.Converse(soon(t), "")
+	if err != nil {
+		if errors.Is(err, ErrKey) || errors.Is(err, ErrNotListed) || errors.Is(err, ErrVersion) {
+			t.Error(err)
+		}
+		return false
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	return true
+}
+
+// warm has a server answer once, so that all goroutines that it always has are there.
+func warm(t *testing.T, r *responder, c *Credentials) {
+	t.Helper()
+	p := reach(t, r, "gpu2", c)
+	_, err := p.State(soon(t), nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+}
+
+var callers = flag.Int("hello.callers", 1000, "callers of a storm")
+
+// After a leaf has restarted, all hosts come at once. The server keeps to its limits, and the others come again.
+func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
+	callers := *callers
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := credentialsOf(t, "gpu2", key)
+	warm(t, r, c)
+	before, running := goleak.IgnoreCurrent(), runtime.NumGoroutine()
+	began := time.Now()
+	greeted := storm(t, r, c, callers, 64)
+	took := time.Since(began)
+	counts := r.server.Counts()
+	t.Logf("%d in %v: %d greeted, %d accepted, %d refused", callers, took.Round(time.Millisecond), greeted, counts.Accepted, counts.Refused)
+	require.EqualValues(t, callers+1, counts.Accepted+counts.Refused)
+	require.LessOrEqual(t, counts.Accepted, uint64(10+10*(took.Seconds()+1)))
+	require.GreaterOrEqual(t, greeted, 1)
+	require.LessOrEqual(t, greeted, int(counts.Accepted))
+	goleak.VerifyNone(t, before)
+	t.Logf("%d goroutines before, %d after", running, runtime.NumGoroutine())
+	require.Eventually(t, func() bool {
+		_, err := reach(t, r, "gpu2", c).State(soon(t), nil)
+		return err == nil
+	}, 20*time.Second, 100*time.Millisecond, "it answers as before")
+}
+
+// Without the limit of handshakes, all are greeted.
+func TestAStormOfConversationsLeavesNothing(t *testing.T) {
+	callers := *callers / 10
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
+		s.limits.handshakes, s.limits.perHost, s.limits.handshakeLasts = 1_000_000, 1000, time.Minute
+	})
+	c := credentialsOf(t, "gpu2", key)
+	warm(t, r, c)
+	before, running := goleak.IgnoreCurrent(), runtime.NumGoroutine()
+	began := time.Now()
+	require.Equal(t, callers, storm(t, r, c, callers, 32))
+	t.Logf("%d conversations in %v", callers, time.Since(began).Round(time.Millisecond))
+	require.Equal(t, Counts{Accepted: uint64(callers) + 1, Conversed: uint64(callers)}, r.server.Counts())
+	r.await(t, func() bool { return len(r.ended) == callers })
+	goleak.VerifyNone(t, before)
+	t.Logf("%d goroutines before, %d after", running, runtime.NumGoroutine())
+	require.Empty(t, r.server.talks)
+	require.Empty(t, r.server.of)
+}
+
+// hole is a network between two hosts, which can lose all packets without a word.
+type hole struct {
+	net.Listener
+	to   string
+	lost chan struct{}
+	wg   sync.WaitGroup
+}
+
+func newHole(t *testing.T, to string) *hole {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	h := &hole{Listener: l, to: to, lost: make(chan struct{})}
+	h.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			h.wg.Go(func() { h.pass(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		h.wg.Wait()
+	})
+	return h
+}
+
+func (h *hole) pass(a net.Conn) {
+	defer a.Close()
+	b, err := net.Dial("tcp", h.to)
+	if err != nil {
+		return
+	}
+	defer b.Close()
+	var both sync.WaitGroup
+	both.Go(func() { h.copy(a, b); _ = a.Close() })
+	both.Go(func() { h.copy(b, a); _ = b.Close() })
+	both.Wait()
+}
+
+// copy passes on bytes, and swallows them when all is lost, until its side has closed.
+func (h *hole) copy(to, from net.Conn) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		select {
+		case <-h.lost:
+			if err != nil {
+				_, _ = io.Copy(io.Discard, to) // until the other side has given up too
+				return
+			}
+		default:
+			if err != nil {
+				return
+			}
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestAPeerThatIsLostWithoutAWordIsNoticed(t *testing.T) {
+	t.Parallel() // gRPC's shortest interval of pings is 10 s
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	h := newHole(t, r.addr)
+	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: h.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
+	c := converse(t, p)
+	_, err := c.Offer(soon(t), offer(42))
+	require.NoError(t, err)
+	close(h.lost)
+	began := time.Now()
+	for range c.Changes() {
+	}
+	require.Error(t, c.Err())
+	l := ownLimits()
+	require.Less(t, time.Since(began), 10*(l.pingEvery+l.pingLasts))
+	t.Logf("the caller noticed after %v: %v", time.Since(began).Round(time.Millisecond), c.Err())
+	late := time.After(10 * (l.pingEvery + l.pingLasts))
+	for ended := false; !ended; {
+		select {
+		case <-r.changed:
+		case <-late:
+			require.FailNow(t, "the host has not noticed")
+		}
+		r.mu.Lock()
+		ended = len(r.ended) == 1
+		r.mu.Unlock()
+	}
+	t.Logf("the host noticed after %v", time.Since(began).Round(time.Millisecond))
+	require.Equal(t, [][]uint64{{42}}, r.ended)
+}

@@ -1,0 +1,128 @@
+package pairs
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/fabric/exchange"
+	"rdma_events/internal/fabric/verdict"
+)
+
+// hasPort gives a node the port of another device, which only answers.
+func (h *node) hasPort(device string, epoch uint64) {
+	h.k.PortState(device, 1, verbs.PortActive, 0)
+	h.k.Port(device, &verbs.FabricPort{
+		Port: 1, Epoch: epoch, LinkLayer: verbs.LinkEthernet, PKey: 0xffff, UD: []uint32{11, 12, 13, 14}, QKey: 7,
+		GIDs: []verbs.FabricGID{{Index: 1, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: h.last}}},
+	}, 0)
+}
+
+func TestDeviceThatHangsDoesNotDelayOtherDevices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNet(t, lists(2, 2))
+		a := n.host("h0")
+		a.mu.Lock()
+		a.hangs = "d1"
+		a.mu.Unlock()
+		a.hasPort("d1", 88)
+		b := n.host("h1")
+		b.hasPort("d1", 77)
+		for range 10 {
+			pass(30 * time.Second)
+			restart(b)
+			pass(5 * time.Second)
+			view := a.k.Views()[0]
+			require.Equal(t, "d0", view.Device)
+			require.Equal(t, verdict.VerdictOK, view.Verdict, "it is met within seconds, while an order of d1 takes 15 s")
+		}
+	})
+}
+
+// restart gives the port of a host a new Fabric, whose pairs have to be met again.
+func restart(h *node) {
+	h.close("its worker has ended")
+	h.renew()
+}
+
+func TestPositionCountsIfHostsShareNoDeviceName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNet(t, lists(2, 2))
+		b := n.host("h1")
+		b.hasPort("d2", 77)
+		meet := func(device string, position int, devices ...string) string {
+			o := exchange.Offer{Session: uint64(position + 1), RC: 100, PSN: 1, Devices: devices}
+			o.Port = b.k.describe(b.k.find("d0", 1))
+			o.Port.Device, o.Port.Position, o.Port.Epoch = device, position, uint64(500+position)
+			a := b.k.Meet(t.Context(), "h0", o)
+			return a.Port.Device + string(a.Reason)
+		}
+		require.Equal(t, "unsupported", meet("d1", 1, "d0", "d1", "d2"), "d2 meets the other d2")
+		require.Equal(t, "unsupported", meet("e0", 0, "d0", "e0"))
+		require.Equal(t, "d2", meet("d2", 2, "d0", "d1", "d2"))
+		require.Equal(t, "unsupported", meet("d1", 1), "an older release names one device at a time")
+		b.k.Leave("h0", 3)
+		require.Equal(t, "d2", meet("e1", 1, "e0", "e1"))
+		require.Equal(t, "unsupported", meet("e2", 2, "e0", "e1", "e2"))
+	})
+}
+
+// A host of an older release takes the first address of a kind, and both ends have to take the same.
+func TestPortsOfSeveralNetworksMeetAsTheOlderReleaseDoes(t *testing.T) {
+	gid := func(index int, network byte, host byte) verbs.FabricGID {
+		return verbs.FabricGID{Index: index, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: network, 15: host}}
+	}
+	port := func(gids ...verbs.FabricGID) *verbs.FabricPort {
+		return &verbs.FabricPort{Port: 1, LinkLayer: verbs.LinkEthernet, UD: []uint32{1}, GIDs: gids}
+	}
+	own, peer := port(gid(1, 1, 1), gid(2, 2, 1)), port(gid(3, 2, 2), gid(4, 1, 2))
+	for older, want := range map[bool][]any{false: {1, gid(4, 1, 2).Raw}, true: {1, gid(3, 2, 2).Raw}} {
+		p, why := reach(own, peer, false, older)
+		require.Empty(t, why)
+		require.Equal(t, want, []any{p.GIDIndex, p.GID}, "older: %v", older)
+		back, _ := reach(peer, own, true, older)
+		require.Equal(t, own.GIDs[0].Raw, back.GID, "older: %v", older)
+	}
+}
+
+func TestPairMadeByPositionIsRemadeByName(t *testing.T) {
+	for name, talking := range map[string]bool{"while they talk": true, "while they do not": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNet(t, lists(2, 2))
+				a, b := n.host("h0"), n.host("h1")
+				b.k.Gone("d0")
+				b.mu.Lock()
+				b.device = "d1"
+				b.mu.Unlock()
+				b.k.PortState("d1", 1, verbs.PortActive, 0)
+				b.renew()
+				pass(30 * time.Second)
+				require.Equal(t, "d1", a.k.Views()[0].PeerDevice)
+				require.Equal(t, "d0", b.k.Views()[0].PeerDevice, "both are alone")
+				a.said("h1")
+
+				if !talking {
+					n.hangUp("h1")
+					pass(5 * time.Minute)
+				}
+				b.hasPort("d0", 77) // its worker is ready later
+				pass(time.Second)
+				n.do(func() { n.hungUp["h1"] = false })
+				pass(5 * time.Minute)
+				require.Equal(t, "d0", a.k.Views()[0].PeerDevice)
+				require.NotContains(t, a.said("h1"), "path")
+				requireProbing(t, a)
+				for _, v := range b.k.Views() {
+					if v.Device == "d1" {
+						require.Equal(t, verdict.ReasonUnsupported, v.Reason, "the device of h0 belongs to the other d0")
+						require.Zero(t, v.Pairs, "and is not missed")
+					}
+				}
+			})
+		})
+	}
+}
