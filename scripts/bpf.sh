@@ -8,7 +8,7 @@
 # bytes.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-package=internal/trace/bpf
+package=internal/applications/ebpf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

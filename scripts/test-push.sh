@@ -40,7 +40,7 @@ hardware) long_form 'TestHardwareIs.*' ;;
 report) long_form TestTheReportOfABadDay ;;
 tracer)
 	variants
-	lab -timeout 30m -run '^TestGuests$/^internal/trace/bpf'
+	lab -timeout 30m -run '^TestGuests$/^internal/applications/ebpf'
 	;;
 successor) long_form TestKilledProcessLeavesNothingAndSuccessorReportsGap ;;
 *) variants -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;

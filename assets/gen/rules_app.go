@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/trace"
 )
 
 // errorTypes returns the types of events that are errors as alternatives of a regular expression.

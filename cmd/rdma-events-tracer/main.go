@@ -10,7 +10,7 @@ import (
 	"os"
 	"runtime"
 
-	"rdma_events/internal/tracer"
+	"rdma_events/internal/applications/tracer"
 )
 
 // version is set by the linker.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/backends"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/trace"
-	"rdma_events/internal/tracer"
 )
 
 // build builds the program as `make build` does. Without cgo there is no loader and no library of a vendor in it.

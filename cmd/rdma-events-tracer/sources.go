@@ -10,13 +10,13 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/applications/ebpf"
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/verbs"
 	tracesim "rdma_events/internal/simulated/applications"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/process"
-	"rdma_events/internal/trace"
-	"rdma_events/internal/trace/bpf"
-	"rdma_events/internal/tracer"
 )
 
 // row is the source of one backend.
@@ -35,7 +35,7 @@ func rows() []row {
 
 // prepare attaches to the kernel, in the first start.
 func prepare(tracer.Settings) (tracer.Prepared, error) {
-	p, err := bpf.LoadReporting(process.ReportProgress)
+	p, err := ebpf.LoadReporting(process.ReportProgress)
 	if err != nil {
 		return tracer.Prepared{}, err
 	}
@@ -51,16 +51,16 @@ func attached(r trace.Request, prepared string) (trace.Source, error) {
 	if prepared == "" {
 		return nil, fmt.Errorf("%w: the tracer was started without hooks", trace.ErrUnsupported)
 	}
-	p, err := bpf.Adopt(prepared)
+	p, err := ebpf.Adopt(prepared)
 	if err != nil {
 		return nil, err
 	}
-	return bpf.Open(p, r.HangAfter)
+	return ebpf.Open(p, r.HangAfter)
 }
 
 // try attaches to the kernel and ends, and says what it has seen. It is for people and the doctor.
 func try(out io.Writer) error {
-	p, err := bpf.Load()
+	p, err := ebpf.Load()
 	if err != nil {
 		return err
 	}

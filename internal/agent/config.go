@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/tracer"
 )
 
 // Config holds the options of [[inputs.rdma_events]]; sample.conf has the meaning of each

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/backends"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/tracer"
 )
 
 // table is the name of the plugin's TOML table.

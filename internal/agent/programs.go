@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/sys/process"
-	"rdma_events/internal/tracer"
 )
 
 // programs are the programs that the plugin starts, and the directory of their sockets.

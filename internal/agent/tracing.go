@@ -9,13 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/apps"
+	"rdma_events/internal/applications/inventory"
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/sys/wake"
-	"rdma_events/internal/trace"
-	"rdma_events/internal/tracer"
 )
 
 // tracing keeps the host's tracer running. It is its Handler: it keeps the status, and puts what the tracer sees into the
@@ -24,7 +24,7 @@ type tracing struct {
 	config   tracer.Config // without the program
 	programs *programs
 	open     func() (*os.File, error) // opens the program
-	apps     *apps.Keeper
+	apps     *inventory.Keeper
 	log      *slog.Logger
 	woken    wake.Signal // holds a token when another attempt to open the program may succeed
 
@@ -37,7 +37,7 @@ type tracing struct {
 const openInterval = 30 * time.Second
 
 // tracing returns what keeps the tracer running, nil if applications are not traced.
-func (c *Config) tracing(p *programs, holders *apps.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
+func (c *Config) tracing(p *programs, holders *inventory.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
 	if !c.Applications.Events {
 		return nil
 	}
@@ -114,13 +114,13 @@ func (t *tracing) wake() {
 }
 
 // worker returns how the tracer's process does. t may be nil.
-func (t *tracing) worker() apps.Worker {
+func (t *tracing) worker() inventory.Worker {
 	if t == nil {
-		return apps.Worker{}
+		return inventory.Worker{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := apps.Worker{Status: t.status}
+	w := inventory.Worker{Status: t.status}
 	if pid := t.status.PID; pid != 0 {
 		w.CPU, w.RSS = int64(process.Used(pid)), int64(process.Resident(pid))
 	}

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/trace"
-	"rdma_events/internal/tracer"
 )
 
 func TestAMissingTracerIsNamedWithItsOptionAndWhatToDo(t *testing.T) {

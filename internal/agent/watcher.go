@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/apps"
+	"rdma_events/internal/applications/inventory"
 	"rdma_events/internal/backends"
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
@@ -273,7 +273,7 @@ func (c *Config) request(device string, all verbs.Request) verbs.Request {
 
 // keeper returns what keeps the picture of who holds the devices' objects, nil without
 // applications.objects and applications.events.
-func (c *ApplicationsConfig) keeper(backend string, r verbs.Request, emit func(measure.Point)) (*apps.Keeper, error) {
+func (c *ApplicationsConfig) keeper(backend string, r verbs.Request, emit func(measure.Point)) (*inventory.Keeper, error) {
 	row, ok := backends.Find(backend)
 	if !ok || !c.Objects && !c.Events {
 		return nil, nil
@@ -282,8 +282,8 @@ func (c *ApplicationsConfig) keeper(backend string, r verbs.Request, emit func(m
 	if err != nil {
 		return nil, fmt.Errorf("%s.%s: %w", table, backend, err)
 	}
-	return apps.NewKeeper(apps.Config{
-		Options: apps.Options{By: c.By, MaxSeries: c.MaxSeries, Events: c.Events}, Process: process, Now: time.Now, Mono: clock.Monotonic, Emit: emit,
+	return inventory.NewKeeper(inventory.Config{
+		Options: inventory.Options{By: c.By, MaxSeries: c.MaxSeries, Events: c.Events}, Process: process, Now: time.Now, Mono: clock.Monotonic, Emit: emit,
 	})
 }
 

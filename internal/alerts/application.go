@@ -3,8 +3,8 @@ package alerts
 import (
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/trace"
 )
 
 // unreadAlerted is how long errors wait before somebody has to look at the application. Its record is made earlier, by package timeline.

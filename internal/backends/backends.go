@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"rdma_events/internal/applications/identity"
 	"rdma_events/internal/device/hotplug"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/exchange"
-	"rdma_events/internal/identity"
 	"rdma_events/internal/simulated/devices"
 	hellosim "rdma_events/internal/simulated/peers"
 	"rdma_events/internal/sys/clock"

@@ -22,7 +22,7 @@ const (
 type Query struct {
 	// Since and Until bound the window. A zero time leaves that side open.
 	Since, Until time.Time
-	// Unit is a Slurm job, pod, container or service, as internal/identity names it. Faults of applications of other units are left
+	// Unit is a Slurm job, pod, container or service, as internal/applications/identity names it. Faults of applications of other units are left
 	// out, and those whose unit is not known are counted apart. "": the applications of all units count.
 	Unit string
 	// Now is the time at which the records are read. A record need not go on until the end of a window that is later. A zero time is

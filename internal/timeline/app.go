@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/trace"
 )
 
 // The kinds of a record about applications.

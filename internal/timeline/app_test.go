@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/trace"
 	"rdma_events/tests/schema"
 )
 

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/trace"
 )
 
 // reported is what a host reports that days does not simulate: an application and its tracer, the probes of other hosts and the recorder.

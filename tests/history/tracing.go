@@ -8,14 +8,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/apps"
+	"rdma_events/internal/applications/identity"
+	"rdma_events/internal/applications/inventory"
+	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/identity"
 	tracesim "rdma_events/internal/simulated/applications"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/tracer"
 )
 
 // These are the plugin's defaults.
@@ -31,7 +31,7 @@ const goneInterval = time.Minute
 // objects, which the sessions make.
 type tracing struct {
 	supervised
-	apps  *apps.Keeper
+	apps  *inventory.Keeper
 	found []verbs.Found  // the devices that were found last
 	died  syscall.Signal // of the tracer; 0: it has not
 }
@@ -41,8 +41,8 @@ func newTracing(h *host) (*tracing, error) {
 	if !h.of.Applications {
 		return nil, nil
 	}
-	k, err := apps.NewKeeper(apps.Config{
-		Options: apps.Options{By: []string{"app", "unit"}, MaxSeries: maxSeries, Events: true},
+	k, err := inventory.NewKeeper(inventory.Config{
+		Options: inventory.Options{By: []string{"app", "unit"}, MaxSeries: maxSeries, Events: true},
 		Process: func(thread int) (identity.Process, bool) {
 			p, ok := h.world.Process(thread, h.line.now)
 			return p.Identity(), ok
@@ -131,7 +131,7 @@ func (t *tracing) gather(i *measure.Interval) {
 	if i.Host != nil {
 		i.Host.Apps = t.apps.Host()
 	}
-	w := apps.Worker{Status: t.status}
+	w := inventory.Worker{Status: t.status}
 	if t.status.PID != 0 {
 		w.CPU, w.RSS = (t.h.line.now-booted)/2000, 12<<20+t.h.random.Int64N(1<<16)
 	}

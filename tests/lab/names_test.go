@@ -37,7 +37,7 @@ func TestChosenTestsExist(t *testing.T) {
 func declared(t *testing.T, name string) bool {
 	t.Helper()
 	for _, dir := range []string{
-		".", "system", "guest", "fabric", "../e2e", "../../internal/device/native", "../../internal/device/hotplug", "../../internal/trace/bpf", "../grafana",
+		".", "system", "guest", "fabric", "../e2e", "../../internal/device/native", "../../internal/device/hotplug", "../../internal/applications/ebpf", "../grafana",
 		"../bench",
 	} {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))

@@ -3,8 +3,8 @@ package tracetest
 import (
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/trace"
 )
 
 func countCases() []testCase {

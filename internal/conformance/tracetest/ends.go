@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/trace"
 )
 
 func endCases() []testCase {

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/trace"
 )
 
 // Fixture is a source, and the means to provoke what the suite checks.

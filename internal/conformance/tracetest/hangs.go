@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/trace"
+	"rdma_events/internal/applications/trace"
 )
 
 // hangAfter is when a thread hangs in the cases that are about hangs.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/identity"
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/identity"
-	"rdma_events/internal/trace"
 )
 
 // patience is how many Snapshots, one a second, the suite waits for something that must happen. Only a failure uses it up.

@@ -3,9 +3,9 @@ package applications
 import (
 	"slices"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/devices"
-	"rdma_events/internal/trace"
 )
 
 // account has the counts of a process, or of all processes of a device for which there was no place.

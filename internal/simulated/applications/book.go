@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/identity"
+	"rdma_events/internal/applications/identity"
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/simulated/devices"
-	"rdma_events/internal/trace"
 )
 
 // book has the counts of all processes since the source began.

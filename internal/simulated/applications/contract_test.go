@@ -7,11 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/conformance/tracetest"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/applications"
 	verbssim "rdma_events/internal/simulated/devices"
-	"rdma_events/internal/trace"
 )
 
 func TestTheSimulatedSourceKeepsTheContract(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/devices"
-	"rdma_events/internal/trace"
 )
 
 // source is the trace.Source of a world.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/applications"
 	verbssim "rdma_events/internal/simulated/devices"
-	"rdma_events/internal/trace"
 )
 
 // traced is an open source over a scenario, in a synctest bubble.

@@ -3,8 +3,8 @@ package devices
 import (
 	"slices"
 
+	"rdma_events/internal/applications/identity"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/identity"
 )
 
 // appEntry is an [[app]] of a scenario: processes of one name that hold objects of a device.

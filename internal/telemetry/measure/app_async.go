@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/trace"
 )
 
 // AppAsync is a point of rdma_app_async: the asynchronous events of one application.

@@ -3,8 +3,8 @@ package measure
 import (
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/trace"
 )
 
 // AppHang is a point of rdma_app_hang: threads of an application that hang in the destruction of objects of one kind.

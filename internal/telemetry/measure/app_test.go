@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/applications/identity"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/identity"
 )
 
 func TestOnlyWhatIsKnownOfAnApplicationIsOnItsLine(t *testing.T) {

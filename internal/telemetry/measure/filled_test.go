@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/cause"
 	"rdma_events/internal/device/expect"
 	"rdma_events/internal/device/ledger"
@@ -11,7 +12,6 @@ import (
 	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/aggregate"
-	"rdma_events/internal/trace"
 )
 
 // at returns a time that is easy to read in line protocol.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/applications/ebpf"
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/trace"
-	"rdma_events/internal/trace/bpf"
 	"rdma_events/tests/bench"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
@@ -51,11 +51,11 @@ func TestTracerBesideProbes(t *testing.T) {
 // traceAll traces all processes until it is stopped.
 func traceAll(t *testing.T) (stop func()) {
 	t.Helper()
-	programs, err := bpf.Load()
+	programs, err := ebpf.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := bpf.Open(programs, 10*time.Second)
+	source, err := ebpf.Open(programs, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/conformance/tracetest"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/clock"
-	"rdma_events/internal/trace"
 	"rdma_events/tests/lab/guest"
 )
 

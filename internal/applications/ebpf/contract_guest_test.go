@@ -1,0 +1,171 @@
+//go:build guest
+
+package ebpf_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/applications/ebpf"
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/conformance/tracetest"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/tests/lab/app"
+	"rdma_events/tests/lab/guest"
+)
+
+// Each kind of object has a handler, a place for its counts and a way to be destroyed of its own.
+
+func TestTheKernelKeepsTheContractWithQueuePairs(t *testing.T) {
+	keepsTheContract(t, verbs.EventQPFatal, verbs.EventSRQLimitReached)
+}
+
+func TestTheKernelKeepsTheContractWithCompletionQueues(t *testing.T) {
+	keepsTheContract(t, verbs.EventCQErr, verbs.EventCommEst)
+}
+
+func TestTheKernelKeepsTheContractWithSharedReceiveQueues(t *testing.T) {
+	keepsTheContract(t, verbs.EventSRQErr, verbs.EventSQDrained)
+}
+
+func keepsTheContract(t *testing.T, types ...verbs.EventType) {
+	tracetest.Run(t, tracetest.Fixture{
+		New:   func(t testing.TB) tracetest.Host { return app.NewHost(t, "rdma0", "d0", open) },
+		Types: types,
+		Lacks: app.Lacks(),
+	})
+}
+
+// The kernel follows the returns of only so many calls at once, on this machine fewer than there are processes here. What a
+// process has read whose return was not seen is counted when it reads again.
+func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
+	const processes, rounds = 24, 3
+	host := app.NewHost(t, "rdma0", "d0", open)
+	source, err := host.Open(time.Hour)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, source.Close()) }()
+	apps := map[int]*app.App{}
+	for range processes {
+		a := app.Start(t, "rdma0")
+		a.Listen(t)
+		apps[a.PID()] = a
+	}
+	last := map[int]trace.App{}
+	for round := range uint64(rounds) {
+		for _, a := range apps {
+			a.Inject(t, verbs.EventQPFatal, 1)
+		}
+		var missed int
+		for range 20 {
+			snap, err := source.Next(t.Context())
+			require.NoError(t, err)
+			missed = 0
+			for _, a := range snap.Apps {
+				last[a.Process.PID] = a
+			}
+			for pid := range apps {
+				a := last[pid]
+				require.Equal(t, a.Queued[verbs.EventQPFatal], a.Read+a.Unread)
+				require.Zero(t, a.Skipped)
+				if a.Read <= round {
+					missed++
+				}
+			}
+			if len(last) == processes && missed == 0 {
+				break
+			}
+		}
+		require.Len(t, last, processes)
+		require.Zero(t, missed, "round %d", round)
+	}
+}
+
+// A process opens the device, leaves it to a child and ends. It is looked for processes that have ended every five seconds.
+func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
+	host := app.NewHost(t, "rdma0", "d0", open)
+	source, err := host.Open(time.Hour)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, source.Close()) }()
+	a := app.Start(t, "rdma0")
+	qp := a.Counts().QP
+	var last trace.App
+	until := func(what string, holds func(a trace.App) bool) {
+		t.Helper()
+		for range 15 {
+			snap, err := source.Next(t.Context())
+			require.NoError(t, err)
+			for _, found := range snap.Apps {
+				if found.Process.PID == a.PID() {
+					require.False(t, last.Ended, "nothing comes after the end")
+					last = found
+				}
+			}
+			if holds(last) {
+				return
+			}
+		}
+		t.Fatalf("%s: %+v", what, last)
+	}
+	a.Inject(t, verbs.EventQPFatal, 1)
+	until("an event", func(a trace.App) bool { return a.Unread == 1 })
+	a.Daemonize(t)
+	for range 8 {
+		_, err := source.Next(t.Context())
+		require.NoError(t, err)
+	}
+	guest.InjectNumber(t, "rdma0", "qp", qp, int(verbs.EventQPFatal), 2)
+	until("the child's events", func(a trace.App) bool { return a.Unread == 3 })
+	a.Read(t, 2)
+	until("what the child has read", func(a trace.App) bool { return a.Read == 2 && a.Unread == 1 })
+	a.Exit(t)
+	until("the end of the child", func(a trace.App) bool { return a.Ended && a.Discarded == 1 })
+}
+
+// The kernel has the names of the cgroup, also of one that is below others.
+func TestAProcessHasTheUnitOfItsCgroup(t *testing.T) {
+	host := app.NewHost(t, "rdma0", "d0", open)
+	root := t.TempDir()
+	require.NoError(t, unix.Mount("none", root, "cgroup2", 0, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	source, err := host.Open(time.Hour)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, source.Close()) }()
+	want := map[int]string{}
+	for path, unit := range map[string]string{
+		"system.slice/trainer.service": "trainer.service",
+		"kubepods.slice/kubepods-pod3f2a0000_1111_2222_3333_444455556666.slice/cri-containerd-1.scope": "pod_3f2a0000-1111-2222-3333-444455556666",
+	} {
+		group := filepath.Join(root, path)
+		require.NoError(t, os.MkdirAll(group, 0o755))
+		a := app.Start(t, "rdma0")
+		require.NoError(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(a.PID())), 0o644))
+		a.Inject(t, verbs.EventQPFatal, 1)
+		want[a.PID()] = unit
+	}
+	snap, err := source.Next(t.Context())
+	require.NoError(t, err)
+	got := map[int]string{}
+	for _, a := range snap.Apps {
+		got[a.Process.PID] = a.Process.Unit
+	}
+	require.Equal(t, want, got)
+}
+
+func open(hangAfter time.Duration) (trace.Source, error) {
+	programs, err := ebpf.Load()
+	if err != nil {
+		return nil, err
+	}
+	source, err := ebpf.Open(programs, hangAfter)
+	if err != nil {
+		return nil, errors.Join(err, programs.Close())
+	}
+	return source, nil
+}

@@ -1,0 +1,123 @@
+package ebpf
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/device/verbs"
+)
+
+const tid = 4712
+
+// look makes the look of a second, and returns the hangs that are reported and the threads that are over.
+func look(h *hangs, second int, s ...traceSight) ([]trace.Hang, []uint32) {
+	sights := map[uint32]traceSight{}
+	for _, one := range s {
+		sights[one.Tid] = one
+	}
+	var snap trace.Snapshot
+	over := h.look(int64(second)*int64(time.Second), sights, newPicture(), &snap)
+	return snap.Hangs, over
+}
+
+// asleep is a thread that waits in its object; the changes say what differs.
+func asleep(changes ...func(*traceSight)) traceSight {
+	s := traceSight{Tid: tid, Call: unix.SYS_FUTEX, State: 0x2001, Argument: 0x1000 + 44, Switches: 5}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func newWait(second int) *traceWait {
+	return &traceWait{Ns: uint64(second) * uint64(time.Second), Cond: 0x1000, Object: 4, Number: 284, Missing: 1}
+}
+
+func TestAThreadHangsWhenItHasWaitedAtEachLook(t *testing.T) {
+	h := newHangs(3 * time.Second)
+	h.add(tid, newWait(1))
+	for second := 1; second <= 3; second++ {
+		reported, over := look(h, second, asleep())
+		require.Empty(t, reported, second)
+		require.Empty(t, over)
+	}
+	want := trace.Hang{
+		Thread: tid, Object: verbs.ScopeQP, Number: 284, Since: int64(time.Second), Missing: 1, Proof: trace.ProofAsleep,
+	}
+	reported, _ := look(h, 4, asleep())
+	require.Equal(t, []trace.Hang{want}, reported)
+	reported, _ = look(h, 5, asleep(func(s *traceSight) { s.Switches++ }))
+	want.Proof = trace.ProofWaiting
+	require.Equal(t, []trace.Hang{want}, reported, "some acknowledgements came")
+	reported, over := look(h, 6)
+	require.Empty(t, reported)
+	require.Equal(t, []uint32{tid}, over)
+	require.True(t, h.none())
+}
+
+func TestNoOtherSleepIsAHang(t *testing.T) {
+	for name, change := range map[string]func(*traceSight){
+		"runs":                   func(s *traceSight) { s.State = 0 },
+		"uninterruptible":        func(s *traceSight) { s.State = 2 },
+		"stopped":                func(s *traceSight) { s.State = 4 },
+		"another call":           func(s *traceSight) { s.Call = unix.SYS_POLL },
+		"no call":                func(s *traceSight) { s.Call = -1 },
+		"the mutex before":       func(s *traceSight) { s.Argument = 0x1000 - 4 },
+		"the counts behind":      func(s *traceSight) { s.Argument = 0x1000 + condSize },
+		"the address of another": func(s *traceSight) { s.Argument = 0x9000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHangs(0)
+			h.add(tid, newWait(1))
+			reported, over := look(h, 2, asleep(change))
+			require.Empty(t, reported)
+			require.Empty(t, over, "it may be on its way")
+			reported, over = look(h, 3, asleep(change))
+			require.Empty(t, reported)
+			require.Equal(t, []uint32{tid}, over)
+		})
+	}
+}
+
+func TestAThreadThatIsSeenAwakeOnceHangsOn(t *testing.T) {
+	h := newHangs(0)
+	h.add(tid, newWait(1))
+	look(h, 2, asleep())
+	hang, _ := look(h, 3, asleep())
+	require.Len(t, hang, 1)
+	reported, over := look(h, 4, asleep(func(s *traceSight) { s.State = 0 }))
+	require.Equal(t, hang, reported, "the host takes a hang that is not named for one that is over")
+	require.Empty(t, over)
+	for second := 5; second <= 6; second++ {
+		reported, _ = look(h, second, asleep())
+		require.Equal(t, hang, reported)
+	}
+}
+
+func TestAThreadThatDestroysAnotherObjectHasEndedItsHang(t *testing.T) {
+	h := newHangs(0)
+	h.add(tid, newWait(1))
+	look(h, 2, asleep())
+	reported, _ := look(h, 3, asleep())
+	require.Len(t, reported, 1)
+	require.EqualValues(t, time.Second, reported[0].Since)
+	h.add(tid, newWait(4))
+	reported, over := look(h, 5, asleep())
+	require.Empty(t, reported)
+	require.Empty(t, over)
+	reported, _ = look(h, 6, asleep())
+	require.Len(t, reported, 1)
+	require.EqualValues(t, 4*time.Second, reported[0].Since)
+}
+
+func TestObjectsOfTheKernelAreScopes(t *testing.T) {
+	require.Equal(t, verbs.ScopeCQ, scope(3))
+	require.Equal(t, verbs.ScopeQP, scope(4))
+	require.Equal(t, verbs.ScopeSRQ, scope(5))
+	require.Equal(t, verbs.ScopeWQ, scope(12))
+	require.Equal(t, verbs.ScopeUnknown, scope(7))
+}

@@ -1,0 +1,440 @@
+package inventory
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/applications/identity"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/telemetry/measure"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+func newPicture(t *testing.T, most int, by ...string) *Picture {
+	t.Helper()
+	if len(by) == 0 {
+		by = []string{"app"}
+	}
+	p, err := NewPicture(Options{By: by, MaxSeries: most})
+	require.NoError(t, err)
+	return p
+}
+
+func process(pid int, comm string) Owner {
+	return Owner{Process: identity.Process{PID: pid, Start: uint64(pid), Comm: comm, Unit: "u.service"}}
+}
+
+// object is one object. A state that is none is that of none.
+type object struct {
+	Owner Owner
+	State int
+}
+
+// dump is a list of objects, or what else came of it.
+type dump struct {
+	state   verbs.ListState
+	count   uint64
+	objects []object
+}
+
+type dumps map[verbs.ObjectKind]dump
+
+func listed(objects ...object) dump { return dump{state: verbs.ListWhole, objects: objects} }
+
+// lookAt is a look that found these lists.
+func lookAt(device string, at time.Time, found dumps) *Look {
+	look := &Look{Device: device, At: at}
+	for kind, d := range found {
+		look.Lists[kind] = verbs.ObjectList{State: cmp.Or(d.state, verbs.ListFailed), Count: d.count}
+		for _, o := range d.objects {
+			one := Holding{Owner: o.Owner}
+			one.Counts[kind]++
+			if kind == verbs.ObjectQP && o.State >= 0 && o.State < verbs.QPStates {
+				one.States[o.State]++
+			}
+			look.Holdings = append(look.Holdings, one)
+		}
+	}
+	return look
+}
+
+// contexts is a look that found one context of each owner.
+func contexts(at time.Time, device string, owners ...Owner) *Look {
+	var objects []object
+	for _, o := range owners {
+		objects = append(objects, object{Owner: o})
+	}
+	return lookAt(device, at, dumps{verbs.ObjectContext: listed(objects...)})
+}
+
+// held returns the known numbers of contexts by "device app unit".
+func held(p *Picture) map[string]int64 {
+	held := map[string]int64{}
+	for _, a := range p.Points(start) {
+		if a.Contexts.Known {
+			held[a.Device+" "+a.App+" "+a.Unit] = a.Contexts.Count
+		}
+	}
+	return held
+}
+
+func TestObjectsAreCountedByApplication(t *testing.T) {
+	p := newPicture(t, 10)
+	a, b, same := process(1, "a"), process(2, "b"), process(3, "a")
+	p.Add(lookAt("d", start, dumps{
+		verbs.ObjectContext: listed(object{Owner: a}, object{Owner: b}, object{Owner: same}),
+		verbs.ObjectPD:      listed(object{Owner: a}),
+		verbs.ObjectCQ:      listed(object{Owner: b}, object{Owner: Owner{Kernel: true}}, object{}),
+		verbs.ObjectSRQ:     listed(),
+		verbs.ObjectQP: listed(object{Owner: a, State: 6}, object{Owner: a, State: 3}, object{Owner: same, State: 3}, object{State: 0},
+			object{Owner: b, State: 9}, object{Owner: b, State: -1}),
+	}))
+	known := func(n int64) measure.Held { return measure.Held{Count: n, Known: true} }
+	states := func(reset, rts, err int64) [verbs.QPStates]measure.Held {
+		return [verbs.QPStates]measure.Held{known(reset), known(0), known(0), known(rts), known(0), known(0), known(err)}
+	}
+	point := func(app string, contexts, pds, cqs, qps int64) *measure.App {
+		return &measure.App{
+			Device: "d", App: app, Contexts: known(contexts), PDs: known(pds), CQs: known(cqs), SRQs: known(0), QPs: known(qps), At: start,
+		}
+	}
+	wantA, wantB, wantKernel, wantUnknown := point("a", 2, 1, 0, 3), point("b", 1, 0, 1, 2), point("kernel", 0, 0, 1, 0), point("unknown", 0, 0, 1, 1)
+	wantA.Processes, wantA.States = known(2), states(0, 2, 1)
+	wantB.Processes, wantB.States = known(1), states(0, 0, 0)
+	wantKernel.States, wantUnknown.States = states(0, 0, 0), states(1, 0, 0)
+	require.Equal(t, []*measure.App{wantA, wantB, wantKernel, wantUnknown}, p.Points(start))
+}
+
+func TestAUnitPartsASeriesOnlyWhenAskedFor(t *testing.T) {
+	here, there := process(1, "a"), process(2, "a")
+	there.Process.Unit = "job_7"
+	p := newPicture(t, 9)
+	p.Add(contexts(start, "d", here, there))
+	require.Equal(t, map[string]int64{"d a ": 2}, held(p))
+	p = newPicture(t, 9, "app", "unit")
+	p.Add(contexts(start, "d", here, there, process(3, "other"), Owner{}))
+	require.Equal(t, map[string]int64{"d a u.service": 1, "d a job_7": 1, "d other ": 1, "d unknown ": 1}, held(p))
+}
+
+func TestTheFirstSeriesKeepTheirPlaces(t *testing.T) {
+	p := newPicture(t, 2)
+	p.Add(contexts(start, "d", process(2, "b"), process(1, "a"), process(3, "c")))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1, "d other ": 1}, held(p))
+	p.Add(contexts(start.Add(time.Minute), "d", process(3, "c"), process(4, "c"), process(2, "b")))
+	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 2}, held(p))
+	p.Add(contexts(start, "e", process(1, "a")))
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 2, "e other ": 1}, held(p), "the places are for all devices together")
+}
+
+func TestASeriesWithoutAProcessYieldsItsPlaceAfterTenMinutesIfOneIsNeeded(t *testing.T) {
+	p := newPicture(t, 2)
+	p.Add(contexts(start, "d", process(1, "a"), process(2, "b")))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
+	p.Add(contexts(start.Add(time.Minute), "d", process(2, "b")))
+	p.Add(contexts(start.Add(keep-1), "d", process(2, "b"), process(3, "c")))
+	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 1}, held(p), "not yet")
+	p.Add(contexts(start.Add(5*keep), "d", process(2, "b")))
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p), "no other needs it")
+	p.Add(contexts(start.Add(5*keep), "d", process(2, "b"), process(3, "c"), process(4, "x")))
+	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, held(p))
+	p.Add(contexts(start.Add(5*keep+1), "d", process(1, "a"), process(2, "b"), process(3, "c")))
+	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, held(p), "a returns as the last to come")
+}
+
+func TestTheSeriesThatHasBeenWithoutAProcessForLongestYieldsFirst(t *testing.T) {
+	p := newPicture(t, 3)
+	p.Add(contexts(start, "d", process(1, "a"), process(2, "b"), process(3, "c")))
+	p.Add(contexts(start.Add(time.Minute), "d", process(1, "a"), process(3, "c")))
+	p.Add(contexts(start.Add(2*time.Minute), "d", process(3, "c")))
+	late := start.Add(3 * keep)
+	p.Add(contexts(late, "d", process(3, "c"), process(4, "x")))
+	require.Equal(t, map[string]int64{"d c ": 1, "d x ": 1}, held(p))
+	require.Contains(t, p.places.given, series{device: "d", app: "a"})
+	p.Add(contexts(late, "d", process(3, "c"), process(4, "x"), process(5, "y")))
+	require.Equal(t, map[string]int64{"d y ": 1, "d c ": 1, "d x ": 1}, held(p))
+}
+
+func TestASeriesWithAProcessNeverYields(t *testing.T) {
+	p := newPicture(t, 1)
+	p.Add(contexts(start, "quiet", process(1, "a")))
+	p.Add(contexts(start.Add(9*keep), "d", process(2, "b")))
+	require.Equal(t, map[string]int64{"quiet a ": 1, "d other ": 1}, held(p), "its device has only not been looked at since")
+	p.Forget("quiet")
+	p.Add(contexts(start.Add(9*keep), "d", process(2, "b")))
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p))
+}
+
+func TestSeriesEndsAfterOneLineOfZeros(t *testing.T) {
+	p := newPicture(t, 9)
+	a, b := process(1, "a"), process(2, "b")
+	both := dumps{verbs.ObjectContext: listed(object{Owner: a}, object{Owner: b}), verbs.ObjectQP: listed(object{Owner: a}, object{Owner: b})}
+	p.Add(lookAt("d", start, both))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
+	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: b}), verbs.ObjectQP: listed(object{Owner: b})}))
+	last := p.Points(start)
+	require.Len(t, last, 2)
+	zero := measure.Held{Known: true}
+	require.Equal(t, [3]measure.Held{zero, zero, zero}, [3]measure.Held{last[0].Processes, last[0].Contexts, last[0].QPs})
+	require.Equal(t, map[string]int64{"d b ": 1}, held(p))
+	p.Add(lookAt("d", start, both))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p), "it comes back")
+}
+
+func TestLastLineOfASeriesWaitsForAListThatIsKnown(t *testing.T) {
+	p := newPicture(t, 9)
+	p.Add(contexts(start, "d", process(1, "a")))
+	require.Len(t, p.Points(start), 1)
+	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
+	require.Empty(t, p.Points(start))
+	p.Add(contexts(start, "d"))
+	require.Equal(t, map[string]int64{"d a ": 0}, held(p))
+	require.Empty(t, p.Points(start))
+}
+
+func TestAListThatFailedLeavesItsFieldsOut(t *testing.T) {
+	p := newPicture(t, 9)
+	a := process(1, "a")
+	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
+	p.Add(lookAt("d", start, dumps{verbs.ObjectQP: {}}))
+	points := p.Points(start)
+	require.Len(t, points, 1)
+	known := measure.Held{Count: 1, Known: true}
+	require.Equal(t, &measure.App{Device: "d", App: "a", Processes: known, Contexts: known, At: start}, points[0])
+	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
+	require.Empty(t, p.Points(start), "no point without a field")
+}
+
+func TestATypeThatWasNotAskedForKeepsItsList(t *testing.T) {
+	p := newPicture(t, 9)
+	a := process(1, "a")
+	p.Add(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: a, State: 3})}))
+	a.Process.Comm = "renamed"
+	p.Add(contexts(start.Add(10*time.Second), "d", a))
+	for _, point := range p.Points(start) {
+		if point.App == "renamed" {
+			require.EqualValues(t, 1, point.QPs.Count)
+			require.EqualValues(t, 1, point.States[3].Count)
+			require.EqualValues(t, 1, point.Processes.Count)
+			continue
+		}
+		require.Zero(t, point.Processes.Count+point.QPs.Count)
+	}
+}
+
+func TestQueuePairsOfProcessesThatCameSinceTheirListAreNotKnown(t *testing.T) {
+	p := newPicture(t, 9)
+	p.Add(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: process(1, "a"), State: 3})}))
+	p.Add(contexts(start.Add(time.Second), "d", process(1, "a"), process(2, "a"), process(3, "b")))
+	qps := func() map[string]measure.Held {
+		found := map[string]measure.Held{}
+		for _, a := range p.Points(start.Add(time.Second)) {
+			require.Equal(t, a.QPs.Known, a.States[3].Known)
+			found[a.App] = a.QPs
+		}
+		return found
+	}
+	require.Equal(t, map[string]measure.Held{"a": {Count: 1, Known: true}, "b": {}}, qps())
+	p.Add(lookAt("d", start.Add(2*time.Second), dumps{verbs.ObjectQP: listed(object{Owner: process(3, "b"), State: 3})}))
+	require.Equal(t, map[string]measure.Held{"a": {Known: true}, "b": {Count: 1, Known: true}}, qps())
+}
+
+func TestWhatWasOnlyCountedIsOfUnknownOwners(t *testing.T) {
+	p := newPicture(t, 9)
+	look := contexts(start, "d", process(1, "a"))
+	look.Lists[verbs.ObjectQP] = verbs.ObjectList{State: verbs.ListCounted, Count: 20_000}
+	p.Add(look)
+	points := p.Points(start)
+	require.Len(t, points, 2)
+	require.Equal(t, "a", points[0].App)
+	require.False(t, points[0].QPs.Known)
+	require.Equal(t, measure.Held{Count: 20_000, Known: true}, points[1].QPs)
+	require.Equal(t, [verbs.QPStates]measure.Held{}, points[1].States)
+	require.False(t, points[1].Processes.Known)
+}
+
+func TestAReusedPIDIsCountedAsAnotherProcess(t *testing.T) {
+	p := newPicture(t, 9)
+	first, second := process(1, "a"), process(1, "a")
+	second.Process.Start = 99
+	p.Add(contexts(start, "d", first, second))
+	require.EqualValues(t, 2, p.Points(start)[0].Processes.Count)
+}
+
+func TestAListThatIsTooOldIsNotKnown(t *testing.T) {
+	p := newPicture(t, 9)
+	a := process(1, "a")
+	p.Add(lookAt("d", start, dumps{verbs.ObjectCQ: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
+	known := func(after time.Duration) (cqs, qps bool) {
+		for _, point := range p.Points(start.Add(after)) {
+			cqs, qps = point.CQs.Known, point.QPs.Known
+		}
+		return cqs, qps
+	}
+	for after, want := range map[time.Duration][2]bool{
+		30 * time.Second: {true, true}, 31 * time.Second: {false, true}, 3 * time.Minute: {false, true}, 181 * time.Second: {},
+	} {
+		cqs, qps := known(after)
+		require.Equal(t, want, [2]bool{cqs, qps}, after)
+	}
+}
+
+func TestALookIsWhatTheThreadsOfProcessesHold(t *testing.T) {
+	main := process(7, "python3").Process
+	o := verbs.Objects{Holders: []verbs.Holder{{Thread: 7}, {Thread: 8}, {Thread: 9}, {Kernel: true}, {}}}
+	for i := range o.Holders {
+		o.Holders[i].Counts[verbs.ObjectCQ] = 1
+	}
+	o.Lists[verbs.ObjectCQ].State = verbs.ListWhole
+	look := NewLook("d", start, &o, func(thread int) (identity.Process, bool) {
+		if thread == 9 {
+			return identity.Process{}, false // it has ended
+		}
+		return main, true
+	})
+	p := newPicture(t, 9)
+	p.Add(look)
+	counts := map[string][2]int64{}
+	for _, a := range p.Points(start) {
+		counts[a.App] = [2]int64{a.Processes.Count, a.CQs.Count}
+	}
+	require.Equal(t, map[string][2]int64{"python3": {1, 2}, "kernel": {0, 1}, "unknown": {0, 2}}, counts)
+}
+
+func TestOptionsThatAreNotValidAreNamed(t *testing.T) {
+	for option, o := range map[string]Options{
+		"max_series": {By: []string{"app"}}, "by": {By: []string{"unit"}, MaxSeries: 1}, "by = []": {MaxSeries: 1},
+	} {
+		_, err := NewPicture(o)
+		require.ErrorIs(t, err, ErrOption)
+		require.ErrorContains(t, err, option)
+	}
+}
+
+// model is what a random host holds: the objects themselves.
+type model struct {
+	random  *rand.Rand
+	owners  []Owner
+	objects map[string]*[verbs.ObjectKinds][]object
+}
+
+func (m *model) step() {
+	switch m.random.IntN(4) {
+	case 0: // a process comes
+		pid := 1 + m.random.IntN(1000)
+		o := process(pid, "app"+strconv.Itoa(m.random.IntN(12)))
+		o.Process.Start = m.random.Uint64N(1 << 40)
+		o.Process.Unit = []string{"", "job_1", "x.service"}[m.random.IntN(3)]
+		m.owners = append(m.owners, o)
+	case 1: // an owner goes, with all it holds
+		i := m.random.IntN(len(m.owners))
+		for _, of := range m.objects {
+			for t := range of {
+				var left []object
+				for _, o := range of[t] {
+					if o.Owner != m.owners[i] {
+						left = append(left, o)
+					}
+				}
+				of[t] = left
+			}
+		}
+		if i > 1 { // the first two are the kernel and the unseen
+			m.owners = append(m.owners[:i], m.owners[i+1:]...)
+		}
+	default:
+		of := m.objects[[]string{"d", "e"}[m.random.IntN(2)]]
+		t := m.random.IntN(int(verbs.ObjectKinds))
+		of[t] = append(of[t], object{Owner: m.owners[m.random.IntN(len(m.owners))], State: m.random.IntN(verbs.QPStates)})
+	}
+}
+
+// look lists all types or only some, and returns what the picture is to hold of the device now.
+func (m *model) look(device string, at time.Time, shown *[verbs.ObjectKinds][]object) *Look {
+	found := dumps{}
+	for t := range verbs.ObjectKinds {
+		if m.random.IntN(3) > 0 {
+			found[t] = listed(m.objects[device][t]...)
+			shown[t] = slices.Clone(m.objects[device][t])
+		}
+	}
+	return lookAt(device, at, found)
+}
+
+func TestTheSumOverAllSeriesIsTheObjectsThatWerePutIn(t *testing.T) {
+	for seed := range uint64(20) {
+		m := &model{random: rand.New(rand.NewPCG(seed, 1)), owners: []Owner{{Kernel: true}, {}}}
+		m.objects = map[string]*[verbs.ObjectKinds][]object{"d": {}, "e": {}}
+		shown := map[string]*[verbs.ObjectKinds][]object{"d": {}, "e": {}}
+		by := [][]string{{"app"}, {"app", "unit"}}[seed%2]
+		most := 1 + m.random.IntN(15)
+		p := newPicture(t, most, by...)
+		for _, device := range []string{"d", "e"} {
+			p.Add(lookAt(device, start, dumps{
+				verbs.ObjectContext: listed(), verbs.ObjectPD: listed(), verbs.ObjectCQ: listed(), verbs.ObjectSRQ: listed(),
+				verbs.ObjectQP: listed(),
+			}))
+		}
+		at := start
+		for range 200 {
+			for range 1 + m.random.IntN(5) {
+				m.step()
+			}
+			at = at.Add(time.Duration(m.random.IntN(300)) * time.Second)
+			device := []string{"d", "e"}[m.random.IntN(2)]
+			p.Add(m.look(device, at, shown[device]))
+			requireSums(t, p, shown, most)
+		}
+	}
+}
+
+// counts are the numbers of a device: objects by type, then queue pairs by state, then processes.
+type counts [int(verbs.ObjectKinds) + verbs.QPStates + 1]int64
+
+func requireSums(t *testing.T, p *Picture, shown map[string]*[verbs.ObjectKinds][]object, most int) {
+	t.Helper()
+	got, want := map[string]counts{"d": {}, "e": {}}, map[string]counts{}
+	places, keys := 0, map[measure.Key]bool{}
+	for _, a := range p.Points(start) {
+		require.False(t, keys[a.Key()], "%v is there twice", a.Key())
+		keys[a.Key()] = true
+		if !isSpecial(a.App) {
+			places++
+		}
+		c := got[a.Device]
+		values := append([]measure.Held{a.Contexts, a.PDs, a.CQs, a.SRQs, a.QPs}, a.States[:]...)
+		for i, held := range append(values, a.Processes) {
+			c[i] += held.Count
+		}
+		got[a.Device] = c
+	}
+	require.LessOrEqual(t, places, most)
+	for device, of := range shown {
+		want[device] = countsOf(of)
+	}
+	require.Equal(t, want, got)
+}
+
+func countsOf(of *[verbs.ObjectKinds][]object) counts {
+	var c counts
+	processes := map[identity.ID]bool{}
+	for t, objects := range of {
+		c[t] = int64(len(objects))
+		for i := range objects {
+			if verbs.ObjectKind(t) == verbs.ObjectQP {
+				c[int(verbs.ObjectKinds)+objects[i].State]++
+			}
+			if o := &objects[i].Owner; o.Process.PID != 0 {
+				processes[o.Process.ID()] = true
+			}
+		}
+	}
+	c[len(c)-1] = int64(len(processes))
+	return c
+}

@@ -1,0 +1,325 @@
+package tracer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/applications/trace"
+)
+
+// Environment of a process that attempts what a tracer may not do.
+const (
+	targetKey = "RDMA_EVENTS_TEST_TARGET" // the number of a process to attack
+	noteKey   = "RDMA_EVENTS_TEST_NOTE"   // the file for the results, in a directory to mount on
+)
+
+// tried has what an attempt acts on.
+type tried struct {
+	pid  int
+	dir  string
+	maps int // a map of eBPF; -1: none
+}
+
+// leaving prepares the attempts: it opens the file for the results, and makes a map, which takes a privilege.
+func leaving(Settings) (Prepared, error) {
+	note, err := unix.Open(os.Getenv(noteKey), unix.O_WRONLY|unix.O_TRUNC, 0)
+	if err != nil {
+		return Prepared{}, err
+	}
+	fd, err := newMap()
+	if err != nil {
+		fd = -1
+	}
+	return Prepared{Text: fmt.Sprint(note, " ", fd)}, nil
+}
+
+func leavingAndKeeping(s Settings) (Prepared, error) {
+	p, err := leaving(s)
+	p.KeepBPF = true
+	return p, err
+}
+
+// attempting makes all attempts, and writes the errors of those that the kernel refused.
+func attempting(_ trace.Request, prepared string) (trace.Source, error) {
+	on := tried{dir: filepath.Dir(os.Getenv(noteKey))}
+	var note int
+	_, err := fmt.Sscan(prepared, &note, &on.maps)
+	pid, errPID := strconv.Atoi(os.Getenv(targetKey))
+	if err := errors.Join(err, errPID); err != nil {
+		return nil, err
+	}
+	on.pid = pid
+	refusals := map[string]string{}
+	for name, attempt := range attempts() {
+		if err := attempt(on); err != nil {
+			refusals[name] = reason(err)
+		}
+	}
+	return newScripted(), json.NewEncoder(os.NewFile(uintptr(note), "note")).Encode(refusals)
+}
+
+func reason(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return unix.ErrnoName(errno)
+	}
+	return err.Error()
+}
+
+// refusal returns err if it says that the process may not, and nil if the kernel only found the arguments wanting. Most
+// attempts have arguments that do no harm where they are allowed.
+func refusal(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return err
+	}
+	return nil
+}
+
+// call makes a system call whose arguments make no sense.
+func call(number uintptr, args ...uintptr) func(tried) error {
+	var a [6]uintptr
+	copy(a[:], args)
+	return func(tried) error { return refusal(raw(number, a)) }
+}
+
+func raw(number uintptr, a [6]uintptr) error {
+	if _, _, errno := unix.Syscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// none is a descriptor, or flags, that do not exist.
+const none = ^uintptr(0)
+
+// attempts are what a tracer that was taken over could try.
+func attempts() map[string]func(tried) error {
+	return map[string]func(tried) error{
+		"have a capability":       func(tried) error { return hasCapability() },
+		"gain privileges":         func(tried) error { return is(unix.PR_GET_NO_NEW_PRIVS, 0) },
+		"leave a core":            func(tried) error { return is(unix.PR_GET_DUMPABLE, 1) },
+		"read a file":             func(tried) error { return openFile("/etc/passwd") },
+		"list the root":           func(tried) error { return openFile("/") },
+		"read another's status":   func(tried) error { return openFile("/proc/1/status") },
+		"execute a program":       func(tried) error { return executes("/bin/true") },
+		"execute itself":          func(tried) error { return executes("/proc/self/exe") },
+		"execute by a descriptor": call(unix.SYS_EXECVEAT, none),
+		"trace a process":         func(on tried) error { return traces(on.pid) },
+		"read another's memory":   func(on tried) error { return reaches(unix.SYS_PROCESS_VM_READV, on.pid) },
+		"write another's memory":  func(on tried) error { return reaches(unix.SYS_PROCESS_VM_WRITEV, on.pid) },
+		"take a descriptor":       func(on tried) error { return takes(on.pid) },
+		"mount":                   func(on tried) error { return mounts(on.dir) },
+		"unmount":                 func(on tried) error { return refusal(unix.Unmount(on.dir, 0)) },
+		"change the root":         call(unix.SYS_PIVOT_ROOT),
+		"clone a mount":           call(unix.SYS_OPEN_TREE, none),
+		"move a mount":            call(unix.SYS_MOVE_MOUNT, none, 0, none),
+		"change a mount":          call(unix.SYS_MOUNT_SETATTR, none),
+		"open a file system":      call(unix.SYS_FSOPEN),
+		"pick a file system":      call(unix.SYS_FSPICK, none),
+		"mount a file system":     call(unix.SYS_FSMOUNT, none),
+		"watch by perf":           call(unix.SYS_PERF_EVENT_OPEN),
+		"load a module":           call(unix.SYS_INIT_MODULE),
+		"load a module's file":    call(unix.SYS_FINIT_MODULE, none),
+		"load a kernel":           call(unix.SYS_KEXEC_LOAD, 0, 0, 0, none),
+		"leave its namespaces":    call(unix.SYS_UNSHARE, none),
+		"enter a namespace":       call(unix.SYS_SETNS, none),
+		"clone3":                  func(tried) error { return clones() },
+		"make a TCP socket":       socket(unix.AF_INET, unix.SOCK_STREAM, 0),
+		"make a UDP socket":       socket(unix.AF_INET6, unix.SOCK_DGRAM, 0),
+		"make a packet socket":    socket(unix.AF_PACKET, unix.SOCK_RAW, 0),
+		"ask for routes":          socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE),
+		"ask for RDMA devices":    socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_RDMA),
+		"hear uevents":            socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT),
+		"make a Unix socket":      socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
+		"load eBPF":               func(tried) error { return refusal(command(unix.BPF_PROG_LOAD, &bpfAttr{})) },
+		"attach eBPF":             func(tried) error { return refusal(command(unix.BPF_LINK_CREATE, &bpfAttr{})) },
+		"load types":              func(tried) error { return refusal(command(unix.BPF_BTF_LOAD, &bpfAttr{})) },
+		"open another's map":      func(tried) error { return refusal(command(unix.BPF_MAP_GET_FD_BY_ID, &bpfAttr{1<<32 - 1})) },
+		"make a map":              func(tried) error { return makesMap() },
+		"write into a map":        func(on tried) error { return element(unix.BPF_MAP_UPDATE_ELEM, on.maps, 2) },
+		"read a map":              func(on tried) error { return element(unix.BPF_MAP_LOOKUP_ELEM, on.maps, 1) },
+		"describe a map":          func(on tried) error { return describes(on.maps) },
+		"delete in a map":         func(on tried) error { return element(unix.BPF_MAP_DELETE_ELEM, on.maps, 3) },
+		"read a map at once":      func(on tried) error { return batch(unix.BPF_MAP_LOOKUP_BATCH, on.maps) },
+	}
+}
+
+func hasCapability() error {
+	var caps [2]unix.CapUserData
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	if err := unix.Capget(&header, &caps[0]); err != nil || caps != [2]unix.CapUserData{} {
+		return err
+	}
+	return unix.EPERM
+}
+
+// is returns EPERM if a property of the process has not the value with which a process begins.
+func is(option int, value int) error {
+	if now, err := unix.PrctlRetInt(option, 0, 0, 0, 0); err != nil || now == value {
+		return err
+	}
+	return unix.EPERM
+}
+
+func openFile(path string) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+func executes(path string) error {
+	p, err := os.StartProcess(path, []string{path, "-test.run=^$"}, &os.ProcAttr{Env: []string{}})
+	if err != nil {
+		return err
+	}
+	_, err = p.Wait()
+	return err
+}
+
+// onlyHere runs f on a thread that ends with f.
+func onlyHere(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- f()
+	}()
+	return <-done
+}
+
+// traces attaches to a process without stopping it; the end of the thread undoes it.
+func traces(pid int) error {
+	return onlyHere(func() error { return raw(unix.SYS_PTRACE, [6]uintptr{unix.PTRACE_SEIZE, uintptr(pid)}) })
+}
+
+// reaches asks for memory of another process at an address where there is none.
+func reaches(number uintptr, pid int) error {
+	var b [1]byte
+	local := unix.Iovec{Base: &b[0], Len: 1}
+	remote := unix.RemoteIovec{Base: 1, Len: 1}
+	return refusal(raw(number, [6]uintptr{
+		uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1,
+	}))
+}
+
+func takes(pid int) error {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(process)
+	fd, err := unix.PidfdGetfd(process, 0, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+func mounts(dir string) error {
+	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	return unix.Unmount(dir, 0)
+}
+
+// clones calls clone3 without arguments. A kernel that has the call finds that they are missing.
+func clones() error {
+	if err := raw(unix.SYS_CLONE3, [6]uintptr{}); errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	return nil
+}
+
+func socket(domain, typ, protocol int) func(tried) error {
+	return func(tried) error {
+		fd, err := unix.Socket(domain, typ|unix.SOCK_CLOEXEC, protocol)
+		if err != nil {
+			return refusal(err)
+		}
+		return unix.Close(fd)
+	}
+}
+
+// bpfAttr is union bpf_attr of linux/bpf.h, in words.
+type bpfAttr [16]uint64
+
+// command calls bpf(2). What attr points to has to be kept alive by the caller.
+func command(number uintptr, attr *bpfAttr) error {
+	return raw(unix.SYS_BPF, [6]uintptr{number, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr)})
+}
+
+const (
+	mapSize   = 4
+	sizeOfKey = 8
+)
+
+// newMap makes a map of numbers by numbers that goes on in the second start.
+func newMap() (int, error) {
+	attr := bpfAttr{unix.BPF_MAP_TYPE_HASH | sizeOfKey<<32, sizeOfKey | mapSize<<32}
+	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+	if errno != 0 {
+		return -1, errno
+	}
+	for key := range uint64(mapSize) {
+		if err := element(unix.BPF_MAP_UPDATE_ELEM, int(fd), key); err != nil {
+			return -1, err
+		}
+	}
+	_, err := unix.FcntlInt(fd, unix.F_SETFD, 0)
+	return int(fd), err
+}
+
+func makesMap() error {
+	fd, err := newMap()
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// element does a command with an element of a map.
+func element(number uintptr, fd int, key uint64) error {
+	value := key
+	attr := bpfAttr{uint64(fd), address(&key)}
+	if number != unix.BPF_MAP_DELETE_ELEM { // which has no value
+		attr[2] = address(&value)
+	}
+	err := command(number, &attr)
+	runtime.KeepAlive(&key)
+	runtime.KeepAlive(&value)
+	return err
+}
+
+// batch reads all elements of a map. The kernel says ENOENT with the last ones.
+func batch(number uintptr, fd int) error {
+	var next uint64
+	var keys, values [mapSize]uint64
+	attr := bpfAttr{0, address(&next), address(&keys[0]), address(&values[0]), mapSize | uint64(fd)<<32}
+	err := command(number, &attr)
+	runtime.KeepAlive(&next)
+	runtime.KeepAlive(&keys)
+	runtime.KeepAlive(&values)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+func describes(fd int) error {
+	var info [512]byte
+	attr := bpfAttr{uint64(fd) | uint64(len(info))<<32, uint64(uintptr(unsafe.Pointer(&info)))}
+	err := command(unix.BPF_OBJ_GET_INFO_BY_FD, &attr)
+	runtime.KeepAlive(&info)
+	return err
+}
+
+func address(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }

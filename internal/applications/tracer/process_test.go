@@ -1,0 +1,261 @@
+package tracer
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/sys/confine"
+	"rdma_events/internal/sys/process"
+	"rdma_events/internal/sys/status"
+	"rdma_events/tests/prerequisite"
+)
+
+// The test program is its own tracer. The variable has the role of the child.
+const modeKey = "RDMA_EVENTS_TEST_MODE"
+
+func init() {
+	if os.Getenv(modeKey) != "" {
+		runtime.LockOSThread()
+	}
+}
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(modeKey) {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "traces":
+		os.Exit(Serve(ServeConfig{Prepare: unwanted, Open: looking}))
+	case "attaches":
+		os.Exit(Serve(ServeConfig{Prepare: attaching, Open: finding}))
+	case "may not attach":
+		os.Exit(Serve(ServeConfig{Prepare: forbidden, Open: looking}))
+	case "says too much":
+		os.Exit(Serve(ServeConfig{Prepare: talkative, Open: looking}))
+	case "attempts":
+		os.Exit(Serve(ServeConfig{Prepare: leaving, Open: attempting}))
+	case "attempts with CAP_BPF":
+		os.Exit(Serve(ServeConfig{Prepare: leavingAndKeeping, Open: attempting}))
+	case "attempts without confinement":
+		os.Exit(unconfined())
+	case "hangs":
+		os.Exit(Serve(ServeConfig{Open: func(trace.Request, string) (trace.Source, error) { return hanging{}, nil }}))
+	case "has another variable":
+		os.Setenv(settingsKey, `{"hooks":"all"}`)
+		os.Exit(Serve(ServeConfig{Prepare: unwanted, Open: looking}))
+	}
+	panic("an unknown role")
+}
+
+// unconfined makes the attempts of a tracer in a process that has all privileges of the test.
+func unconfined() int {
+	p, err := leaving(Settings{})
+	if err == nil {
+		_, err = attempting(trace.Request{}, p.Text)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// unwanted is the Prepare of a tracer that attaches to nothing.
+func unwanted(Settings) (Prepared, error) { panic("prepared without need") }
+
+// attaching leaves a pipe to the second start, with the process' number in it.
+func attaching(s Settings) (Prepared, error) {
+	var p [2]int
+	if err := unix.Pipe(p[:]); err != nil {
+		return Prepared{}, err
+	}
+	if _, err := unix.Write(p[1], fmt.Append(nil, os.Getpid())); err != nil {
+		return Prepared{}, err
+	}
+	return Prepared{Text: s.Hooks + "\n" + strconv.Itoa(p[0])}, unix.Close(p[1])
+}
+
+// finding is a source that has read the pipe of attaching, and says so as the functions that are missing.
+func finding(_ trace.Request, prepared string) (trace.Source, error) {
+	_, number, _ := strings.Cut(prepared, "\n")
+	fd, err := strconv.Atoi(number)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(os.NewFile(uintptr(fd), "pipe"))
+	s := newScripted()
+	s.attached.Missing = []string{prepared[:len(prepared)-len(number)], strconv.FormatBool(string(text) == strconv.Itoa(os.Getpid()))}
+	return s, err
+}
+
+func forbidden(Settings) (Prepared, error) {
+	return Prepared{}, fmt.Errorf("%w: CAP_BPF;\n\"%s\"", trace.ErrPermission, strings.Repeat("x", 200<<10))
+}
+
+func talkative(Settings) (Prepared, error) {
+	return Prepared{Text: strings.Repeat("x", longestForward+1)}, nil
+}
+
+// looking is a source that has looked at what its process has, and says so as the functions that are missing.
+func looking(r trace.Request, _ string) (trace.Source, error) {
+	s := newScripted(&trace.Snapshot{Mono: 1})
+	s.last = []*trace.Snapshot{{Mono: 2}}
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		s.attached.Missing = append(s.attached.Missing, "variable "+name)
+	}
+	for _, path := range []string{r.Sim.Scenario, filepath.Dir(r.Sim.Scenario) + "/other.toml"} {
+		f, err := os.Open(path)
+		if err == nil {
+			err = f.Close()
+		}
+		s.attached.Missing = append(s.attached.Missing, fmt.Sprint(filepath.Base(path), " ", err == nil))
+	}
+	return s, nil
+}
+
+// hanging is a source that neither sees anything nor ends.
+type hanging struct{}
+
+func (hanging) Attached() trace.Attached                      { return trace.Attached{Hooks: "test"} }
+func (hanging) Next(context.Context) (*trace.Snapshot, error) { select {} }
+func (hanging) Close() error                                  { return nil }
+
+// reports records the calls of a real Supervisor.
+type reports struct {
+	notes
+	attached trace.Attached
+	running  status.Status
+	end      status.End
+	enough   func(call string)
+}
+
+func (r *reports) Attached(a trace.Attached, s status.Status) {
+	r.attached, r.running = a, s
+	r.notes.Attached(a, s)
+	r.enough("attached")
+}
+
+func (r *reports) Snapshot(s *trace.Snapshot) {
+	r.notes.Snapshot(s)
+	r.enough("snapshot")
+}
+
+func (r *reports) Ended(e status.End) {
+	r.end = e
+	r.notes.Ended(e)
+	r.enough("ended")
+}
+
+// supervised runs the test program as a tracer until a call, and returns what was reported. At that call it calls then.
+func supervised(t *testing.T, mode, until string, c Config, then ...func(*reports)) *reports {
+	t.Helper()
+	own, err := os.Executable()
+	require.NoError(t, err)
+	exe, err := process.OpenExe(own)
+	require.NoError(t, err)
+	defer exe.Close()
+	dir, err := process.OpenDir("")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dir.Close()) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := &reports{}
+	r.enough = func(call string) {
+		if call != until {
+			return
+		}
+		for _, f := range then {
+			f(r)
+		}
+		cancel()
+	}
+	c.Exe, c.Dir, c.Env = exe, dir, append(c.Env, modeKey+"="+mode)
+	require.NoError(t, New(c, r).Run(ctx))
+	return r
+}
+
+func TestARealTracerKeepsTheScenariosFileAndNothingElse(t *testing.T) {
+	t.Setenv("TELEGRAF_SECRET", "hush")
+	files := t.TempDir()
+	scenario := filepath.Join(files, "scenario.toml")
+	for _, path := range []string{scenario, filepath.Join(files, "other.toml")} {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	c := Config{Settings: Settings{Reads: []string{scenario}}}
+	c.Request.Backend, c.Request.Sim.Scenario = "sim", scenario
+	r := supervised(t, "traces", "snapshot", c)
+	require.Equal(t, []string{
+		"status starting", "attached by test, running", "snapshot 1", "snapshot 2", "ended ok", "status stopped",
+	}, r.calls)
+	require.Positive(t, r.running.PID)
+
+	var variables, opened []string
+	for _, fact := range r.attached.Missing {
+		if name, ok := strings.CutPrefix(fact, "variable "); ok {
+			variables = append(variables, name)
+		} else {
+			opened = append(opened, fact)
+		}
+	}
+	require.NotContains(t, variables, settingsKey)
+	require.NotContains(t, variables, forwardKey)
+	require.False(t, slices.ContainsFunc(variables, func(name string) bool {
+		return !strings.HasPrefix(name, "PLUGIN_") && !strings.HasPrefix(name, "RDMA_EVENTS_")
+	}), "%q", variables)
+	if confine.Landlock() == 0 {
+		prerequisite.Missing(t, prerequisite.Landlock, "no Landlock: files that are not listed can be opened")
+	}
+	require.Equal(t, []string{"scenario.toml true", "other.toml false"}, opened)
+}
+
+func TestARealTracerRefusesOtherSettings(t *testing.T) {
+	r := supervised(t, "has another variable", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
+	require.Equal(t, status.ReasonCrashed, r.end.Reason)
+	require.Contains(t, r.end.Message, `parse RDMA_EVENTS_TRACE: hooks = \"all\" is not allowed`)
+	require.Equal(t, "ended crashed", r.calls[1], "it never attached")
+}
+
+func TestARealTracerPreparesInItsFirstStartForItsSecond(t *testing.T) {
+	r := supervised(t, "attaches", "attached", Config{Settings: Settings{Hooks: HooksKprobe}})
+	require.Equal(t, []string{"kprobe ", "true"}, r.attached.Missing, "the text, and the number of the process in the pipe")
+}
+
+func TestARealTracerThatMayNotAttachSaysSoAfterTheHandshake(t *testing.T) {
+	r := supervised(t, "may not attach", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
+	require.Equal(t, []string{"status starting", "ended no_permission", "status stopped"}, r.calls)
+	want := `tracer: the privilege is missing: CAP_BPF; "` + strings.Repeat("x", longestReason)
+	require.Equal(t, want[:longestReason], r.end.Message)
+}
+
+func TestARealTracerCannotLeaveWhatIsTooLong(t *testing.T) {
+	r := supervised(t, "says too much", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
+	require.Equal(t, status.ReasonCrashed, r.end.Reason)
+	require.Contains(t, r.end.Message, "prepare this process: 65537 bytes are too long for the second start")
+}
+
+func TestARealTracerThatSendsNothingIsReplaced(t *testing.T) {
+	r := supervised(t, "hangs", "ended", Config{Timing: process.Timing{Beat: 200 * time.Millisecond}})
+	require.Equal(t, status.End{Reason: status.ReasonStuck, Message: "tracer stopped responding and was killed"}, r.end)
+	require.Equal(t, []string{"status starting", "attached by test, running", "ended stuck", "status stopped"}, r.calls)
+	require.ErrorIs(t, unix.Kill(r.running.PID, 0), unix.ESRCH)
+}
+
+func TestARealTracerThatDoesNotEndIsKilled(t *testing.T) {
+	r := supervised(t, "hangs", "attached", Config{Timing: process.Timing{Grace: 50 * time.Millisecond}})
+	require.Equal(t, []string{"status starting", "attached by test, running", "ended ok", "status stopped"}, r.calls)
+	require.ErrorIs(t, unix.Kill(r.running.PID, 0), unix.ESRCH)
+}

@@ -1,0 +1,242 @@
+package tracer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/applications/tracer/proto"
+	"rdma_events/internal/sys/status"
+)
+
+// scripted is a Source that has the given changes, then waits to be closed, and then has the last ones.
+type scripted struct {
+	attached trace.Attached
+	changes  []*trace.Snapshot
+	err      error // after the changes; nil: it waits
+	last     []*trace.Snapshot
+
+	closes atomic.Int64
+	closed chan struct{}
+}
+
+func newScripted(changes ...*trace.Snapshot) *scripted {
+	return &scripted{attached: trace.Attached{Hooks: "test"}, changes: changes, closed: make(chan struct{})}
+}
+
+func (s *scripted) Attached() trace.Attached { return s.attached }
+
+func (s *scripted) Next(ctx context.Context) (*trace.Snapshot, error) {
+	if one := take(&s.changes); one != nil {
+		return one, nil
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	select {
+	case <-s.closed:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if one := take(&s.last); one != nil {
+		return one, nil
+	}
+	return nil, trace.ErrClosed
+}
+
+func take(from *[]*trace.Snapshot) *trace.Snapshot {
+	if len(*from) == 0 {
+		return nil
+	}
+	one := (*from)[0]
+	*from = (*from)[1:]
+	return one
+}
+
+func (s *scripted) Close() error {
+	if s.closes.Add(1) == 1 {
+		close(s.closed)
+	}
+	return nil
+}
+
+// connected serves a source in this process and returns a connection to it. The channel gets the arguments of the calls
+// of end.
+func connected(t *testing.T, open func(trace.Request) (trace.Source, error)) (*grpc.ClientConn, <-chan bool) {
+	t.Helper()
+	ends := make(chan bool, 1)
+	pipe := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	proto.RegisterTracerServer(server, &service{open: open, end: func(stuck bool) { ends <- stuck }})
+	var serving sync.WaitGroup
+	serving.Go(func() { assert.NoError(t, server.Serve(pipe)) })
+	c, err := grpc.NewClient("passthrough:tracer", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, c.Close())
+		server.Stop()
+		serving.Wait()
+	})
+	return c, ends
+}
+
+func opens(s trace.Source) func(trace.Request) (trace.Source, error) {
+	return func(trace.Request) (trace.Source, error) { return s, nil }
+}
+
+// streamed returns what an attempt gets of a tracer, until the stream ends. after is called with the number of messages.
+func streamed(ctx context.Context, c *grpc.ClientConn, r trace.Request, after func(int)) ([]message, error) {
+	var all []message
+	a := attempt{&contract{request: r}}
+	err := a.Stream(ctx, c, func(m message) error {
+		all = append(all, m)
+		after(len(all))
+		return nil
+	})
+	return all, err
+}
+
+func TestAnOrderlyEndBringsTheLastSnapshot(t *testing.T) {
+	source := newScripted(&trace.Snapshot{Mono: 1}, &trace.Snapshot{Mono: 2})
+	source.last = []*trace.Snapshot{{Mono: 3}}
+	var asked trace.Request
+	c, ends := connected(t, func(r trace.Request) (trace.Source, error) {
+		asked = r
+		return source, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	r := trace.Request{Backend: "sim", HangAfter: 5}
+	got, err := streamed(ctx, c, r, func(n int) {
+		if n == 3 {
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, errEnded)
+	require.Equal(t, []message{
+		{attached: &trace.Attached{Hooks: "test"}},
+		{snapshot: &trace.Snapshot{Mono: 1}}, {snapshot: &trace.Snapshot{Mono: 2}}, {snapshot: &trace.Snapshot{Mono: 3}},
+		{end: &status.End{Reason: status.ReasonCrashed, Message: "tracer: the source is closed"}},
+	}, got)
+	require.Equal(t, r, asked)
+	require.False(t, <-ends)
+	require.EqualValues(t, 1, source.closes.Load())
+}
+
+func TestATracerThatIsAskedToEndBeforeItBeganEnds(t *testing.T) {
+	source := newScripted()
+	c, ends := connected(t, opens(source))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got, err := streamed(ctx, c, trace.Request{}, func(int) {})
+	require.ErrorIs(t, err, errEnded)
+	require.Len(t, got, 2)
+	require.False(t, <-ends)
+	require.EqualValues(t, 1, source.closes.Load())
+}
+
+func TestASourceThatEndsSaysWhy(t *testing.T) {
+	source := newScripted(&trace.Snapshot{Mono: 1})
+	source.err = trace.ErrUnloaded
+	c, ends := connected(t, opens(source))
+	got, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
+	require.ErrorIs(t, err, errEnded)
+	require.Len(t, got, 3)
+	require.Equal(t, &status.End{Reason: status.ReasonRemoved, Message: "tracer: the driver core was unloaded"}, got[2].end)
+	require.False(t, <-ends, "a tracer whose host has hung up exits")
+	require.EqualValues(t, 1, source.closes.Load())
+}
+
+func TestASourceThatCannotBeginSaysWhy(t *testing.T) {
+	c, ends := connected(t, func(trace.Request) (trace.Source, error) { return nil, trace.ErrPermission })
+	got, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
+	require.ErrorIs(t, err, errEnded)
+	require.Equal(t, []message{
+		{end: &status.End{Reason: status.ReasonNoPermission, Message: "tracer: the privilege is missing"}},
+	}, got)
+	require.False(t, <-ends)
+}
+
+func TestATracerStaysUntilItsHostHasTheFinalMessage(t *testing.T) {
+	source := newScripted()
+	source.err = trace.ErrNoDevice
+	c, ends := connected(t, opens(source))
+	ctx, hangUp := context.WithCancel(t.Context())
+	in, err := proto.NewTracerClient(c).Trace(ctx)
+	require.NoError(t, err)
+	require.NoError(t, in.Send(requestToProto(trace.Request{})))
+	for range 2 {
+		_, err = in.Recv()
+		require.NoError(t, err)
+	}
+	require.Empty(t, ends)
+	hangUp()
+	require.False(t, <-ends)
+}
+
+func TestAHostThatIsGoneEndsTheSource(t *testing.T) {
+	source := newScripted()
+	c, ends := connected(t, opens(source))
+	ctx, hangUp := context.WithCancel(t.Context())
+	in, err := proto.NewTracerClient(c).Trace(ctx)
+	require.NoError(t, err)
+	require.NoError(t, in.Send(requestToProto(trace.Request{})))
+	_, err = in.Recv()
+	require.NoError(t, err)
+	hangUp()
+	require.False(t, <-ends)
+	require.EqualValues(t, 1, source.closes.Load())
+}
+
+func TestAHostOfAnotherKindIsRefused(t *testing.T) {
+	c, _ := connected(t, opens(newScripted()))
+	in, err := proto.NewTracerClient(c).Trace(t.Context())
+	require.NoError(t, err)
+	old := requestToProto(trace.Request{})
+	old.Version = 99
+	require.NoError(t, in.Send(old))
+	m, err := in.Recv()
+	require.NoError(t, err)
+	require.Equal(t, &status.End{
+		Reason:  status.ReasonUnsupported,
+		Message: "tracer: this kernel cannot be traced: a request of contract 99 to a tracer of contract 2",
+	}, messageFromProto(m).end)
+}
+
+func TestATracerServesOneTrace(t *testing.T) {
+	c, _ := connected(t, opens(newScripted()))
+	first, err := proto.NewTracerClient(c).Trace(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, first.Send(requestToProto(trace.Request{})))
+	_, err = first.Recv()
+	require.NoError(t, err)
+	_, err = streamed(t.Context(), c, trace.Request{}, func(int) {})
+	require.Equal(t, codes.FailedPrecondition, grpcstatus.Code(err))
+}
+
+func TestAHandlerThatFailsEndsTheStream(t *testing.T) {
+	c, ends := connected(t, opens(newScripted()))
+	enough := errors.New("enough")
+	err := attempt{&contract{}}.Stream(t.Context(), c, func(message) error { return enough })
+	require.ErrorIs(t, err, enough)
+	require.False(t, <-ends)
+}
+
+func TestAMessageThatIsTooLargeIsNotRead(t *testing.T) {
+	huge := &trace.Snapshot{Apps: make([]trace.App, 1<<20)}
+	c, _ := connected(t, opens(newScripted(huge)))
+	_, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
+	require.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err))
+}
