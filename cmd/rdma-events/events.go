@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"rdma_events/internal/recorder"
-	"rdma_events/internal/summary"
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/recorder"
+	"rdma_events/internal/record/summary"
+	"rdma_events/internal/record/timeline"
 )
 
 const eventsAbout = `Shows what the plugin has recorded on this host: events, changes of ports, GIDs

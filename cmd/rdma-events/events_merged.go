@@ -12,9 +12,9 @@ import (
 	"slices"
 
 	"rdma_events/internal/inspect/report"
-	"rdma_events/internal/recorder"
-	"rdma_events/internal/summary"
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/recorder"
+	"rdma_events/internal/record/summary"
+	"rdma_events/internal/record/timeline"
 )
 
 // mergedEvents reads the records of several directories, one after the other, and keeps what will be written in a temporary file.

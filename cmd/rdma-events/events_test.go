@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/recorder"
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/recorder"
+	"rdma_events/internal/record/timeline"
 )
 
 // recordOf makes a recorder's directory of records, each of which is recorded at its own time.

@@ -13,9 +13,9 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/live"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/sys/execd"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 )
 
 const fabricAbout = `Probes the other hosts of fabric.peers_file and shows each pair of an own port

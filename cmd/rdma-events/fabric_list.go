@@ -6,7 +6,7 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/timeline"
 )
 
 // hostJSON is a host of fabric -list.

@@ -11,9 +11,9 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/fabric/verdict"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 	"rdma_events/tests/schema"
 )
 

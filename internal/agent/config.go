@@ -7,7 +7,7 @@ import (
 	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/pinglist"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 )
 
 // Config holds the options of [[inputs.rdma_events]]; sample.conf has the meaning of each

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/backends"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 )
 
 // table is the name of the plugin's TOML table.

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 )
 
 // recordKeeper keeps what happens in a recorder's directory. The zero value keeps nothing.

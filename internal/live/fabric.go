@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/timeline"
 )
 
 // pairs returns the table of the pairs, nil if it is not yet time for one.

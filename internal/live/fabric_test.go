@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric/verdict"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 	"rdma_events/tests/schema"
 )
 

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 )
 
 // probes returns a record for each current probe in the points of one Gather, nil unless

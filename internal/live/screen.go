@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/sys/wake"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 )
 
 const (

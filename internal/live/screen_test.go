@@ -16,10 +16,10 @@ import (
 	"go.uber.org/goleak"
 
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

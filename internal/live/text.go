@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/telemetry/measure"
-	"rdma_events/internal/timeline"
 )
 
 // page is what there is now: on a terminal in place below all other lines, else below them as further ones.

@@ -17,10 +17,10 @@ import (
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
+	timelines "rdma_events/internal/record/timeline"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"
-	timelines "rdma_events/internal/timeline"
 )
 
 // errRenamed is the error of a history with a renamed device: the monitor ends the

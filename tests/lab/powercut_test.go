@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 )
 
 var powerCuts = flag.Int("power.cuts", 1, "power cuts of a guest that records; make test-full does 20")

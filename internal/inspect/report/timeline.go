@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"time"
 
-	"rdma_events/internal/recorder"
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/recorder"
+	"rdma_events/internal/record/timeline"
 )
 
 // The names of the timeline's files.

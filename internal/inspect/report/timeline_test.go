@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/recorder"
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/recorder"
+	"rdma_events/internal/record/timeline"
 )
 
 // records writes a recorder's directory with so many changes of each device.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/timeline"
 )
 
 // How many lines of each kind a summary has at most.

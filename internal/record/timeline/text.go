@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 )
 
 // Style is how records are written as text.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/recorder"
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/recorder"
+	"rdma_events/internal/record/timeline"
 )
 
 // The window of the tests is from 10:00 to 11:00.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 	"rdma_events/internal/sys/sanitize"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"
 )

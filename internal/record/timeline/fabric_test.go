@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric/verdict"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/schema"

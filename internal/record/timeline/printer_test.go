@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 )
 
 func TestAnEventIsPrintedWithTheChangeThatFollowsIt(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/timeline"
+	"rdma_events/internal/record/timeline"
 )
 
 // The bounds of what records can make a Summary keep, since they may come from a directory that anyone has written.

@@ -14,7 +14,7 @@ import (
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"

@@ -13,7 +13,7 @@ import (
 
 	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/schema"

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"iter"
 
-	"rdma_events/internal/recorder"
+	"rdma_events/internal/record/recorder"
 )
 
 // errStopped ends a Printer whose reader wants no more.

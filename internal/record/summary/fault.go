@@ -8,8 +8,8 @@ import (
 	"rdma_events/internal/device/cause"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/verdict"
+	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/sys/status"
-	"rdma_events/internal/timeline"
 )
 
 // fault is something that broke, once or several times.
