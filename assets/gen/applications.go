@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 )
 
 // appsUID is the identifier of the dashboard of applications.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 )
 
 // influxCondition returns the query for the series that fulfil the condition of an alert: its results are above a number.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 	"rdma_events/internal/telemetry/measure"
 )
 

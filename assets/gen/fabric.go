@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 	"rdma_events/internal/fabric/verdict"
 )
 

@@ -2,7 +2,7 @@ package gen
 
 import (
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 )
 
 // hostUID is the identifier of the dashboard of one host.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 )
 
 // rule is an alert with its queries.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 )
 
 // These are the dashboards' identifiers, which are part of the addresses in links. Those for Prometheus have its name at

@@ -12,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/applications/tracer"
-	"rdma_events/internal/backends"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"

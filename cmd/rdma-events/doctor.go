@@ -12,9 +12,9 @@ import (
 	"syscall"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/agent/inspect"
+	"rdma_events/internal/agent/inspect/doctor"
 	"rdma_events/internal/device/routes"
-	"rdma_events/internal/inspect"
-	"rdma_events/internal/inspect/doctor"
 )
 
 const doctorAbout = `Says whether the RDMA devices of this host can be watched, and what mends it

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"rdma_events/internal/inspect/report"
+	"rdma_events/internal/agent/inspect/report"
 	"rdma_events/internal/record/recorder"
 	"rdma_events/internal/record/summary"
 	"rdma_events/internal/record/timeline"

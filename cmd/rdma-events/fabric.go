@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/live"
+	"rdma_events/internal/agent/live"
 	"rdma_events/internal/record/timeline"
 	"rdma_events/internal/sys/execd"
 	"rdma_events/internal/telemetry/measure"

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/agent/inspect"
+	"rdma_events/internal/agent/inspect/doctor"
+	"rdma_events/internal/agent/inspect/hardware"
 	"rdma_events/internal/device/nldev"
 	"rdma_events/internal/device/sysfs"
-	"rdma_events/internal/inspect"
-	"rdma_events/internal/inspect/doctor"
-	"rdma_events/internal/inspect/hardware"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/process"
 )

@@ -6,9 +6,9 @@ import (
 	"io"
 	"time"
 
-	"rdma_events/internal/alerts"
-	"rdma_events/internal/health"
-	"rdma_events/internal/statusfile"
+	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/agent/health"
+	"rdma_events/internal/agent/statusfile"
 )
 
 const healthAbout = `Prints one line of at most 80 characters with what is wrong on this host, by the

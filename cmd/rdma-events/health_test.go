@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/alerts"
-	"rdma_events/internal/health"
+	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/agent/health"
 )
 
 // largeStatus returns the status of a host with that many devices. Each device has two ports, and each port has 16 probes, one per

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/health"
+	"rdma_events/internal/agent/health"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
 )

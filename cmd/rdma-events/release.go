@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/agent/release"
+	"rdma_events/internal/agent/statusfile"
 	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/release"
-	"rdma_events/internal/statusfile"
 	"rdma_events/internal/sys/clock"
 )
 

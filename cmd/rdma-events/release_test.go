@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/agent/release"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/release"
 	"rdma_events/internal/sys/clock"
 )
 

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"rdma_events/internal/inspect/report"
+	"rdma_events/internal/agent/inspect/report"
 )
 
 const reportAbout = `Prints what was recorded, and writes one archive for a ticket with a vendor: that

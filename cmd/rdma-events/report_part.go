@@ -8,11 +8,11 @@ import (
 	"os"
 	"time"
 
+	"rdma_events/internal/agent/inspect"
+	"rdma_events/internal/agent/inspect/report"
 	"rdma_events/internal/device/drivers"
 	"rdma_events/internal/device/nldev"
 	"rdma_events/internal/device/sysfs"
-	"rdma_events/internal/inspect"
-	"rdma_events/internal/inspect/report"
 )
 
 // partArgument is the first argument of `report` in a process that prints one part for another

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/agent/inspect"
+	"rdma_events/internal/agent/inspect/report"
 	"rdma_events/internal/device/drivers"
 	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/inspect"
-	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/process"
 )

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
-	"rdma_events/internal/alerts"
-	"rdma_events/internal/health"
-	"rdma_events/internal/statusfile"
+	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/agent/health"
+	"rdma_events/internal/agent/statusfile"
 )
 
 const statusAbout = `Shows how each RDMA device of this host is: its ports, since when, and which

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/alerts"
-	"rdma_events/internal/health"
-	"rdma_events/internal/statusfile"
+	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/agent/health"
+	"rdma_events/internal/agent/statusfile"
 )
 
 // writeStatus has this process, as a plugin, report a status for the rest of the test. It returns the directory.

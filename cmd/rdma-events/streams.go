@@ -14,7 +14,7 @@ import (
 	"github.com/influxdata/telegraf"
 	"github.com/influxdata/telegraf/logger"
 
-	"rdma_events/internal/statusfile"
+	"rdma_events/internal/agent/statusfile"
 	"rdma_events/internal/sys/execd"
 	"rdma_events/plugins/inputs/rdma_events"
 )

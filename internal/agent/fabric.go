@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/backends"
+	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"

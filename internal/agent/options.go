@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/applications/tracer"
-	"rdma_events/internal/backends"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/record/recorder"
 )

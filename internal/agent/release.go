@@ -4,10 +4,10 @@ import (
 	"context"
 	"log/slog"
 
+	"rdma_events/internal/agent/release"
+	"rdma_events/internal/agent/statusfile"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/release"
-	"rdma_events/internal/statusfile"
 	"rdma_events/internal/sys/clock"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/agent/release"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/release"
 	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/telemetry/measure"
 )

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/health"
-	"rdma_events/internal/statusfile"
+	"rdma_events/internal/agent/health"
+	"rdma_events/internal/agent/statusfile"
 	"rdma_events/internal/telemetry/measure"
 )
 

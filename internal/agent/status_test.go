@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/agent/statusfile"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/statusfile"
 	"rdma_events/internal/telemetry/measure"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/applications/inventory"
-	"rdma_events/internal/backends"
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/sysfs"

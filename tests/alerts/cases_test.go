@@ -16,8 +16,8 @@ import (
 
 	"rdma_events/assets/gen"
 	provisioned "rdma_events/assets/grafana"
-	"rdma_events/internal/alerts"
-	"rdma_events/internal/health"
+	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/agent/health"
 	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/influx"
@@ -31,8 +31,8 @@ func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 // elsewhere are alerts that one host is judged by and whose cases are not of single series.
 var elsewhere = map[string]string{
-	"app-errors":  "assets/prometheus, tests/grafana and internal/health: each asks for the events in its own way",
-	"fabric-pair": "tests/fabric/model and internal/health: it is about several series",
+	"app-errors":  "assets/prometheus, tests/grafana and internal/agent/health: each asks for the events in its own way",
+	"fabric-pair": "tests/fabric/model and internal/agent/health: it is about several series",
 }
 
 func TestEveryAlertHasCasesThatFireItAndThatDoNot(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/assets/gen"
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 	"rdma_events/internal/fabric/verdict"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"

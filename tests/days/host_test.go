@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"rdma_events/internal/agent/health"
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/health"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/emit"
 	"rdma_events/internal/telemetry/measure"

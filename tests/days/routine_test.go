@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 	"rdma_events/internal/device/verbs"
 )
 

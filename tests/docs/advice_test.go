@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/advice"
+	"rdma_events/internal/agent/advice"
 )
 
 var code = regexp.MustCompile("`([^`]+)`")
@@ -29,7 +29,7 @@ func unreviewed(text string, isCommand func(code string) bool) (wrong []string) 
 		}
 		switch c, ok := advice.Find(found[1]); {
 		case !ok:
-			wrong = append(wrong, fmt.Sprintf("%s: not in internal/advice", found[1]))
+			wrong = append(wrong, fmt.Sprintf("%s: not in internal/agent/advice", found[1]))
 		case !strings.Contains(text, c.Row().Risk):
 			wrong = append(wrong, fmt.Sprintf("%s: want its risk: %s", found[1], c.Row().Risk))
 		}
@@ -56,10 +56,10 @@ func startsProgram(code string) bool {
 func TestUnreviewedAdviceIsFound(t *testing.T) {
 	for text, want := range map[string][]string{
 		"The port waits for a subnet manager: `opensm -B` starts one.": {
-			"opensm -B: not in internal/advice",
+			"opensm -B: not in internal/agent/advice",
 		},
 		"`rdma link add rxe0 type rxe netdev eth0` makes one.": {
-			"rdma link add rxe0 type rxe netdev eth0: not in internal/advice",
+			"rdma link add rxe0 type rxe netdev eth0: not in internal/agent/advice",
 		},
 		"Reset it: `devlink dev reload`.": {
 			"devlink dev reload: want its risk: ends the connections of all applications on the device",
@@ -69,7 +69,7 @@ func TestUnreviewedAdviceIsFound(t *testing.T) {
 	} {
 		require.Equal(t, want, unreviewed(text, isNoField), text)
 	}
-	require.Equal(t, []string{"opensm -B: not in internal/advice"}, unreviewed("`opensm -B` or `no_device`", startsProgram))
+	require.Equal(t, []string{"opensm -B: not in internal/agent/advice"}, unreviewed("`opensm -B` or `no_device`", startsProgram))
 }
 
 func TestAlertsAdviseReviewedCommands(t *testing.T) {
@@ -103,7 +103,7 @@ func TestProgramsAdviseReviewedCommands(t *testing.T) {
 	var looked int
 	for _, dir := range []string{"internal", "cmd", "plugins/inputs/rdma_events"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, _ os.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "internal/advice") {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "internal/agent/advice") {
 				return err
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
@@ -123,7 +123,7 @@ func TestProgramsAdviseReviewedCommands(t *testing.T) {
 					}
 					looked++
 					if _, ok := advice.Find(found[1]); !ok {
-						t.Errorf("%s: %s: not in internal/advice", path, found[1])
+						t.Errorf("%s: %s: not in internal/agent/advice", path, found[1])
 					}
 				}
 				return true

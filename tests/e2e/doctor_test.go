@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"rdma_events/internal/agent/inspect"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/inspect"
 	"rdma_events/tests/prerequisite"
 	"rdma_events/tests/rig"
 )

@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/internal/alerts"
+	"rdma_events/internal/agent/alerts"
 )
 
 // export reads alert rules into Grafana's own published model of them. A key

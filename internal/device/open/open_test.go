@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/backends"
+	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/device/verbs"
 )
 

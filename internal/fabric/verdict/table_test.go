@@ -219,8 +219,8 @@ func texts() (all []string) {
 
 // listers may name three words or more in a list, and say why.
 var listers = map[string]string{
-	"internal/inspect/doctor/fabric.go": "which answers prove that a program has the key",
-	"internal/fabric/pairs/meet.go":     "which refusals end a pair that had met",
+	"internal/agent/inspect/doctor/fabric.go": "which answers prove that a program has the key",
+	"internal/fabric/pairs/meet.go":           "which refusals end a pair that had met",
 }
 
 // No other place of the program has an order of verdicts or reasons of its own, or says what one means: a list of three words or more, a switch

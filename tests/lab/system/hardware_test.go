@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/agent/inspect/hardware"
 	"rdma_events/internal/device/nldev"
-	"rdma_events/internal/inspect/hardware"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
 )

@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/agent/inspect/report"
 	"rdma_events/internal/device/snapshot"
 	"rdma_events/internal/device/sysfs"
-	"rdma_events/internal/inspect/report"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
 )

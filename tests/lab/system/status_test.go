@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/health"
+	"rdma_events/internal/agent/health"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
 )

@@ -1,0 +1,114 @@
+package health
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/applications/trace"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
+)
+
+// The series of an application begins with its first event.
+func TestTheFirstEventOfAnApplicationMayBeAnError(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	after(k, h, noon, time.Minute)
+	first := &measure.AppAsync{Device: "mlx5_0", App: "100%d", Unit: "job_1870"}
+	first.Types[verbs.EventQPAccessErr] = 3
+	at := noon.Add(2 * time.Minute)
+	s := k.Observe(append(h.points(at), first), at)
+	require.Equal(t, []Problem{{
+		ID: "app-errors", Severity: alerts.Warning, Device: "mlx5_0", Of: "100%d job_1870", Since: at, Text: "100%d job_1870 had error events, 3 in all",
+	}}, s.Problems)
+	at = at.Add(halfHour + 10*time.Second)
+	require.Empty(t, k.Observe(append(h.points(at), first), at).Problems)
+}
+
+func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.app.Unit, h.app.Unread, h.app.UnreadErrors = "job_1870", 7, 2
+	h.hang = measure.AppHang{
+		Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: 2, Age: int64(40 * time.Second), Missing: 1, PID: 4711, TID: 4713,
+		Number: 284, Proof: trace.ProofAsleep,
+	}
+	s := after(k, h, noon, 2*time.Minute)
+	at := noon.Add(2 * time.Minute)
+	require.Equal(t, []Problem{
+		{
+			ID: "app-errors-unread", Severity: alerts.Warning, Device: "mlx5_0", Of: "python3 job_1870", Since: noon,
+			Text: "python3 job_1870 does not read its error events, 2 wait",
+		},
+		{
+			ID: "app-destroy-hangs", Severity: alerts.Warning, Device: "mlx5_0", Of: "python3 qp 284", Since: at.Add(-40 * time.Second),
+			Text: "python3, pid 4711, hangs in the destruction of qp 284: acknowledgements are missing, 1 of them",
+		},
+	}, s.Problems)
+}
+
+func TestOwnWorkersRaiseNoAlertOfApplications(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.app.App, h.app.UnreadErrors = status.WorkerComm, 2
+	h.app.Types[verbs.EventDeviceFatal] = 2
+	h.hang = measure.AppHang{Device: "mlx5_0", App: status.WorkerComm, Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Minute)}
+	require.Empty(t, after(k, h, noon, 10*time.Minute).Problems)
+}
+
+func TestProblemsOfSeveralApplicationsDifferInALine(t *testing.T) {
+	k := NewKeeper("v1", "gpu-17")
+	hang := func(app string, object verbs.Scope, number uint32) measure.Point {
+		return &measure.AppHang{
+			Device: "mlx5_0", App: app, Object: object, Number: number, Threads: 1, Age: int64(time.Minute), PID: 4711, Proof: trace.ProofAsleep, At: noon,
+		}
+	}
+	h := healthy()
+	for _, tt := range []struct {
+		hangs []measure.Point
+		want  string
+	}{
+		{
+			[]measure.Point{hang("a", verbs.ScopeQP, 284), hang("b", verbs.ScopeCQ, 0)},
+			"mlx5_0 app-destroy-hangs a qp 284 since 11:59; 1 more",
+		},
+		{
+			[]measure.Point{hang("b\x07", verbs.ScopeQP, 284)},
+			"mlx5_0 app-destroy-hangs b qp 284 since 11:59",
+		},
+	} {
+		s := k.Observe(append(h.points(noon), tt.hangs...), noon)
+		require.Equal(t, tt.want, s.Line(noon))
+		seen := map[string]bool{}
+		for _, p := range s.Problems {
+			require.False(t, seen[p.short(noon)], p.short(noon))
+			seen[p.short(noon)] = true
+		}
+		require.Len(t, seen, len(tt.hangs))
+	}
+}
+
+func TestATracerIsBlindWhileItIsNotAttached(t *testing.T) {
+	of := func(reason status.Reason) *host {
+		h := healthy()
+		h.tracer = measure.Tracer{Worker: status.Status{State: status.StateBackingOff, Reason: reason}}
+		return h
+	}
+	k := NewKeeper("v1", "gpu-17")
+	require.Empty(t, after(k, of(status.ReasonNoPermission), noon, 10*time.Minute-10*time.Second).Problems)
+	s := after(k, of(status.ReasonNoPermission), noon.Add(10*time.Minute), day)
+	require.Equal(t, "tracer-blind", ids(s))
+	require.Equal(t, "the events of applications are not seen: no_permission", s.Problems[0].Text)
+	for _, reason := range []status.Reason{status.ReasonUnsupported, status.ReasonNoDevice} {
+		require.Empty(t, after(NewKeeper("v1", "gpu-17"), of(reason), noon, time.Hour).Problems, reason)
+	}
+}
+
+// What an older plugin reports, or one without the options.
+func TestNothingIsKnownOfApplicationsWithoutTheirPoints(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	for at := noon; at.Before(noon.Add(time.Hour)); at = at.Add(10 * time.Second) {
+		require.Empty(t, k.Observe([]measure.Point{&h.async, &h.port, &h.device, &measure.Host{At: at}, &h.collector}, at).Problems)
+	}
+}

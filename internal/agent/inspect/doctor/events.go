@@ -1,0 +1,59 @@
+package doctor
+
+import (
+	"fmt"
+
+	"rdma_events/internal/agent/advice"
+	"rdma_events/internal/device/drivers"
+	"rdma_events/internal/device/verbs"
+)
+
+// checkEvents reports which drivers raise asynchronous events.
+func checkEvents(x *examination) []Result {
+	const name = "events"
+	var results []Result
+	for i := range x.devices {
+		d := &x.devices[i]
+		r := Result{Check: name, Subject: d.Name, Text: "its driver " + d.Driver + " raises asynchronous events"}
+		if !verbs.DriverRaisesEvents(d.Driver) {
+			r.Status = Warn
+			r.Text = "its driver " + d.Driver + " raises no asynchronous events; ports are queried every state_interval, which should be 500ms then"
+			r.Fix = x.editConfig()
+		}
+		results = append(results, r)
+	}
+	if len(results) == 0 {
+		return []Result{{Check: name, Status: Skipped, Text: "no device, so no driver"}}
+	}
+	return results
+}
+
+// checkRemoval reports what happens when a watched device is removed, or its driver is unloaded. For a removal either the
+// kernel takes the device away from its users, or a uevent announces the removal and the worker closes the device.
+func checkRemoval(x *examination) []Result {
+	const name = "removal"
+	release := advice.ReleaseDevices.Line() // root may do it, and the plugin's user
+	err := x.Uevents()
+	var results []Result
+	for i := range x.devices {
+		d := &x.devices[i]
+		r := Result{Check: name, Subject: d.Name, Text: "can be removed while watched: the worker sees the removal coming and lets go"}
+		unload := drivers.Unload(d.Driver, drivers.ParseRelease(x.read("proc/sys/kernel/osrelease")))
+		switch {
+		case unload == drivers.UnloadWorks:
+			r.Text = "can be removed while watched, and its driver unloaded: the kernel takes it away from its users"
+		case err != nil:
+			r.Status = Warn
+			r.Text = fmt.Sprintf("a removal may have to wait 10 s for the worker, which the kernel does not tell: %v", err)
+			r.Text += fmt.Sprintf("; `%s` before that lets it go", release)
+			r.Fix = x.line(advice.ReleaseDevices)
+		case unload == drivers.UnloadRefused:
+			r.Text += fmt.Sprintf("; to unload its driver %s is refused (in use) while it is watched, unless `%s` comes first", d.Driver, release)
+		}
+		results = append(results, r)
+	}
+	if len(results) == 0 {
+		return []Result{{Check: name, Status: Skipped, Text: "no device, so none to be removed"}}
+	}
+	return results
+}

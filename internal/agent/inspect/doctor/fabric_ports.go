@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rdma_events/internal/agent/advice"
+	"rdma_events/internal/device/verbs"
+)
+
+// probes reports whether a device probes other hosts and answers them.
+func (x *examination) probes(d *device) bool {
+	return x.hosts != nil && x.hosts.Wants(d.Name) && !isIWARP(d)
+}
+
+// isIWARP reports whether a device has no datagrams, so that it probes no other host.
+func isIWARP(d *device) bool { return d.Transport == "iwarp" }
+
+// checkFabricPorts reports how many ports probe other hosts.
+func checkFabricPorts(x *examination) []Result {
+	r := Result{Check: "fabric_ports"}
+	var active []string
+	ports, iwarp := 0, 0
+	for i := range x.devices {
+		d := &x.devices[i]
+		if isIWARP(d) && x.hosts.Wants(d.Name) {
+			iwarp++
+		}
+		if !x.probes(d) {
+			continue
+		}
+		for _, port := range d.ports {
+			ports++
+			if x.portState(d.Name, port) == "ACTIVE" {
+				active = append(active, fmt.Sprintf("%s:%d", d.Name, port))
+			}
+		}
+	}
+	switch {
+	case len(x.devices) == 0:
+		r.Status, r.Text = Skipped, "there is no device"
+	case ports == 0 && iwarp > 0:
+		r.Status, r.Text, r.Fix = Warn, "all devices are of iWARP, which does not probe other hosts", x.editConfig()
+	case ports == 0:
+		r.Status, r.Text, r.Fix = Warn, "fabric.devices matches none of the devices that are watched", x.editConfig()
+	case len(active) == 0:
+		r.Status, r.Text = Warn, fmt.Sprintf("none of %d ports is active, so that no host is probed", ports)
+		r.Fix = x.line(advice.ShowRDMALinks)
+	default:
+		r.Text = fmt.Sprintf("%d of %d ports are active: %s", len(active), ports, strings.Join(active, ", "))
+	}
+	return []Result{r}
+}
+
+// checkFabricAddresses reports by which addresses the active ports reach those of other hosts.
+func checkFabricAddresses(x *examination) (results []Result) {
+	for i := range x.devices {
+		d := &x.devices[i]
+		for _, port := range d.ports {
+			if x.probes(d) && x.portState(d.Name, port) == "ACTIVE" {
+				r := x.checkFabricAddress(d, port)
+				r.Check, r.Subject = "fabric_addresses", subject(d.Name, port)
+				results = append(results, r)
+			}
+		}
+	}
+	return results
+}
+
+func (x *examination) checkFabricAddress(d *device, port int) Result {
+	if x.portAttr(d.Name, port, "link_layer") == "InfiniBand" {
+		return Result{Text: "InfiniBand, LID " + x.read(x.portDir(d.Name, port), "lid")}
+	}
+	show := x.line(advice.ShowAddresses, x.netdevOr(d.Name, "NETDEV"))
+	gids, err := x.Sysfs.GIDs(d.Name, port)
+	if err != nil {
+		return Result{Status: Fail, Text: oneLine(err), Fix: x.line(advice.ShowKernelLog)}
+	}
+	switch {
+	case len(gids) == 0 && x.lacksGIDs(d, port):
+		return Result{Status: Skipped, Text: "no GID, so nothing can use RoCE on this port, as on an Ethernet function of a cloud; no host is probed from it"}
+	case len(gids) == 0:
+		return Result{Status: Fail, Fix: x.showRoCE(d), Text: "it has no GID at all, and other hosts are probed by one"}
+	}
+	gids = slices.DeleteFunc(gids, func(g verbs.GID) bool {
+		return g.Type != verbs.GIDRoCEv2 || x.hosts.GIDIndex >= 0 && g.Index != x.hosts.GIDIndex
+	})
+	families := familiesOf(gids)
+	switch {
+	case len(gids) == 0 && x.hosts.GIDIndex >= 0:
+		return Result{Status: Fail, Fix: x.editConfig(),
+			Text: fmt.Sprintf("GID index %d, which probe.gid_index names, has no GID of RoCE v2", x.hosts.GIDIndex)}
+	case len(gids) == 0:
+		return Result{Status: Fail, Fix: show, Text: "it has no GID of RoCE v2, and other hosts are probed by no other"}
+	case len(families) == 0:
+		return Result{Status: Warn, Fix: show,
+			Text: "its GIDs of RoCE v2 are link-local: they reach only hosts on the same network segment that have no others either"}
+	}
+	return Result{Text: "RoCE v2: " + strings.Join(families, ", ")}
+}
+
+// familiesOf returns the families of routable addresses with the first GID of each.
+func familiesOf(gids []verbs.GID) (all []string) {
+	seen := map[string]bool{}
+	for _, g := range gids {
+		a := netip.AddrFrom16(g.Raw)
+		family := "IPv6"
+		if a.Is4In6() {
+			family = "IPv4"
+		}
+		if a = a.Unmap(); a.IsLinkLocalUnicast() || seen[family] {
+			continue
+		}
+		seen[family] = true
+		all = append(all, fmt.Sprintf("%s at index %d (%s)", family, g.Index, a))
+	}
+	return all
+}
+
+// checkFabricClass compares the traffic class of probes with that of applications that connect by rdma_cm and choose none. An
+// administrator has made the directory of a device; without one nothing is known (Documentation/ABI/testing/configfs-rdma_cm).
+func checkFabricClass(x *examination) (results []Result) {
+	for i := range x.devices {
+		d := &x.devices[i]
+		for _, port := range d.ports {
+			text := x.read(path.Join("sys/kernel/config/rdma_cm", d.Name, "ports", strconv.Itoa(port), "default_roce_tos"))
+			tos, err := strconv.Atoi(text)
+			if err != nil || !x.probes(d) {
+				continue
+			}
+			r := Result{Check: "fabric_class", Subject: subject(d.Name, port)}
+			r.Text = fmt.Sprintf("fabric.traffic_class = %d, and rdma_cm's default_roce_tos is the same", tos)
+			if tos != x.hosts.TrafficClass {
+				r.Status, r.Fix = Warn, x.editConfig()
+				r.Text = fmt.Sprintf("fabric.traffic_class = %d, and rdma_cm's default_roce_tos is %d: probes may wait in other queues of the "+
+					"switches than applications", x.hosts.TrafficClass, tos)
+			}
+			results = append(results, r)
+		}
+	}
+	return results
+}

@@ -1,0 +1,144 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rdma_events/internal/agent/advice"
+	"rdma_events/internal/agent/inspect"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/status"
+)
+
+// checkProbes reports which probe methods work on each port.
+func checkProbes(x *examination) []Result {
+	const name = "probes"
+	if len(x.devices) == 0 {
+		return []Result{{Check: name, Status: Skipped, Text: "no device to try them on"}}
+	}
+	if x.library == "" {
+		fix := x.install()
+		if x.worker == nil || x.versionErr != nil {
+			fix = x.installWorker()
+		}
+		return []Result{{Check: name, Status: Warn, Fix: fix, Text: "not tried, because worker program or library cannot be used"}}
+	}
+	var results []Result
+	for i := range x.devices {
+		d := &x.devices[i]
+		if !d.opened() {
+			results = append(results, x.notOpened(d))
+			continue
+		}
+		for _, port := range verbs.PortNumbers(d.trials[0].Attr.Ports, nil) {
+			if x.watchesPort(d.Name, port) {
+				results = append(results, x.checkProbe(d, port))
+			}
+		}
+	}
+	return results
+}
+
+// notOpened returns the result for a device that the worker could not open.
+func (x *examination) notOpened(d *device) Result {
+	r := Result{Check: "probes", Subject: d.Name, Status: Fail, Text: "it has no node to open", Fix: x.makeNodes()}
+	if why := d.unwatchable(); why != "" {
+		return Result{Check: "probes", Subject: d.Name, Status: Skipped, Text: "not watched: " + why}
+	}
+	if len(d.trials) == 0 {
+		return r
+	}
+	t := d.trials[0]
+	r.Text = t.Why
+	node := x.checkNode(d)
+	switch {
+	case node.Status == Fail: // whatever the library makes of that
+		r.Fix = node.Fix
+	case t.Reason == status.ReasonNoPermission:
+		r.Fix = x.line(advice.OpenNode, "/dev/infiniband/"+d.node)
+	case t.Reason == status.ReasonExcludedNetns:
+		r.Fix = x.line(advice.ShowNamespaces)
+	case t.Reason == status.ReasonLimit:
+		r.Fix = x.raise("LimitMEMLOCK=8M")
+	case t.Reason == status.ReasonUnsupported, t.Reason == status.ReasonNoLibrary:
+		r.Fix = x.install()
+	default:
+		r.Fix = x.line(advice.ShowKernelLog)
+	}
+	if r.Text == "" {
+		r.Text = fmt.Sprintf("the worker did not answer within %v", inspect.TryLimit)
+	}
+	return r
+}
+
+// checkProbe reports the result of each method on one port. One working method is enough. On a port that is down, it is only a
+// warning if none works, and no warning if the port may be down. An event that the method flush loses is no fault by itself:
+// some libraries complete flushed work without one, so the plugin takes another method there.
+func (x *examination) checkProbe(d *device, port int) Result {
+	r := Result{Check: "probes", Subject: subject(d.Name, port)}
+	var works, fails []string
+	lost := false
+	if query := d.trials[0].Ports[port].Query; verbs.IsRefusalStatus(query) {
+		r.Status = Warn
+		r.Text, r.Fix = x.unanswered(d, "ibv_query_port", query)
+		return r
+	}
+	for _, t := range d.trials {
+		text, ok := describeTrial(t.Ports[port])
+		if ok {
+			works = append(works, t.method.String()+" "+text)
+			continue
+		}
+		fails = append(fails, t.method.String()+" "+text)
+		lost = lost || t.method != verbs.MethodFlush && slices.ContainsFunc(t.Ports[port].Rounds, func(r verbs.Round) bool {
+			return r.Outcome == verbs.OutcomeLostEvent
+		})
+	}
+	r.Text = strings.Join(slices.Concat(works, fails), "; ")
+	switch {
+	case lost:
+		r.Status, r.Fix = Fail, x.line(advice.ShowInterrupts, d.interrupts())
+		r.Text += "; completions come and their events do not: look at interrupts"
+	case len(works) > 0:
+	case x.portState(d.Name, port) != "ACTIVE" && x.expectsDown(d, port):
+		r.Status, r.Text = Skipped, "none works while the port is not active, and expected_down lists it: "+r.Text
+	case x.portState(d.Name, port) != "ACTIVE":
+		r.Status, r.Text = Warn, "none works while the port is not active: "+r.Text
+		_, r.Fix = x.whyDown("", d.Name, port, x.portAttr(d.Name, port, "phys_state"), x.netdev(d.Name, ""))
+	case d.Transport != "iwarp" && x.lacksGIDs(d, port) && x.Sysfs.Addresses(d.Name, port).GIDs == 0:
+		r.Status, r.Text = Skipped, "no probe without a GID: "+r.Text
+	default:
+		r.Status, r.Fix = Fail, x.line(advice.ShowKernelLog)
+		r.Text = "none works: " + r.Text
+	}
+	return r
+}
+
+func (d *device) interrupts() string {
+	if d.PCIAddress != "" {
+		return d.PCIAddress
+	}
+	return d.Driver
+}
+
+// describeTrial reports the result of a method on a port: how long a wake-up
+// takes, or why the method does not work.
+func describeTrial(t inspect.PortTrial) (text string, ok bool) {
+	if t.Refused != "" {
+		return "cannot: " + t.Refused, false
+	}
+	var wakes []int64
+	for _, r := range t.Rounds {
+		if r.Outcome != verbs.OutcomeSuccess {
+			return strings.TrimSpace("ends as " + r.Outcome.String() + " " + r.Status), false
+		}
+		wakes = append(wakes, r.Wake)
+	}
+	if len(wakes) == 0 {
+		return "gave no answer", false
+	}
+	slices.Sort(wakes)
+	return "works (wake-up " + time.Duration(wakes[len(wakes)/2]).Round(time.Microsecond).String() + ")", true
+}

@@ -1,0 +1,38 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"rdma_events/internal/agent/advice"
+	"rdma_events/internal/agent/inspect"
+)
+
+// checkRecords reports the directory in which the plugin records what happens.
+func checkRecords(x *examination) []Result {
+	r := Result{Check: "recorder"}
+	dir := x.plugin.Records
+	if dir == "" {
+		dir = x.Records
+	}
+	info, err := fs.Stat(x.Root, inspect.Relative(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && x.plugin.Records == "":
+		r.Status = Skipped
+		r.Text = fmt.Sprintf("there is no %s: nothing is recorded unless recorder.directory is set; the package's unit file makes it", dir)
+	case err != nil:
+		r.Status, r.Text = Warn, err.Error()
+		r.Fix = x.line(advice.MakeRecords, dir)
+	case !info.IsDir() || info.Mode().Perm()&0o022 != 0:
+		r.Status = Warn
+		r.Text = fmt.Sprintf("nothing is recorded: %s is no directory of the plugin's user alone (mode %04o)", dir, info.Mode().Perm())
+		r.Fix = x.line(advice.CloseRecords, dir)
+	default:
+		r.Text = "what happens is recorded in " + dir
+		if x.plugin.Records == "" {
+			r.Text += ", if the plugin runs with the package's unit file"
+		}
+	}
+	return []Result{r}
+}

@@ -1,0 +1,121 @@
+package hardware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"rdma_events/internal/agent/inspect"
+	"rdma_events/internal/device/nldev"
+	"rdma_events/internal/device/sysfs"
+)
+
+// Host is the machine as a run sees it.
+type Host struct {
+	Version   string // of this program
+	Simulated bool
+	Kernel    string   // release
+	Sys       fs.FS    // sysfs
+	Sysfs     sysfs.FS // the same sysfs, as package verbs/sysfs reads it
+	Worker    Worker
+
+	// Libraries returns the libraries that drive a device of a kernel driver.
+	// library is the result of Worker.Library.
+	Libraries func(library, driver string) inspect.Libraries
+	// Use queries the users of a device. It is nil for a simulated device, which the
+	// kernel does not have.
+	Use func(device string) (nldev.Use, error)
+	// Program returns the name and the number of a process; the name is "" if the
+	// process is not visible. pid may be the number of a thread.
+	Program func(pid int) (name string, process int)
+
+	// Ask asks the operator a question. It is nil if there is no operator.
+	Ask func(question string) bool
+	// Say prints one line of progress.
+	Say func(format string, args ...any)
+	// Mono returns CLOCK_MONOTONIC in ns, Now the time of day.
+	Mono func() int64
+	Now  func() time.Time
+}
+
+// Worker is an opened worker program.
+type Worker interface {
+	// Library returns the file of libibverbs that the program's loader finds.
+	Library(ctx context.Context) (string, error)
+	inspect.Watcher
+}
+
+// ErrInUse is wrapped by the error that Run returns for a device that others use.
+var ErrInUse = errors.New("it is in use")
+
+// pluginWorker is the program name of this plugin's workers.
+const pluginWorker = "rdma-events-worker"
+
+// managing returns the kernel modules that have queue pairs on every device of
+// their kind, whether it is used or not: management datagrams and IP over
+// InfiniBand.
+func managing() []string { return []string{"ib_core", "ib_mad", "ib_ipoib"} }
+
+// others counts the users of a device. who describes those that a run could
+// disturb.
+func (h *Host) others(u nldev.Use) (in InUse, who []string) {
+	in = InUse{Known: true, QueuePairs: u.QueuePairs, Kernel: []string{}}
+	seen := map[string]bool{}
+	for _, o := range u.Owners {
+		text := ""
+		switch name, process := h.program(o); {
+		case o.Kernel != "":
+			in.Kernel = append(in.Kernel, o.Kernel)
+			if !slices.Contains(managing(), o.Kernel) && o.Objects > 0 {
+				text = "the kernel's " + o.Kernel
+			}
+		case name == pluginWorker:
+			in.Plugin++
+		case name == "":
+			in.Programs++
+			text = "a program that cannot be seen from here"
+		default:
+			text = fmt.Sprintf("%s (process %d)", name, process)
+			if !seen[text] {
+				in.Programs++
+			}
+		}
+		if text != "" && !seen[text] {
+			seen[text] = true
+			who = append(who, text)
+		}
+	}
+	slices.Sort(in.Kernel)
+	return in, who
+}
+
+func (h *Host) program(o nldev.Owner) (name string, process int) {
+	if o.PID == 0 {
+		return "", 0
+	}
+	return h.Program(o.PID)
+}
+
+// inUse returns the users of a device. Unless yes is set, it returns an error if a
+// run could disturb other users, which wraps ErrInUse, or if the users are unknown.
+func (h *Host) inUse(device string, yes bool) (InUse, error) {
+	if h.Use == nil {
+		return InUse{Kernel: []string{}}, nil
+	}
+	use, err := h.Use(device)
+	if err != nil {
+		if yes {
+			return InUse{Kernel: []string{}}, nil
+		}
+		return InUse{}, fmt.Errorf("%w; whether others use it is unknown, so run it with -yes if none does", err)
+	}
+	in, who := h.others(use)
+	if len(who) > 0 && !yes {
+		return in, fmt.Errorf("%s: %w: %s; run it when that is over, or with -yes", device, ErrInUse, strings.Join(who, ", "))
+	}
+	return in, nil
+}

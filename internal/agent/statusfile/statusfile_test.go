@@ -1,0 +1,225 @@
+package statusfile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/agent/health"
+	"rdma_events/internal/sys/clock"
+)
+
+// write makes a Writer write one status, and returns its file's path.
+func write(t *testing.T, dir string, s *health.Status) string {
+	t.Helper()
+	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, w.write(s))
+	return w.path
+}
+
+func status(device string) *health.Status {
+	return &health.Status{Schema: health.Schema, Host: "gpu-17", Devices: []health.Device{{Device: device}}, Problems: []health.Problem{}}
+}
+
+// change changes what a file says of its process.
+func change(t *testing.T, path string, how func(*writer)) {
+	t.Helper()
+	r, err := readFile(path)
+	require.NoError(t, err)
+	how(&r.Process)
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o644))
+}
+
+func TestAStatusIsReadWhileItsPluginRuns(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, dir, status("mlx5_0"))
+	found, err := Read(dir)
+	require.NoError(t, err)
+	require.Equal(t, "mlx5_0", found.Devices[0].Device)
+	require.Len(t, found.Plugins, 1)
+	require.Equal(t, os.Getpid(), found.Plugins[0].PID)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o644), info.Mode())
+}
+
+func TestAStaleStatusIsNotUsed(t *testing.T) {
+	const interval = int64(time.Minute)
+	for _, tt := range []struct {
+		name string
+		how  func(*writer)
+		want string // "": it is used
+	}{
+		{"three intervals ago, nearly", func(w *writer) { w.Interval, w.Written = interval, w.Written-3*interval+int64(30*time.Second) }, ""},
+		{"more than three intervals ago", func(w *writer) { w.Interval, w.Written = interval, w.Written-3*interval }, "reported 3m0s ago"},
+		{"the first one", func(w *writer) { w.Written -= 9 * interval }, ""},
+		{"the first one, long ago", func(w *writer) { w.Written -= 10 * interval }, "reported 10m0s ago"},
+		{"short intervals", func(w *writer) { w.Interval, w.Written = 1, w.Written-int64(30*time.Second) }, ""},
+		{"an hour ago, of which the host was suspended for most", func(w *writer) {
+			asleep := *w.Slept - int64(time.Hour-30*time.Second)
+			w.Interval, w.Written, w.Slept = interval, w.Written-int64(time.Hour), &asleep
+		}, ""},
+		{"before a boot", func(w *writer) { w.Namespace, w.Written = 1, clock.Boot()+int64(time.Hour) }, "before this host started"},
+		{"another process of its PID", func(w *writer) { w.Started++ }, "has ended"},
+		{"another PID namespace, where it may run", func(w *writer) { w.Namespace, w.Started = 1, 1 }, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			change(t, write(t, dir, status("mlx5_0")), tt.how)
+			_, err := Read(dir)
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrNone)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestTheFilesOfKilledPluginsAreRemovedByTheNext(t *testing.T) {
+	dir := t.TempDir()
+	ended := exec.CommandContext(t.Context(), "true")
+	require.NoError(t, ended.Run())
+	for name, how := range map[string]func(*writer){
+		"1-1.json": func(w *writer) { w.PID = ended.Process.Pid },
+		"1-2.json": func(w *writer) { w.Namespace, w.Written = 1, clock.Boot()-int64(2*time.Hour) },
+		"1-3.json": func(w *writer) { w.Namespace = 1 },
+	} {
+		path := write(t, dir, status(name))
+		change(t, path, how)
+		require.NoError(t, os.Rename(path, filepath.Join(dir, name)))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), []byte("{}"), 0o644))
+	unfinishedFile := filepath.Join(dir, "1-1.json.new123")
+	require.NoError(t, os.WriteFile(unfinishedFile, nil, 0o644))
+	require.NoError(t, os.Chtimes(unfinishedFile, time.Time{}, time.Now().Add(-time.Hour)))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "fifo.json"), 0o644))
+	write(t, dir, status("own"))
+	here, err := namespace()
+	require.NoError(t, err)
+	sweep(dir, here)
+	require.NoFileExists(t, unfinishedFile)
+	left, err := filepath.Glob(filepath.Join(dir, "1-*.json"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, "1-3.json")}, left)
+	require.FileExists(t, filepath.Join(dir, "other.json"))
+	require.FileExists(t, filepath.Join(dir, "fifo.json"))
+	found, err := Read(dir)
+	require.NoError(t, err, "a file that is no status silences no other")
+	require.Len(t, found.Devices, 2)
+}
+
+func TestRunWritesTheLastStatusAndRemovesItAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	w.Put(status("mlx5_0"))
+	w.Put(status("mlx5_1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	require.Eventually(t, func() bool {
+		found, err := Read(dir)
+		return err == nil && found.Devices[0].Device == "mlx5_1"
+	}, 10*time.Second, time.Millisecond)
+	cancel()
+	<-done
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// The plugin of root may write to a directory of Telegraf's user.
+func TestALinkInTheDirectoryIsNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
+	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	for _, path := range []string{w.path, w.path + unfinished} {
+		require.NoError(t, os.Symlink(target, path))
+	}
+	require.NoError(t, w.write(status("mlx5_0")))
+	text, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "kept", string(text))
+	info, err := os.Lstat(w.path)
+	require.NoError(t, err)
+	require.True(t, info.Mode().IsRegular())
+}
+
+func TestTheFirstOfSeveralErrorsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		dir := filepath.Join(t.TempDir(), "gone")
+		w, err := NewWriter(dir, slog.New(slog.NewTextHandler(&log, nil)))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.Run(ctx)
+		put := func() {
+			w.Put(status("mlx5_0"))
+			synctest.Wait()
+		}
+		put()
+		put()
+		require.Contains(t, log.String(), "no such file or directory")
+		require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("\n")))
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		put()
+		require.FileExists(t, w.path)
+		require.NoError(t, os.RemoveAll(dir))
+		put()
+		require.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")))
+	})
+}
+
+func TestTheDirectoryIsTheServicesElseTheSystemsElseTheUsers(t *testing.T) {
+	base := t.TempDir()
+	service := filepath.Join(base, name)
+	require.NoError(t, os.Mkdir(service, 0o700))
+	t.Setenv("RUNTIME_DIRECTORY", "/run/telegraf:"+service)
+	dir, err := Dir()
+	require.NoError(t, err)
+	require.Equal(t, service, dir)
+	info, err := os.Stat(service)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o755), info.Mode().Perm(), "systemd makes it as closed as that of the sockets")
+
+	t.Setenv("RUNTIME_DIRECTORY", "/run/telegraf:/run/rdma_events")
+	_, err = Dir()
+	require.ErrorIs(t, err, errNotRuntime)
+	open := filepath.Join(t.TempDir(), "open")
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Chmod(open, 0o777))
+	_, err = usable(open)
+	require.ErrorContains(t, err, "others may write to it (mode 0777)")
+	_, err = usable("/proc/" + name)
+	require.ErrorContains(t, err, "make /proc/"+name+" for the status: ")
+
+	user := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", user)
+	write(t, service, status("mlx5_0"))
+	require.NoError(t, os.Rename(service, filepath.Join(user, name)))
+	found, err := Read("")
+	require.NoError(t, err)
+	require.NotEmpty(t, found.Devices)
+}
