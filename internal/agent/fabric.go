@@ -139,7 +139,7 @@ func (p *probing) ordersOf(device string) pairs.Orders { return post{p.of(device
 // post gives orders as the keeper wants them: without a worker there is no Fabric.
 type post struct{ *worker.Orders }
 
-// Order implements keeper.Orders.
+// Order implements pairs.Orders.
 func (p post) Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err error) {
 	rc, err = p.Orders.Order(ctx, o)
 	if errors.Is(err, worker.ErrNoWorker) {

@@ -13,7 +13,7 @@ import (
 func measureHotPath(t *testing.T) *Report {
 	t.Helper()
 	cmd := exec.Command("go", "test", "-run=^$", "-bench=.", "-benchmem", "-count=7", "-benchtime=200ms",
-		"./internal/session", "./internal/ledger", "./internal/portstate", "./internal/aggregate", "./internal/monitor")
+		"./internal/device/session", "./internal/device/ledger", "./internal/device/portstate", "./internal/telemetry/aggregate", "./internal/device/monitor")
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	if err != nil {

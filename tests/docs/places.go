@@ -171,7 +171,7 @@ func Places() []Place {
 		{Command: "make lint", Where: ci, Says: "make lint"},
 		{Command: "make build", Where: makefile, Says: "TESTED := build"},
 		{Command: "go test -race ./internal/...", Where: makefile, Says: race},
-		{Command: "go test -race -run Contract ./internal/verbs/...", Where: makefile, Says: race},
+		{Command: "go test -race -run Contract ./internal/simulated/... ./internal/device/native", Where: makefile, Says: race},
 		{Command: "go test ./tests/native", Where: makefile, Says: programs},
 		{Command: "go test ./tests/e2e", Where: makefile, Says: programs},
 		{Command: "go test ./tests/grafana", Where: makefile, Says: programs},
@@ -183,7 +183,7 @@ func Places() []Place {
 		{Command: "make test-full", Where: "packaging/targets.mk", Says: "scripts/test-full.sh passed"},
 		{Command: "make test-schema", Where: ci, Says: "make test-schema"},
 		{
-			Command: "go test -run '^$' -fuzz FuzzCountersKeepTheirInvariants -fuzztime 10s ./internal/portstate",
+			Command: "go test -run '^$' -fuzz FuzzCountersKeepTheirInvariants -fuzztime 10s ./internal/device/portstate",
 			Where:   "scripts/test-push.sh", Says: "scripts/fuzz.sh 15s",
 		},
 		{

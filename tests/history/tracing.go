@@ -27,7 +27,7 @@ const (
 // goneInterval is how often the plugin looks whether processes are gone of which only a tracer knew that has ended.
 const goneInterval = time.Minute
 
-// tracing simulates the tracers of a host, in one lane. What they see goes to the plugin's own apps.Keeper, as do the lists of
+// tracing simulates the tracers of a host, in one lane. What they see goes to the plugin's own inventory.Keeper, as do the lists of
 // objects, which the sessions make.
 type tracing struct {
 	supervised

@@ -23,7 +23,7 @@ var (
 
 var (
 	system  = suite{pkg: "./tests/lab/system", guests: 4}
-	backend = suite{pkg: "./internal/verbs/native", tests: "^(TestNativeBackend|TestTheFabricKeepsItsContractOnSoftRoCE$)"}
+	backend = suite{pkg: "./internal/device/native", tests: "^(TestNativeBackend|TestTheFabricKeepsItsContractOnSoftRoCE$)"}
 	harness = suite{pkg: "./tests/lab/guest", rxeOnly: true}
 	fabric  = suite{pkg: "./tests/lab/fabric", rxeOnly: true}
 
@@ -35,10 +35,10 @@ var (
 		system,
 		backend,
 		harness,
-		{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true, shared: "others"},
-		{pkg: "./internal/confine", rxeOnly: true, shared: "others"},
+		{pkg: "./internal/device/hotplug", tests: "^TestOnARealKernel", rxeOnly: true, shared: "others"},
+		{pkg: "./internal/sys/confine", rxeOnly: true, shared: "others"},
 		{pkg: "./tests/lab/app", shared: "others"},
-		{pkg: "./internal/trace/bpf", tests: "^(TestTheKernel|TestReadsOfMoreThreads|TestAProcessHasTheUnit)", guests: 3},
+		{pkg: "./internal/applications/ebpf", tests: "^(TestTheKernel|TestReadsOfMoreThreads|TestAProcessHasTheUnit)", guests: 3},
 		{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true, shared: "others"},
 	}
 )
@@ -110,7 +110,7 @@ var variants = []variant{
 
 // TestGuests runs all other tests on the usual variant, in guests with one processor, or two for twoProcessors.
 // -parallel is the number of guests at once. Go test's own -run selects suites (-run
-// TestGuests/internal/verbs/native), -guest.run selects tests. With -short the tests leave out their long forms.
+// TestGuests/internal/device/native), -guest.run selects tests. With -short the tests leave out their long forms.
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	runSuites(t, usual())

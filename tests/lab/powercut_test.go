@@ -42,7 +42,7 @@ func TestRecordsOutliveAPowerCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	writer := filepath.Join(dir, "build", "guests", "recorder.test")
-	tool(t, dir, "go", "test", "-c", "-o", writer, "./internal/recorder")
+	tool(t, dir, "go", "test", "-c", "-o", writer, "./internal/record/recorder")
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(disk, nil, 0o600); err != nil {
 		t.Fatal(err)

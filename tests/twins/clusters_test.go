@@ -52,7 +52,7 @@ const (
 	clustersBreak = 5 * time.Minute
 )
 
-// fabric returns what the hosts report. Whom they probe and whether they blame their own link is decided by package fabric.
+// fabric returns what the hosts report. Whom they probe and whether they blame their own link is decided by packages pinglist and verdict.
 func (c cluster) fabric(t *testing.T) *history.Fabric {
 	t.Helper()
 	f := &history.Fabric{

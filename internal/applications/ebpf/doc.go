@@ -1,4 +1,4 @@
-// Package bpf is the trace.Source of the kernel: eBPF programs at functions of ib_uverbs, which see every process' queue of
+// Package ebpf is the trace.Source of the kernel: eBPF programs at functions of ib_uverbs, which see every process' queue of
 // asynchronous events, and the threads that wait in a destruction. trace.bpf.c has the programs.
 //
 // A tracer needs privileges for about a second. Load uses them; Programs.Inherit and Adopt carry what it made over to the

@@ -1,4 +1,4 @@
-// Package apps knows which application holds which objects of a device (rdma_app), which had an error event and has not read it
+// Package inventory knows which application holds which objects of a device (rdma_app), which had an error event and has not read it
 // (rdma_app_event, rdma_app_async), and which hangs in a destroy (rdma_app_hang).
 //
 // A Picture makes these points of what workers list and of what the tracer sees (package trace), and decides when a hang has ended. It

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// TestEvidenceKnowsTheWords keeps the words of this package and the causes of package evidence,
+// TestEvidenceKnowsTheWords keeps the words of this package and the causes of package cause,
 // which does not import it, together.
 func TestEvidenceKnowsTheWords(t *testing.T) {
 	want := []cause.Cause{

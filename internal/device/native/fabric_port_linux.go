@@ -208,7 +208,7 @@ func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verb
 	return gids
 }
 
-// networkOf returns the network that a GID is assumed to be in, as package fabric does: a GID has no prefix length.
+// networkOf returns the network that a GID is assumed to be in, as package pairs does: a GID has no prefix length.
 func networkOf(g verbs.GID) netip.Prefix {
 	a, bits := netip.AddrFrom16(g.Raw).Unmap(), 64
 	if a.Is4() {

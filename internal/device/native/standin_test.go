@@ -139,7 +139,7 @@ func runTests(m *testing.M) int {
 }
 
 // compileLibrary returns the stand-in's file.
-var compileLibrary = sync.OnceValues(func() (string, error) { return standin.Compile("../verbstest/standin/testdata", libraryDir) })
+var compileLibrary = sync.OnceValues(func() (string, error) { return standin.Compile("../../conformance/standin/testdata", libraryDir) })
 
 func library(t *testing.T) string {
 	t.Helper()

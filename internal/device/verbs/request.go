@@ -13,7 +13,7 @@ type Request struct {
 	Sim     Simulation // used by BackendSim
 }
 
-// Simulation configures the simulator; package sim defines the meaning of its members.
+// Simulation configures the simulator; package simulated/devices defines the meaning of its members.
 type Simulation struct {
 	Profile  string
 	Scenario string

@@ -12,7 +12,7 @@ import (
 const silentRun = 50 * time.Millisecond
 
 // silence decides how soon facts are sent while a pair is without an echo. Whether an echo is missing is decided by the Fabric, by the
-// rule of package fabric, and silence hears of it as FabricMissing. It holds which pairs are without an echo, and since when.
+// rule of package verdict, and silence hears of it as FabricMissing. It holds which pairs are without an echo, and since when.
 type silence [verbs.MaxFabricPairs]struct {
 	session uint64
 	since   int64 // CLOCK_MONOTONIC ns when an echo was missing first; 0: none has been since the last echo
@@ -36,7 +36,7 @@ func (s *silence) note(facts []verbs.FabricFact) {
 	}
 }
 
-// recent reports whether an echo is missing at a time and has been for less than fabric.VerdictsWithin.
+// recent reports whether an echo is missing at a time and has been for less than verdict.VerdictsWithin.
 func (s *silence) recent(at int64) bool {
 	for i := range s {
 		if since := s[i].since; since != 0 && at-since < verdict.VerdictsWithin {

@@ -28,7 +28,7 @@ type caller struct {
 func (*caller) AuthType() string { return "tls" }
 
 // errStranger ends a connection. No one reads it.
-var errStranger = errors.New("no connection of package hello")
+var errStranger = errors.New("no connection of package exchange")
 
 // ServerHandshake implements credentials.TransportCredentials. gRPC has set the deadline.
 func (d doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {

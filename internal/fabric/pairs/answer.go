@@ -33,7 +33,7 @@ func (a *answer) isLeftOver(now int64) bool {
 	return a.over || a.orphan != 0 && now-a.quietSince() > int64(leftOverAfter)
 }
 
-// Listed implements hello.Handler.
+// Listed implements exchange.Handler.
 func (k *Keeper) Listed(host string) (digest string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -41,7 +41,7 @@ func (k *Keeper) Listed(host string) (digest string, ok bool) {
 	return k.list.Digest(), ok
 }
 
-// Meet implements hello.Handler.
+// Meet implements exchange.Handler.
 func (k *Keeper) Meet(ctx context.Context, host string, o exchange.Offer) exchange.Answer {
 	p, slot, why := k.place(host, &o)
 	if why != verdict.ReasonNone {
@@ -168,7 +168,7 @@ func (k *Keeper) connect(ctx context.Context, p *port, slot int, host string, o 
 	return a, err
 }
 
-// Reconcile implements hello.Handler. A pair that was made by position is not kept when the names of devices say otherwise.
+// Reconcile implements exchange.Handler. A pair that was made by position is not kept when the names of devices say otherwise.
 func (k *Keeper) Reconcile(host string, h *exchange.Held) (kept []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -191,7 +191,7 @@ func (k *Keeper) Reconcile(host string, h *exchange.Held) (kept []uint64) {
 	return kept
 }
 
-// Leave implements hello.Handler. A pair that is being met ends after that.
+// Leave implements exchange.Handler. A pair that is being met ends after that.
 func (k *Keeper) Leave(host string, session uint64) {
 	isLeft := func(a *answer) bool { return a.host == host && a.session == session }
 	k.mu.Lock()
@@ -206,7 +206,7 @@ func (k *Keeper) Leave(host string, session uint64) {
 	k.end(context.Background(), isLeft)
 }
 
-// Ended implements hello.Handler. The management network may be gone, and probes go on.
+// Ended implements exchange.Handler. The management network may be gone, and probes go on.
 func (k *Keeper) Ended(host string, sessions []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -290,7 +290,7 @@ func (k *Keeper) leftover(which func(*answer) bool) (all []ending) {
 	return all
 }
 
-// States implements hello.Handler.
+// States implements exchange.Handler.
 func (k *Keeper) States(host string, sessions []uint64) (ports []exchange.PortState, lacking []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

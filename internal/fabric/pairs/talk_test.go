@@ -24,12 +24,12 @@ func (h *node) announce(c exchange.Change) {
 	}()
 }
 
-// caller is the hello.Network of a node.
+// caller is the exchange.Network of a node.
 type caller struct{ *node }
 
 func (c caller) Peer(h pinglist.Host) (exchange.Peer, error) { return &line{c.node, h.Name}, nil }
 
-// line is a hello.Peer.
+// line is a exchange.Peer.
 type line struct {
 	from *node
 	to   string
@@ -89,7 +89,7 @@ func (l *line) State(ctx context.Context, sessions []uint64) (exchange.State, er
 
 func (l *line) Close() error { return nil }
 
-// talk is a hello.Conversation.
+// talk is a exchange.Conversation.
 type talk struct {
 	*line
 	other   *node

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const root = "../.."
+const root = "../../.."
 
 func parseSource(t *testing.T, path string) *ast.File {
 	t.Helper()

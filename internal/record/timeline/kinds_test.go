@@ -21,7 +21,7 @@ func TestEachKindHasOneRowWithWords(t *testing.T) {
 
 // A record that is kept alone, and one of the commands fabric and events, is no record of watch.
 func TestSchemaOfWatchHasTheKindsOfTheTable(t *testing.T) {
-	text, err := os.ReadFile("../../docs/schema/output.json")
+	text, err := os.ReadFile("../../../docs/schema/output.json")
 	require.NoError(t, err)
 	var schema struct {
 		Defs struct {

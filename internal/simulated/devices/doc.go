@@ -1,4 +1,4 @@
-// Package sim is the simulated backend: hardware profiles, a timeline of events
+// Package devices is the simulated backend: hardware profiles, a timeline of events
 // and faults, and a seed. A World is that timeline, counted from an epoch in
 // CLOCK_MONOTONIC, so every process that loads it with the same epoch sees the
 // same events at the same moments. New makes a verbs.Backend of a World; it

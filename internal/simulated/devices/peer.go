@@ -28,7 +28,7 @@ type peerEntry struct {
 	index  int // of its table, for errors
 }
 
-// Refusal is why another host refuses to meet: the word of fabric.Reason, "" if it does not refuse.
+// Refusal is why another host refuses to meet: the word of verdict.Reason, "" if it does not refuse.
 type Refusal string
 
 // The refusals that concern a host as a whole. The others are those of a port.

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// conversation implements hello.Conversation.
+// conversation implements exchange.Conversation.
 type conversation struct {
 	peer    *peer
 	digest  string
@@ -99,10 +99,10 @@ func (c *conversation) end(why error) {
 	c.cancel()
 }
 
-// Digest implements hello.Conversation. The lists of simulated hosts are equal.
+// Digest implements exchange.Conversation. The lists of simulated hosts are equal.
 func (c *conversation) Digest() string { return c.digest }
 
-// Reconcile implements hello.Conversation. A simulated host answers every session for ever.
+// Reconcile implements exchange.Conversation. A simulated host answers every session for ever.
 func (c *conversation) Reconcile(ctx context.Context, _ exchange.Held) ([]uint64, error) {
 	err := c.peer.wait(ctx, c.ctx)
 	if ended := c.Err(); ended != nil {
@@ -114,7 +114,7 @@ func (c *conversation) Reconcile(ctx context.Context, _ exchange.Held) ([]uint64
 	return nil, nil
 }
 
-// Offer implements hello.Conversation.
+// Offer implements exchange.Conversation.
 func (c *conversation) Offer(ctx context.Context, o exchange.Offer) (exchange.Answer, error) {
 	err := c.peer.wait(ctx, c.ctx)
 	if ended := c.Err(); ended != nil {
@@ -160,7 +160,7 @@ func opposite(ports []devices.PeerPort, o *exchange.Offer) (devices.PeerPort, bo
 	return devices.PeerPort{}, false
 }
 
-// Leave implements hello.Conversation.
+// Leave implements exchange.Conversation.
 func (c *conversation) Leave(uint64) error {
 	if err := c.Err(); err != nil {
 		return fmt.Errorf("leave a pair with %s: %w", c.peer.name, err)
@@ -168,17 +168,17 @@ func (c *conversation) Leave(uint64) error {
 	return nil
 }
 
-// Changes implements hello.Conversation.
+// Changes implements exchange.Conversation.
 func (c *conversation) Changes() <-chan exchange.Change { return c.changes }
 
-// Err implements hello.Conversation. After Close it is net.ErrClosed.
+// Err implements exchange.Conversation. After Close it is net.ErrClosed.
 func (c *conversation) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close implements hello.Conversation. It is idempotent.
+// Close implements exchange.Conversation. It is idempotent.
 func (c *conversation) Close() error {
 	c.end(net.ErrClosed)
 	<-c.done

@@ -12,19 +12,19 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// New returns the hello.Network of a world. Every host that it is asked for is there, unless the scenario says that it is not.
+// New returns the exchange.Network of a world. Every host that it is asked for is there, unless the scenario says that it is not.
 func New(w *devices.World) exchange.Network { return network{w} }
 
 type network struct{ w *devices.World }
 
-// Peer implements hello.Network.
+// Peer implements exchange.Network.
 func (n network) Peer(h pinglist.Host) (exchange.Peer, error) {
 	p := &peer{w: n.w, host: n.w.Peer(h.Name), name: h.Name}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil
 }
 
-// peer implements hello.Peer.
+// peer implements exchange.Peer.
 type peer struct {
 	w      *devices.World
 	host   *devices.Peer
@@ -37,7 +37,7 @@ type peer struct {
 	wg     sync.WaitGroup // of the goroutines of conversations; it grows under mu
 }
 
-// Converse implements hello.Peer.
+// Converse implements exchange.Peer.
 func (p *peer) Converse(ctx context.Context, digest string) (exchange.Conversation, error) {
 	c, err := p.converse(ctx, digest)
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *peer) converse(ctx context.Context, digest string) (*conversation, erro
 	return c, nil
 }
 
-// State implements hello.Peer.
+// State implements exchange.Peer.
 func (p *peer) State(ctx context.Context, _ []uint64) (exchange.State, error) {
 	if err := p.wait(ctx, p.ctx); err != nil {
 		return exchange.State{}, fmt.Errorf("ask %s for its state: %w", p.name, err)
@@ -83,7 +83,7 @@ func (p *peer) State(ctx context.Context, _ []uint64) (exchange.State, error) {
 	return state, nil
 }
 
-// Close implements hello.Peer. It returns when the goroutines of all conversations have ended.
+// Close implements exchange.Peer. It returns when the goroutines of all conversations have ended.
 func (p *peer) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -296,13 +296,13 @@ func (p *modern) readLedgers() {
 // peers is how many hosts each one probes, at most.
 const peers = 8
 
-// orders implements keeper.Orders.
+// orders implements pairs.Orders.
 type orders struct {
 	p      *modern
 	device string
 }
 
-// Order implements keeper.Orders.
+// Order implements pairs.Orders.
 func (o orders) Order(ctx context.Context, order verbs.FabricOrder) (uint32, error) {
 	return o.p.order(ctx, o.device, order)
 }

@@ -33,7 +33,7 @@ func newNetwork() *network {
 	}
 }
 
-// userTimeout is the time after which a kernel gives up a connection whose bytes are not acknowledged: package hello sets
+// userTimeout is the time after which a kernel gives up a connection whose bytes are not acknowledged: package exchange sets
 // TCP_USER_TIMEOUT to it.
 const userTimeout = 5 * time.Second
 

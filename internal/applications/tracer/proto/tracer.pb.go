@@ -938,7 +938,7 @@ const file_tracer_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage2U\n" +
 	"\x06Tracer\x12K\n" +
-	"\x05Trace\x12\x1e.rdma_events.tracer.v1.Request\x1a\x1e.rdma_events.tracer.v1.Message(\x010\x01B#Z!rdma_events/internal/tracer/protob\x06proto3"
+	"\x05Trace\x12\x1e.rdma_events.tracer.v1.Request\x1a\x1e.rdma_events.tracer.v1.Message(\x010\x01B0Z.rdma_events/internal/applications/tracer/protob\x06proto3"
 
 var (
 	file_tracer_proto_rawDescOnce sync.Once

@@ -2,4 +2,4 @@
 // (worker.proto). Only package worker imports it.
 package proto
 
-//go:generate protoc --plugin=../../../build/tools/protoc-gen-go --plugin=../../../build/tools/protoc-gen-go-grpc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative worker.proto
+//go:generate protoc --plugin=../../../../build/tools/protoc-gen-go --plugin=../../../../build/tools/protoc-gen-go-grpc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative worker.proto

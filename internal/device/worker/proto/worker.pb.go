@@ -3210,7 +3210,7 @@ const file_worker_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage2\xa6\x01\n" +
 	"\x06Worker\x12L\n" +
 	"\x05Watch\x12#.rdma_events.worker.v1.WatchRequest\x1a\x1c.rdma_events.worker.v1.Batch0\x01\x12N\n" +
-	"\x05Order\x12\".rdma_events.worker.v1.FabricOrder\x1a!.rdma_events.worker.v1.FabricDoneB#Z!rdma_events/internal/worker/protob\x06proto3"
+	"\x05Order\x12\".rdma_events.worker.v1.FabricOrder\x1a!.rdma_events.worker.v1.FabricDoneB*Z(rdma_events/internal/device/worker/protob\x06proto3"
 
 var (
 	file_worker_proto_rawDescOnce sync.Once

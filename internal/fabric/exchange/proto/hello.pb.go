@@ -1315,7 +1315,7 @@ const file_hello_proto_rawDesc = "" +
 	"\fWHY_GREETING\x10\x052\x9f\x01\n" +
 	"\x05Hello\x12G\n" +
 	"\bConverse\x12\x1a.rdma_events.hello.v1.Call\x1a\x1b.rdma_events.hello.v1.Reply(\x010\x01\x12M\n" +
-	"\x05State\x12\".rdma_events.hello.v1.StateRequest\x1a .rdma_events.hello.v1.StateReplyB\"Z rdma_events/internal/hello/protob\x06proto3"
+	"\x05State\x12\".rdma_events.hello.v1.StateRequest\x1a .rdma_events.hello.v1.StateReplyB,Z*rdma_events/internal/fabric/exchange/protob\x06proto3"
 
 var (
 	file_hello_proto_rawDescOnce sync.Once
