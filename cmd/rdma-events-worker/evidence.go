@@ -12,7 +12,6 @@ import (
 
 	"rdma_events/internal/device/ethtool"
 	"rdma_events/internal/device/ledger"
-	"rdma_events/internal/device/open"
 	"rdma_events/internal/device/snapshot"
 	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/device/verbs"
@@ -38,9 +37,10 @@ func answer(f func(out *os.File) error) int {
 // enter confines the process, and returns what was its standard output. From then on
 // descriptor 1 is standard error, since native libraries print to it.
 func enter() (out *os.File, err error) {
-	needs := open.Needs()
-	needs.Read = append(needs.Read, worker.OnceReads()...)
-	if err := confine.Enter(needs); err != nil {
+	loadMissingNodes()
+	n := needs()
+	n.Read = append(n.Read, worker.OnceReads()...)
+	if err := confine.Enter(n); err != nil {
 		return nil, fmt.Errorf("confine this process: %w", err)
 	}
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3)
@@ -64,7 +64,7 @@ func evidence(device, request string) int {
 				return fmt.Errorf("read request: %w", err)
 			}
 		}
-		b, err := open.Backend(r)
+		b, err := openBackend(r)
 		if err != nil {
 			return fmt.Errorf("make backend %q: %w", r.Backend, err)
 		}

@@ -13,11 +13,11 @@ import (
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/native"
-	"rdma_events/internal/device/open"
 	"rdma_events/internal/device/session"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"
 	"rdma_events/internal/fabric/endpoint"
+	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/sys/status"
 )
 
@@ -31,7 +31,10 @@ func main() {
 	if code, is := ask(os.Args[1:]); is {
 		os.Exit(code)
 	}
-	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch, Backend: open.Backend, Needs: open.Needs}))
+	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch, Backend: openBackend, Needs: func() confine.Needs {
+		loadMissingNodes()
+		return needs()
+	}}))
 }
 
 // watch watches a device with all that a worker does.

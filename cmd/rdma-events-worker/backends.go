@@ -1,0 +1,85 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"rdma_events/internal/device/hotplug"
+	"rdma_events/internal/device/native"
+	"rdma_events/internal/device/sysfs"
+	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/simulated/devices"
+	"rdma_events/internal/sys/confine"
+)
+
+const sysfsRoot = "/sys"
+
+// backend is a value of the option backend, as the worker uses it. Package agent/backends has those of the host.
+type backend struct {
+	name string
+	open func(verbs.Request) (verbs.Backend, error) // may call into native libraries
+}
+
+func backends() []backend {
+	return []backend{{verbs.BackendVerbs, openVerbs}, {verbs.BackendSim, openSim}}
+}
+
+// openBackend makes the backend that a request names.
+func openBackend(r verbs.Request) (verbs.Backend, error) {
+	var names []string
+	for _, b := range backends() {
+		if b.name == r.Backend {
+			return b.open(r)
+		}
+		names = append(names, fmt.Sprintf("%q", b.name))
+	}
+	return nil, fmt.Errorf("it is not %s", strings.Join(names, " or "))
+}
+
+// needs returns the part of the file system that the libraries of the backends use. The simulator has none.
+func needs() confine.Needs {
+	read, devices := native.Files()
+	return confine.Needs{Read: read, Devices: devices}
+}
+
+// loadMissingNodes loads the modules that make the character devices of verbs, if the host has devices: a node that is missing
+// when the process is confined could not be used when it comes. If loading fails, the attempt to open the device reports why.
+func loadMissingNodes() {
+	_, nodes := native.Files()
+	if there, _ := sysfs.New(sysfsRoot).Devices(); len(there) > 0 && slices.ContainsFunc(nodes, missing) {
+		_ = hotplug.LoadNodes()
+	}
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+func openVerbs(verbs.Request) (verbs.Backend, error) {
+	warn := func(err error) { fmt.Fprintln(os.Stderr, err) }
+	return hotplug.Removable(native.New(sysfs.New(sysfsRoot)), hotplug.Config{Warn: warn}), nil
+}
+
+func openSim(r verbs.Request) (verbs.Backend, error) {
+	world, err := devices.Load(devices.Options{
+		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: die,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return devices.New(world), nil
+}
+
+// die simulates a crash: the crash of a library ends the process by a signal, and no
+// code runs after it.
+func die(s syscall.Signal) {
+	_ = syscall.Kill(os.Getpid(), s) // a signal to the own process cannot fail
+	select {}
+}
