@@ -318,7 +318,7 @@ func (b *board) matrix(p panel) {
 }
 
 func (b *board) fabricHistory() {
-	unwell := func(r *verdict.VerdictRow) bool { return r.Verdict != verdict.VerdictOK }
+	unwell := func(r *verdict.Row) bool { return r.Verdict != verdict.VerdictOK }
 	var words []query
 	for _, v := range verdictsThat(unwell) {
 		words = append(words, query{

@@ -11,7 +11,7 @@ import (
 )
 
 // verdictsThat returns the words of some verdicts of pairs, from the worst to the mildest.
-func verdictsThat(which func(*verdict.VerdictRow) bool) (words []string) {
+func verdictsThat(which func(*verdict.Row) bool) (words []string) {
 	for _, r := range verdict.Verdicts() {
 		if r.OfPair && which(&r) {
 			words = append(words, string(r.Verdict))
@@ -32,19 +32,19 @@ const (
 // blamed returns the verdicts that count against a group, those of pairs whose port blames its own link included. A host that is cut off with
 // all of its group blames its own link, and its group is cut off all the same.
 func blamed() []string {
-	return verdictsThat(func(r *verdict.VerdictRow) bool {
+	return verdictsThat(func(r *verdict.Row) bool {
 		return r.Blames == verdict.BlameNetwork || r.Blames == verdict.BlameOwn
 	})
 }
 
 // silentVerdicts returns the verdicts that blame the network because nothing comes through, on one path or on all of them.
 func silentVerdicts() []string {
-	return verdictsThat(func(r *verdict.VerdictRow) bool { return r.Blames == verdict.BlameNetwork && r.Direction == "" })
+	return verdictsThat(func(r *verdict.Row) bool { return r.Blames == verdict.BlameNetwork && r.Direction == "" })
 }
 
 // lossyVerdicts returns the verdicts that blame the network because it loses a share of the packets, sorted.
 func lossyVerdicts() []string {
-	return slices.Sorted(slices.Values(verdictsThat(func(r *verdict.VerdictRow) bool {
+	return slices.Sorted(slices.Values(verdictsThat(func(r *verdict.Row) bool {
 		return r.Blames == verdict.BlameNetwork && r.Direction != ""
 	})))
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/document"
+	"rdma_events/docs/document"
 	"rdma_events/tests/lab"
 )
 

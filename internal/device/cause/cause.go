@@ -55,8 +55,8 @@ const (
 // of its link, which follows from it.
 var rules = []func(*Facts) Cause{removed, fatal, stuck, linkDown, gidsChanged, smChanged}
 
-// CauseOf returns the cause of what the facts are about, "" if none is certain.
-func CauseOf(f Facts) Cause {
+// Of returns the cause of what the facts are about, "" if none is certain.
+func Of(f Facts) Cause {
 	if f.cameUp() {
 		return "" // the facts would say why it did not work before
 	}

@@ -103,7 +103,7 @@ func requireCauses(t *testing.T, table map[string]struct {
 }) {
 	t.Helper()
 	for name, c := range table {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, CauseOf(c.facts)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, Of(c.facts)) })
 	}
 }
 

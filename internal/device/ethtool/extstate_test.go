@@ -19,7 +19,7 @@ func TestEvidenceKnowsTheWords(t *testing.T) {
 	require.Len(t, want, len(extStates))
 	for n := range extStates {
 		at := cause.Seen(0)
-		require.Equal(t, want[n], cause.CauseOf(cause.Facts{
+		require.Equal(t, want[n], cause.Of(cause.Facts{
 			LinkLayer: verbs.LinkEthernet, Before: verbs.PortActive, After: verbs.PortDown,
 			NetDev:   cause.NetDev{At: at, AdminUp: cause.Yes, Carrier: cause.No},
 			ExtState: cause.ExtState{At: at, Name: extState(uint8(n))},

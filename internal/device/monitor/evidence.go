@@ -189,7 +189,7 @@ func (d *Device) judge(p *port, w *trigger, t *moment) {
 	}
 	p.facts.judged = remember(p.facts.judged, done)
 	e := &measure.Evidence{
-		Device: d.name, Port: p.port, Trigger: w.why, Cause: cause.CauseOf(d.factsOf(p, w, t)), Triggers: 1,
+		Device: d.name, Port: p.port, Trigger: w.why, Cause: cause.Of(d.factsOf(p, w, t)), Triggers: 1,
 		At: p.facts.stamp.next(t.wall(w.at), t.epoch),
 	}
 	if w.why == verbs.Trigger(verbs.EventDeviceFatal.String()) {

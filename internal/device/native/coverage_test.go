@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/docs/document"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/document"
 )
 
 var update = flag.Bool("update", false, "rewrite the part of docs/compatibility.md about events")

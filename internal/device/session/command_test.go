@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/sessiontest"
 	"rdma_events/internal/device/ledger"
-	"rdma_events/internal/device/session/sessiontest"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
 )

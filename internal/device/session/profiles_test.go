@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/conformance/sessiontest"
 	"rdma_events/internal/conformance/standin"
 	"rdma_events/internal/device/ledger"
-	"rdma_events/internal/device/session/sessiontest"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/status"

@@ -80,7 +80,7 @@ const (
 	FabricWrite                         // a write was posted
 	FabricWriteDone                     // the peer's device acknowledged it
 	FabricWriteFailed                   // it ended in an error, and its queue pair with it
-	FabricMissing                       // an echo is missing for verdict.MissingAfter, the first since the last echo; more probes follow if the write is silent too
+	FabricMissing                       // an echo is missing for verdict.MissingAfter, the first since the last echo; more probes follow while the write is silent
 	FabricLate                          // the thread woke later than it meant to, by Took; no deadline of before counts
 	FabricUnsent                        // the device refused a probe
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/conformance/sessiontest"
 	"rdma_events/internal/device/session"
-	"rdma_events/internal/device/session/sessiontest"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
 )

@@ -14,8 +14,8 @@ const (
 	BlameNobody  Blame = "nobody"
 )
 
-// VerdictRow describes a verdict to those who read about it. A text may have the placeholders of Details.
-type VerdictRow struct {
+// Row describes a verdict to those who read about it. A text may have the placeholders of Details.
+type Row struct {
 	Verdict    Verdict
 	OfPair     bool // pairs can have it
 	OfPort     bool // own ports can have it
@@ -35,7 +35,7 @@ type VerdictRow struct {
 type ReasonRow struct {
 	Reason   Reason
 	Blames   Blame
-	Severity int    // see VerdictRow
+	Severity int    // see Row
 	Rests    bool   // it says nothing of the peer
 	Text     string // as it follows "not met:"
 	Do       string
@@ -56,7 +56,7 @@ type ReasonRow struct {
 // Precedence is another thing, and no severity: it says which evidence replaces which while a pair is not well. A silence replaces a
 // loss, since it covers the loss. The peer's word that its port is not active replaces a blame of the network, although it is milder:
 // otherwise a pair would blame the network until the port is back.
-var verdictRows = []VerdictRow{
+var verdictRows = []Row{
 	{
 		Verdict: VerdictOwnPort, OfPort: true, Blames: BlameOwn, Severity: 24, Precedence: -1, Colour: "dark-red",
 		Text:   "the own port is not active: its pairs rest, and nothing is said of peers",
@@ -200,20 +200,20 @@ var reasonRows = []ReasonRow{
 }
 
 // Verdicts returns a row for each verdict, the worst first.
-func Verdicts() []VerdictRow { return append([]VerdictRow(nil), verdictRows...) }
+func Verdicts() []Row { return append([]Row(nil), verdictRows...) }
 
 // Reasons returns a row for each reason but ReasonNone, the worst first.
 func Reasons() []ReasonRow { return append([]ReasonRow(nil), reasonRows...) }
 
 // Row returns the row of a verdict. ok is false for one that this version does not know.
-func (v Verdict) Row() (row VerdictRow, ok bool) {
+func (v Verdict) Row() (row Row, ok bool) {
 	if found := v.tableRow(); found != nil {
 		return *found, true
 	}
-	return VerdictRow{Severity: -1, Precedence: -1}, false
+	return Row{Severity: -1, Precedence: -1}, false
 }
 
-func (v Verdict) tableRow() *VerdictRow {
+func (v Verdict) tableRow() *Row {
 	for i := range verdictRows {
 		if verdictRows[i].Verdict == v {
 			return &verdictRows[i]

@@ -72,7 +72,7 @@ var fabricPeers = table[FabricPeer]{
 	fields: []field[FabricPeer]{
 		text("verdict", "what is said of the pair, from the worst to the mildest: it blames "+blamesText()+"; not while they have not met",
 			func(v *FabricPeer) verdict.Verdict { return v.Verdict }),
-		yesNo("bad", "1 when the network is blamed: "+verdictsText(func(r *verdict.VerdictRow) bool { return r.Blames == verdict.BlameNetwork }),
+		yesNo("bad", "1 when the network is blamed: "+verdictsText(func(r *verdict.Row) bool { return r.Blames == verdict.BlameNetwork }),
 			func(v *FabricPeer) bool { return v.Bad }),
 		integer("age_ns", "ns", "how long that has been so", func(v *FabricPeer) int64 { return v.AgeNS }),
 		text("direction", "forward (to the peer), reverse or both; where it is known", func(v *FabricPeer) string { return v.Direction }),

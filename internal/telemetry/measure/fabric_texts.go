@@ -7,7 +7,7 @@ import (
 )
 
 // verdictsText returns the words of some verdicts, the worst first, as in "path, partial or lossy_both".
-func verdictsText(which func(*verdict.VerdictRow) bool) string {
+func verdictsText(which func(*verdict.Row) bool) string {
 	var words []string
 	for _, r := range verdict.Verdicts() {
 		if which(&r) {
@@ -30,7 +30,7 @@ func blamesText() string {
 	}{
 		{verdict.BlameOwn, "the own port"}, {verdict.BlameNetwork, "the network"}, {verdict.BlamePeer, "the peer"}, {verdict.BlameNobody, "nobody"},
 	} {
-		words := verdictsText(func(r *verdict.VerdictRow) bool { return r.OfPair && r.Blames == whom.blame })
+		words := verdictsText(func(r *verdict.Row) bool { return r.OfPair && r.Blames == whom.blame })
 		parts = append(parts, whom.text+" ("+words+")")
 	}
 	return strings.Join(parts, ", ")

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"rdma_events/docs/document"
 	"rdma_events/internal/agent"
 	"rdma_events/internal/device/drivers"
 	"rdma_events/internal/device/session"
-	"rdma_events/internal/document"
 )
 
 func main() {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/docs/document"
 	"rdma_events/internal/device/drivers"
 	"rdma_events/internal/device/verbs"
-	"rdma_events/internal/document"
 )
 
 const root = "../../../.."

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"rdma_events/internal/document"
+	"rdma_events/docs/document"
 	"rdma_events/internal/fabric/verdict"
 )
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/document"
+	"rdma_events/docs/document"
 )
 
 func TestFabricDocumentSaysWhatTheTableSays(t *testing.T) {
