@@ -9,9 +9,10 @@ commit=${1:-HEAD}
 
 verifies() {
 	case $1 in
-	*_test.go | tests/* | internal/conformance/verbstest/* | internal/sys/confine/confinetest/*) return 0 ;;
-	# Earlier commits have the stand-in library and the raw objects in these directories instead of verbstest.
-	internal/device/verbs/standin/* | internal/device/verbs/rawverbs/* | internal/device/verbs/testdata/*) return 0 ;;
+	*_test.go | tests/* | internal/conformance/* | internal/sys/confine/confinetest/*) return 0 ;;
+	# Earlier commits have the suites, the stand-in library and the raw objects in these directories.
+	internal/verbs/verbstest/* | internal/trace/tracetest/* | internal/session/sessiontest/* | internal/confine/confinetest/*) return 0 ;;
+	internal/verbs/standin/* | internal/verbs/rawverbs/* | internal/verbs/testdata/*) return 0 ;;
 	esac
 	return 1
 }

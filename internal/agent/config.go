@@ -1,3 +1,6 @@
+// A new option is a field of Config with its default here, a row of options (options.go, fabric_options.go, roles.go or expected.go) with
+// its key and what it may be, and its text in sample.conf of the plugin.
+
 package agent
 
 import (

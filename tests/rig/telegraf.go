@@ -62,7 +62,7 @@ func Program(t testing.TB, variable, built string) string {
 	t.Helper()
 	path := os.Getenv(variable)
 	if path == "" {
-		path = filepath.Join(moduleRoot(t), "build", built)
+		path = filepath.Join(ModuleRoot(t), "build", built)
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%s is missing; run: make build setup", path)
@@ -70,7 +70,8 @@ func Program(t testing.TB, variable, built string) string {
 	return path
 }
 
-func moduleRoot(t testing.TB) string {
+// ModuleRoot returns the directory of go.mod above the test.
+func ModuleRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {

@@ -3,20 +3,23 @@ package schema
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/rig"
 )
 
-// path is from a package two directories below that of the module.
-const path = "../../docs/schema/output.json"
+// path is that of the schema, from the root of the module.
+const path = "docs/schema/output.json"
 
 // Require requires that a text is as a definition says.
 func Require(t testing.TB, definition, text string) {
 	t.Helper()
-	f, err := os.Open(path)
+	f, err := os.Open(filepath.Join(rig.ModuleRoot(t), path))
 	require.NoError(t, err)
 	defer f.Close()
 	all, err := jsonschema.UnmarshalJSON(f)

@@ -1,4 +1,4 @@
-// Package backends has a row for each value of the option backend, as the host uses it. Package open has the rows of the
+// Package backends has a row for each value of the option backend, as the host uses it. cmd/rdma-events-worker/backends.go has the rows of the
 // worker, which needs cgo.
 package backends
 

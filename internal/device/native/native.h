@@ -167,7 +167,7 @@ struct fabric_config {
 	uint32_t qkey;
 	int32_t more_probes;
 	int64_t interval_ns;
-	// The times of fabric.EchoWatch, and LateAfter.
+	// The times of verdict.EchoWatch, and LateAfter.
 	int64_t missing_ns, write_silent_ns, more_ns, late_ns;
 };
 // fabric_peer is what a port knows of a port of another host. The PSNs are of the RC queue pairs: own_psn of what this

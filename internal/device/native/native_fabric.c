@@ -77,7 +77,7 @@ static void send_write(struct fabric *f, int i, struct pair *p, struct sink *s)
 }
 
 // missing is called when the echo that is awaited has not come in time. If the write is silent too, more probes follow soon;
-// a peer whose device acknowledges is merely busy, and is never asked more. The rule is that of fabric.EchoWatch, with its times.
+// a peer whose device acknowledges is merely busy, and is never asked more. The rule is that of verdict.EchoWatch, with its times.
 static void missing(const struct fabric *f, int i, struct pair *p, int64_t t, struct sink *s)
 {
 	p->look = 0;

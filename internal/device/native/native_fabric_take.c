@@ -107,7 +107,7 @@ static void answer(struct fabric *f, struct pair *p, const struct datagram_wire 
 	add(&f->led->refused, 1);
 }
 
-// await_next looks for the last probe after the one that was answered, as fabric.EchoWatch does.
+// await_next looks for the last probe after the one that was answered, as verdict.EchoWatch does.
 static void await_next(const struct fabric *f, struct pair *p, uint32_t answered)
 {
 	if ((int32_t)(answered - p->awaited) < 0)

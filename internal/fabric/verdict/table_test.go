@@ -309,7 +309,7 @@ func inside(t *testing.T, some []ast.Expr, said map[string]bool) (all []string) 
 				word = unquote(t, e)
 			}
 		case *ast.SelectorExpr:
-			if p, ok := e.X.(*ast.Ident); ok && p.Name == "fabric" && (strings.HasPrefix(e.Sel.Name, "Verdict") || strings.HasPrefix(e.Sel.Name, "Reason")) {
+			if p, ok := e.X.(*ast.Ident); ok && p.Name == "verdict" && (strings.HasPrefix(e.Sel.Name, "Verdict") || strings.HasPrefix(e.Sel.Name, "Reason")) {
 				word = e.Sel.Name
 			}
 		}

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 // The numbers of the calls (enum call) are those of package native.
-#include "../../../native/native_lib.h"
+#include "../../../device/native/native_lib.h"
 
 // The behaviour of a provider, and of the kernel driver behind it, that differs from
 // rxe: errnos, 0 if the call succeeds. The values are in

@@ -445,7 +445,7 @@ func (x *Greeting) GetVersion() uint32 {
 	return 0
 }
 
-// Offer mirrors hello.Offer.
+// Offer mirrors exchange.Offer.
 type Offer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -566,7 +566,7 @@ func (x *Leave) GetSession() uint64 {
 	return 0
 }
 
-// Held mirrors hello.Held. The answer is Lacking.
+// Held mirrors exchange.Held. The answer is Lacking.
 type Held struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sessions      []uint64               `protobuf:"fixed64,1,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
@@ -664,7 +664,7 @@ func (x *Lacking) GetSessions() []uint64 {
 	return nil
 }
 
-// Answer mirrors hello.Answer.
+// Answer mirrors exchange.Answer.
 type Answer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"` // of the offer
@@ -749,7 +749,7 @@ func (x *Answer) GetPsn() uint32 {
 	return 0
 }
 
-// Port mirrors hello.Port.
+// Port mirrors exchange.Port.
 type Port struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
@@ -934,7 +934,7 @@ func (x *Gid) GetRaw() []byte {
 	return nil
 }
 
-// Change mirrors hello.Change.
+// Change mirrors exchange.Change.
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
@@ -1107,7 +1107,7 @@ func (x *StateReply) GetLacking() []uint64 {
 	return nil
 }
 
-// PortState mirrors hello.PortState.
+// PortState mirrors exchange.PortState.
 type PortState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
