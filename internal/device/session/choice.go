@@ -185,7 +185,14 @@ func (c *Choice) Choose() error {
 			return err
 		}
 		if refused == "" {
-			c.kept(second)
+			// A probe that its first round made unusable is made again, as after any other round.
+			c.fallback, c.failed = second && c.probe != nil, verbs.MethodNone
+			switch {
+			case c.fallback:
+				c.again.refused(c.now(), secondBest, secondBestMax)
+			case !second:
+				c.again = again{}
+			}
 			c.reportChoice(one.method, reason)
 			return nil
 		}
@@ -198,18 +205,6 @@ func (c *Choice) Choose() error {
 	c.again.refused(c.now(), c.Options.Interval, unprobed)
 	c.reportChoice(verbs.MethodNone, reason)
 	return nil
-}
-
-// kept records a choice. A probe that its first round made unusable is recreated, as
-// after any other round.
-func (c *Choice) kept(second bool) {
-	c.fallback, c.failed = second && c.probe != nil, verbs.MethodNone
-	switch {
-	case c.fallback:
-		c.again.refused(c.now(), secondBest, secondBestMax)
-	case !second:
-		c.again = again{}
-	}
 }
 
 // try makes a probe of method m and runs its first round. refused is the reason if the

@@ -20,8 +20,8 @@ type prober struct {
 	rounds []verbs.Round
 }
 
-// probers returns one prober for each watched port and completion vector.
-func (s *session) probers() []*prober {
+// makeProbers makes one prober for each watched port and completion vector.
+func (s *session) makeProbers() []*prober {
 	if s.o.Probe.Interval <= 0 || s.o.Probe.Method == verbs.MethodNone {
 		return nil
 	}
@@ -113,15 +113,15 @@ func (p *prober) round(ctx context.Context) error {
 		return err
 	}
 	if p.IsBroken() {
-		p.park(ctx)
+		p.awaitAnswers(ctx)
 		return p.Discard()
 	}
 	return nil
 }
 
-// park waits until the device answers its commands. To make or destroy a queue pair is one too,
+// awaitAnswers waits until the device answers its commands. To make or destroy a queue pair is one too,
 // and a worker that hangs in one is lost.
-func (p *prober) park(ctx context.Context) {
+func (p *prober) awaitAnswers(ctx context.Context) {
 	for !p.s.asks.Answers() && wait(ctx, verbs.AnswerLimit) {
 	}
 }
@@ -141,7 +141,7 @@ func (p *prober) waitForRetry(ctx context.Context) {
 // renew chooses again when the next round is due, and not before. Otherwise a link that
 // goes down and up quickly would decide how often queue pairs are made.
 func (p *prober) renew(ctx context.Context) error {
-	p.park(ctx)
+	p.awaitAnswers(ctx)
 	if err := p.Drop(); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (s *session) query(ctx context.Context) error {
 	due, again := newAlarms(s.o.StateInterval), stopped()
 	defer due.stop()
 	defer again.Stop()
-	if err := s.baseline(ctx); err != nil {
+	if err := s.queryBaseline(ctx); err != nil {
 		return err
 	}
 	recent, rates, doubtful := map[*port]bool{}, map[*port]bool{}, map[*port]bool{}
@@ -103,8 +103,8 @@ func (s *session) kickUnannounced(asked, doubtful map[*port]bool) {
 	}
 }
 
-// baseline queries all ports once the events that were queued before are read.
-func (s *session) baseline(ctx context.Context) error {
+// queryBaseline queries all ports once the events that were queued before are read.
+func (s *session) queryBaseline(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil

@@ -76,7 +76,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	if w, ok := b.(RemovalWatcher); ok {
 		spawn(&wg, func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
 	}
-	probers := s.probers()
+	probers := s.makeProbers()
 	spawn(&wg, s.read)
 	spawn(&wg, s.query)
 	spawn(&wg, s.afterBaseline(s.watchGIDs))
@@ -111,12 +111,16 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	}
 	if !resolving {
 		wg.Wait()
-		leave(&asks)
+		awaitCommands(&asks)
 	}
 	if sent != nil || ctx.Err() != nil {
 		return status.End{}, errors.Join(ctx.Err(), sent)
 	}
-	return s.why(context.Cause(work)), s.flush(send)
+	cause := context.Cause(work)
+	if errors.Is(cause, errRemoved) || errors.Is(cause, verbs.ErrNoDevice) {
+		return status.End{Reason: status.ReasonRemoved, Message: o.Device + " was removed"}, s.flush(send)
+	}
+	return EndedBy(cause), s.flush(send)
 }
 
 // afterBaseline returns a function that calls f once every port has its baseline, unless ctx ends before.
@@ -131,9 +135,9 @@ func (s *session) afterBaseline(f func(context.Context) error) func(context.Cont
 	}
 }
 
-// leave waits until the commands have ended, but not for one that hangs: Close did not wait
-// for it either, and the process ends soon.
-func leave(asks *sync.WaitGroup) {
+// awaitCommands waits until the commands have ended, but not for one that hangs: Close did not
+// wait for it either, and the process ends soon.
+func awaitCommands(asks *sync.WaitGroup) {
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
@@ -276,11 +280,4 @@ func (s *session) watchRemoval(ctx context.Context, w RemovalWatcher) error {
 		return fmt.Errorf("watch for removal of %s: %w", s.o.Device, err)
 	}
 	return errRemoved
-}
-
-func (s *session) why(cause error) status.End {
-	if errors.Is(cause, errRemoved) || errors.Is(cause, verbs.ErrNoDevice) {
-		return status.End{Reason: status.ReasonRemoved, Message: s.o.Device + " was removed"}
-	}
-	return EndedBy(cause)
 }

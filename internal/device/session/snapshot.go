@@ -267,7 +267,7 @@ func (t *taking) askEthtool() {
 		if !one.wants {
 			continue
 		}
-		if why := t.shut(); why != "" {
+		if why := t.whyNotRTNL(); why != "" {
 			t.leaveOut(one.what, why)
 		} else if !t.over(one.what) {
 			t.a.underRTNL(one.ask)
@@ -275,8 +275,8 @@ func (t *taking) askEthtool() {
 	}
 }
 
-// shut returns why the RTNL lock is not to be taken, "" if it may be.
-func (t *taking) shut() string {
+// whyNotRTNL returns why the RTNL lock is not to be taken, "" if it may be.
+func (t *taking) whyNotRTNL() string {
 	fatal := t.a.fatal.Load()
 	switch {
 	case t.unanswered != "":
