@@ -63,10 +63,10 @@ func (d *Device) rename(now alias) {
 	d.reason = status.ReasonRemoved
 }
 
-// absence sets the reason of a removed device by whether its PCI function has another
+// explainAbsence sets the reason of a removed device by whether its PCI function has another
 // use now. That use may begin some time after the removal, and may end. A device in
 // expect stays removed in any case.
-func (d *Device) absence(found []verbs.Found, t *moment) {
+func (d *Device) explainAbsence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	without := d.removedReason()

@@ -47,30 +47,13 @@ type clock struct {
 	resumed int64 // the one that ended the last pause
 }
 
-// read returns the present moment.
+// read returns the present moment. If the wall clock seems to be set back, it reads the clocks
+// again: more likely the process was preempted between the two readings.
 func (c *clock) read() moment {
-	wall, mono, boot := c.pair()
-	return c.observe(wall, mono, boot)
-}
-
-// pair reads the clocks. If the wall clock seems to be set back, it reads them again:
-// more likely the process was preempted between the two readings.
-func (c *clock) pair() (wall, mono, boot int64) {
-	wall, mono, boot = c.now()
+	wall, mono, boot := c.now()
 	if c.isBack(wall, mono) {
 		wall, mono, boot = c.now()
 	}
-	return wall, mono, boot
-}
-
-// isBack reports whether a pair shows that the wall clock was set back.
-func (c *clock) isBack(wall, mono int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.set && mono > c.mono && c.highest-(wall-mono) > setBack
-}
-
-func (c *clock) observe(wall, mono, boot int64) moment {
 	c.mu.Lock()
 	by := c.store(wall, mono)
 	if c.last > 0 && mono-c.last > paused {
@@ -85,8 +68,15 @@ func (c *clock) observe(wall, mono, boot int64) moment {
 	return t
 }
 
-// store keeps the pair if it is the newest one. It returns by how many ns the wall clock
-// was set back, 0 if it was not.
+// isBack reports whether a pair shows that the wall clock was set back.
+func (c *clock) isBack(wall, mono int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set && mono > c.mono && c.highest-(wall-mono) > setBack
+}
+
+// store keeps the pair of the two clocks if it is the newest one. It returns by how many ns the
+// wall clock was set back, 0 if it was not. The caller holds c.mu.
 func (c *clock) store(wall, mono int64) int64 {
 	if c.set && mono <= c.mono {
 		return 0

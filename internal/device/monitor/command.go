@@ -100,7 +100,7 @@ func (d *Device) lookAtCommands(t *moment) {
 	for _, c := range d.commands {
 		c.busy = 0
 		if c.stuck && c.reopened > 0 && t.mono-c.reopened > unasked {
-			d.release(c, t)
+			d.clearStuck(c, t)
 		}
 	}
 	if d.led == nil || !d.open || d.cfg.CommandStuck <= 0 {
@@ -153,11 +153,11 @@ func (d *Device) answered(c *command, t *moment) {
 		d.log.Info("the device answers again", c.attrs()...)
 	}
 	c.status, c.answeredOnce = measure.CommandOK, true
-	d.release(c, t)
+	d.clearStuck(c, t)
 }
 
-// release forgets why calls were stuck.
-func (d *Device) release(c *command, t *moment) {
+// clearStuck forgets why calls were stuck.
+func (d *Device) clearStuck(c *command, t *moment) {
 	c.busy, c.unanswered, c.refusals, c.reopened = 0, 0, 0, 0
 	d.setStuck(c, false, t)
 }
@@ -201,7 +201,7 @@ func (d *Device) portAnswered(port int, t *moment) {
 // endCommands forgets the calls of a device that is gone: what is stuck now is the removal.
 func (d *Device) endCommands(t *moment) {
 	for _, c := range d.commands {
-		d.release(c, t)
+		d.clearStuck(c, t)
 	}
 }
 

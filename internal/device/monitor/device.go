@@ -174,8 +174,11 @@ func (d *Device) enter(f verbs.Found, t *moment) {
 		d.excuseFatals()
 	}
 	d.enterFunction(f, same, t)
-	if moved {
-		d.noteReturn()
+	if moved { // it is back from another network namespace
+		d.returned = true // for ports that are not known yet
+		for _, p := range d.ports {
+			p.returned = true
+		}
 	}
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.link = pciLink{}
@@ -363,7 +366,7 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
 	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
-	v := d.viewPort(p, t, t.wall(mono))
+	v := d.observePort(p, t, t.wall(mono))
 	d.publish(Update{Port: v}, t)
 	if !p.role.awaited() {
 		d.cfg.Emit(v)

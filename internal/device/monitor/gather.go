@@ -24,7 +24,7 @@ func (m *Monitor) Gather(now time.Time) measure.Interval {
 	decideRoles(o.devices, &t)
 	compareRates(o.devices)
 	for _, d := range o.devices {
-		d.absence(o.found, &t)
+		d.explainAbsence(o.found, &t)
 		d.gather(&g, o.discovered)
 	}
 	g.totals.add(o.forgotten)
@@ -77,7 +77,7 @@ func (d *Device) gather(g *gathering, discovered bool) {
 	d.judgeDue(g.t)
 	d.readLink(g.t)
 	v := d.view(g.t)
-	g.collect(&v)
+	g.countDevice(&v)
 	g.totals.add(d.totals(g.t))
 	if d.finished && !d.expected || !d.seen && !discovered {
 		return
@@ -98,7 +98,7 @@ func (d *Device) gatherSeries(g *gathering) {
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.view(d.name, g))
 		p.legs = p.legsNow(d.cfg.Legs)
-		v := d.viewPort(p, g.t, g.now.UnixNano())
+		v := d.observePort(p, g.t, g.now.UnixNano())
 		if !p.role.awaited() {
 			g.ports = append(g.ports, v)
 			d.publish(Update{Port: v}, g.t)
@@ -150,7 +150,8 @@ func (d *Device) totals(t *moment) totals {
 	return sum
 }
 
-func (g *gathering) collect(v *measure.Device) {
+// countDevice counts a device, and its worker if one runs, for the point of the Collector.
+func (g *gathering) countDevice(v *measure.Device) {
 	c := &g.collector
 	if v.Present {
 		c.Devices++

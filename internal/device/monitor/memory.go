@@ -91,17 +91,9 @@ func (d *Device) rememberDevice(t *moment) {
 	}
 }
 
-// noteReturn handles that the device is back from another network namespace. The caller holds d.mu.
-func (d *Device) noteReturn() {
-	d.returned = true // for ports that are not known yet
-	for _, p := range d.ports {
-		p.returned = true
-	}
-}
-
-// viewPort returns a port as it is now, and as it should be. It remembers the port if it has been active for long enough. The caller
-// holds d.mu, and calls it after each change of the port's state.
-func (d *Device) viewPort(p *port, t *moment, wall int64) *measure.Port {
+// observePort takes account of the state of a port: it remembers a port that has been active for long enough. It returns the port as it
+// is now, and as it should be. The caller holds d.mu, and calls it after each change of the port's state.
+func (d *Device) observePort(p *port, t *moment, wall int64) *measure.Port {
 	v := p.view(d.name, t, wall, &d.attr)
 	active := v.HasState && v.State == verbs.PortActive && !v.AlwaysActive
 	if active {

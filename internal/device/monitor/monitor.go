@@ -129,7 +129,7 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	m.findRenamed(found)
 	m.last, m.discovered = slices.Clone(found), true
 	for _, d := range m.devices {
-		d.absence(m.last, &t)
+		d.explainAbsence(m.last, &t)
 		d.retryNow(&t)
 	}
 	m.forget(&t)

@@ -91,7 +91,7 @@ func (m *Monitor) retryAll(ctx context.Context) {
 			installed := m.cfg.LibrariesChanged()
 			o := m.overviewNow(&t)
 			for _, d := range o.devices {
-				d.absence(o.found, &t)
+				d.explainAbsence(o.found, &t)
 				d.retryNow(&t)
 				if installed {
 					d.retryUnwatchable()
