@@ -128,13 +128,14 @@ func (c *client[M]) run(ctx context.Context) {
 	// The process is gone, so this joins go-plugin's goroutines and removes the socket
 	// directory without waiting for anything.
 	c.plugin.Kill()
-	c.forget()
+	c.closeConnections()
 	c.child.close()
 	c.stderr.flush()
 	c.report.complete(c.child, c.stderr)
 }
 
-func (c *client[M]) forget() {
+// closeConnections closes the connections that remember has recorded.
+func (c *client[M]) closeConnections() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.dialed {

@@ -50,7 +50,7 @@ func openDir(base string) (*os.File, error) {
 	if base != "" {
 		return openDirIn(base)
 	}
-	return openDirInOneOf(bases())
+	return openDirInOneOf(makeBases())
 }
 
 func openDirInOneOf(bases []string) (*os.File, error) {
@@ -69,7 +69,9 @@ func openDirInOneOf(bases []string) (*os.File, error) {
 	return nil, failed
 }
 
-func bases() []string {
+// makeBases returns the directories that may have a runtime directory, the best first. It makes /run/rdma_events if this user may, and
+// leaves that out otherwise.
+func makeBases() []string {
 	var all []string
 	// systemd separates several directories with colons.
 	if own, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":"); own != "" {
@@ -153,8 +155,13 @@ func sweep(base string) {
 		return
 	}
 	for _, e := range entries {
-		if path := filepath.Join(base, e.Name()); strings.HasPrefix(e.Name(), dirPrefix) && isOwnDir(path) {
-			sweepOne(path)
+		path := filepath.Join(base, e.Name())
+		if !strings.HasPrefix(e.Name(), dirPrefix) || !isOwnDir(path) {
+			continue
+		}
+		if f, err := lockDir(path); err == nil { // its process is gone
+			_ = os.RemoveAll(path)
+			_ = f.Close()
 		}
 	}
 }
@@ -164,15 +171,6 @@ func sweep(base string) {
 func isOwnDir(path string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && st.Mode&^unix.S_ISGID == unix.S_IFDIR|0o700 && int(st.Uid) == os.Geteuid()
-}
-
-func sweepOne(path string) {
-	f, err := lockDir(path)
-	if err != nil {
-		return
-	}
-	_ = os.RemoveAll(path)
-	_ = f.Close()
 }
 
 // Path returns the directory's absolute path.

@@ -109,7 +109,7 @@ func TestTheBaseIsTheFirstThatCanBeUsed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, own, filepath.Dir(d.Path()))
 	require.NoError(t, d.Close())
-	all := bases()
+	all := makeBases()
 	require.Equal(t, own, all[0])
 	require.Equal(t, []string{user, os.TempDir()}, all[len(all)-2:])
 

@@ -32,8 +32,8 @@ type following[M any] struct {
 	leaving bool      // it is left to the kernel while it ends
 }
 
-// launched starts a process. The first message waits until launched returns.
-func (s *Supervisor[M]) launched(a Attempt[M], shared *os.File) (*following[M], error) {
+// startFollowed starts a process. The first message waits until startFollowed returns.
+func (s *Supervisor[M]) startFollowed(a Attempt[M], shared *os.File) (*following[M], error) {
 	t := s.spec.Timing
 	f := &following[M]{
 		Attempt: a, s: s, ended: make(chan struct{}),
@@ -66,7 +66,7 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 			following = false
 		case <-starting:
 			starting = nil
-			f.opening(int(t.Stuck / period))
+			f.allowOpening(int(t.Stuck / period))
 			started()
 		case <-slow:
 			slow = nil
@@ -110,9 +110,9 @@ func (s *Supervisor[M]) showStep(f *following[M]) {
 	}
 }
 
-// opening leaves the child some periods to open its resource. It has more time after
+// allowOpening leaves the child some periods to open its resource. It has more time after
 // the first message.
-func (f *following[M]) opening(periods int) {
+func (f *following[M]) allowOpening(periods int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dog.quiet = max(f.dog.quiet, -periods)

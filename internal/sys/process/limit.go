@@ -62,40 +62,33 @@ func (l *limit) current() string {
 // did not run either, and has the time once more.
 const paused = time.Second
 
+// expire is called when the timer goes off. It kills the child unless there is more time for it.
 func (l *limit) expire() {
-	if l.repeat() || l.extend() {
-		return
-	}
-	if l.end(true) {
+	if !l.prolong() && l.end(true) {
 		l.kill()
 	}
 }
 
-// repeat starts the timer again after a pause of the host.
-func (l *limit) repeat() bool {
+// prolong starts the timer again, and reports whether it did: after a pause of the host, and once
+// for a slow child.
+func (l *limit) prolong() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.timer == nil || time.Since(l.due) < paused {
+	hostPaused := l.timer != nil && time.Since(l.due) >= paused
+	switch {
+	case l.ended:
 		return false
-	}
-	if l.isSlow {
+	case hostPaused && l.isSlow:
 		l.set(l.more)
-	} else {
+	case hostPaused:
 		l.set(l.span)
-	}
-	return true
-}
-
-// extend gives a slow child more time, once.
-func (l *limit) extend() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended || l.isSlow || l.step == "" || l.more == 0 {
+	case !l.isSlow && l.step != "" && l.more > 0:
+		l.isSlow = true
+		close(l.slow)
+		l.set(l.more)
+	default:
 		return false
 	}
-	l.isSlow = true
-	close(l.slow)
-	l.set(l.more)
 	return true
 }
 

@@ -61,34 +61,36 @@ const (
 // explain returns why a process ended, and when to start another one. by is why the
 // supervisor ended it, and in is the last call that it was in.
 func explain(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
-	ended := func(why status.Reason, format string, args ...any) status.End {
-		return status.End{Reason: why, Message: s.Subject + " " + fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case by == causeAsked:
 		return status.End{Reason: status.ReasonOK}, Soon
 	case by == causeHung:
-		return ended(status.ReasonStuck, "stopped responding%s and was killed", during(in)), Soon
+		return s.endf(status.ReasonStuck, "stopped responding%s and was killed", during(in)), Soon
 	case by == causeStuck:
-		return ended(status.ReasonStuck, "was stuck%s and was killed", during(in)), Soon
+		return s.endf(status.ReasonStuck, "was stuck%s and was killed", during(in)), Soon
 	case r.Late && r.Step != "":
-		return ended(status.ReasonStuck, "was slow to start and was killed after %v: %s%s; see whether the host is overloaded",
+		return s.endf(status.ReasonStuck, "was slow to start and was killed after %v: %s%s; see whether the host is overloaded",
 			s.Timing.Start+s.Timing.Load, r.Step, lastLine(r)), Soon
 	case r.Late:
-		return ended(status.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check %s",
+		return s.endf(status.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check %s",
 			r.Exe, lastLine(r), s.Option), Soon
 	case r.PID == 0:
 		return unstarted(s, r.Err), Slowly
 	case r.refusedThread():
-		return ended(status.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), Slowly
+		return s.endf(status.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), Slowly
 	case r.couldNotClose():
-		return ended(status.ReasonStuck, "could not close the %s: stuck%s", s.Resource, during(in)), Soon
+		return s.endf(status.ReasonStuck, "could not close the %s: stuck%s", s.Resource, during(in)), Soon
 	case !r.Shook:
-		return explainStart(s, ended, r)
+		return explainStart(s, r)
 	case r.Status.Exited() && r.Status.ExitStatus() == 0:
-		return ended(status.ReasonCrashed, "left: %v", r.Err), Soon
+		return s.endf(status.ReasonCrashed, "left: %v", r.Err), Soon
 	}
-	return ended(status.ReasonCrashed, "%s%s", death(r), during(in)), Soon
+	return s.endf(status.ReasonCrashed, "%s%s", death(r), during(in)), Soon
+}
+
+// endf returns the end of a process for a reason, with a message about the process.
+func (s *Spec) endf(why status.Reason, format string, args ...any) status.End {
+	return status.End{Reason: why, Message: s.Subject + " " + fmt.Sprintf(format, args...)}
 }
 
 // held returns the end of a process that was given up because the kernel holds it.
@@ -101,27 +103,27 @@ func held(s *Spec, pid int, in Call) status.End {
 }
 
 // explainStart is explain for a process that did not complete the handshake.
-func explainStart(s *Spec, ended func(status.Reason, string, ...any) status.End, r *report) (status.End, Retry) {
+func explainStart(s *Spec, r *report) (status.End, Retry) {
 	core, rest, _ := strings.Cut(r.Hello, "|")
 	version, _, isHello := strings.Cut(rest, "|")
 	switch {
 	case r.Hello != "" && (!isHello || core != "1"):
-		return ended(status.ReasonCrashed, "cannot be started: %s is not an %s: it printed %q; check %s",
+		return s.endf(status.ReasonCrashed, "cannot be started: %s is not an %s: it printed %q; check %s",
 			r.Exe, s.Name, r.Hello, s.Option), Slowly
 	case isHello && version != fmt.Sprint(s.Handshake.Version):
-		return ended(status.ReasonCrashed, "cannot be started: %s is of another release (contract %s, wanted %d): "+
+		return s.endf(status.ReasonCrashed, "cannot be started: %s is of another release (contract %s, wanted %d): "+
 			"install rdma-events and %s of the same", r.Exe, version, s.Handshake.Version, s.Name), Slowly
 	case isHello:
-		return ended(status.ReasonCrashed, "%s after the handshake", death(r)), Soon
+		return s.endf(status.ReasonCrashed, "%s after the handshake", death(r)), Soon
 	case r.Status.Exited() && r.Status.ExitStatus() == exitSetup:
-		return ended(status.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastLine(r)), Slowly
+		return s.endf(status.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastLine(r)), Slowly
 	case r.Status.Exited() && r.Crash == "":
-		return ended(status.ReasonCrashed, "cannot be started: %s is not an %s of this release: "+
+		return s.endf(status.ReasonCrashed, "cannot be started: %s is not an %s of this release: "+
 			"it %s before the handshake%s; check %s", r.Exe, s.Name, death(r), lastLine(r), s.Option), Slowly
 	case r.Crash == "":
-		return ended(status.ReasonCrashed, "%s before the handshake%s", death(r), lastLine(r)), Soon
+		return s.endf(status.ReasonCrashed, "%s before the handshake%s", death(r), lastLine(r)), Soon
 	}
-	return ended(status.ReasonCrashed, "%s before the handshake", death(r)), Soon
+	return s.endf(status.ReasonCrashed, "%s before the handshake", death(r)), Soon
 }
 
 // unstarted returns why a process could not be started.

@@ -121,7 +121,12 @@ func (s *Supervisor[M]) Run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil && err == nil {
 		d := s.attempt(ctx)
-		err = s.waitToRetry(ctx, d)
+		switch {
+		case d.left != nil:
+			err = s.awaitExit(ctx, d)
+		case ctx.Err() == nil:
+			s.awaitRestart(ctx, d)
+		}
 	}
 	s.setStatus(status.Status{State: status.StateStopped, Reason: status.ReasonOK})
 	return err
@@ -151,7 +156,7 @@ func (s *Supervisor[M]) attempt(ctx context.Context) decision {
 	if err != nil {
 		return decision{why: unstarted(&s.spec, err), retry: Slowly}
 	}
-	f, err := s.launched(a, shared)
+	f, err := s.startFollowed(a, shared)
 	if err != nil {
 		d := decision{why: unstarted(&s.spec, err), retry: Slowly}
 		a.Ended(d.why)
@@ -162,19 +167,8 @@ func (s *Supervisor[M]) attempt(ctx context.Context) decision {
 	return d
 }
 
-// waitToRetry waits until another process may be started.
-func (s *Supervisor[M]) waitToRetry(ctx context.Context, d decision) error {
-	if d.left != nil {
-		return s.awaitExit(ctx, d)
-	}
-	if ctx.Err() == nil {
-		s.pause(ctx, d)
-	}
-	return nil
-}
-
-// pause logs why a process ended, and waits until the next one is due.
-func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
+// awaitRestart logs why a process ended, and waits until the next one is due.
+func (s *Supervisor[M]) awaitRestart(ctx context.Context, d decision) {
 	next := s.restarts.After(d.retry)
 	var delay <-chan time.Time
 	if d.retry != OnWake {
