@@ -242,41 +242,13 @@ func (k *Keeper) endOrphans(ctx context.Context) {
 // end ends the answering pairs of which is true, those of each device on their own. Their places are taken until the worker has
 // ended them.
 func (k *Keeper) end(ctx context.Context, which func(*answer) bool) {
+	type ending struct {
+		leaving
+		place  **answer
+		answer *answer
+	}
 	byDevice := map[string][]ending{}
-	for _, l := range k.leftover(which) {
-		byDevice[l.device] = append(byDevice[l.device], l)
-	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, all := range byDevice {
-		running.Go(func() {
-			for _, l := range all {
-				k.endOne(ctx, l)
-			}
-		})
-	}
-}
-
-func (k *Keeper) endOne(ctx context.Context, l ending) {
-	k.leave(ctx, l.leaving)
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if l.port.answers[l.slot] == l.answer {
-		l.port.answers[l.slot] = nil
-	}
-}
-
-// ending is an answering pair that is to end.
-type ending struct {
-	leaving
-	port   *port
-	slot   int
-	answer *answer
-}
-
-func (k *Keeper) leftover(which func(*answer) bool) (all []ending) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	for _, p := range k.ports {
 		for slot, a := range p.answers {
 			if a == nil || a.busy || !which(a) {
@@ -284,10 +256,24 @@ func (k *Keeper) leftover(which func(*answer) bool) (all []ending) {
 			}
 			a.busy = true
 			order := verbs.FabricOrder{Port: p.number, Epoch: p.info.Epoch, Pair: MaxPeers + slot}
-			all = append(all, ending{leaving{p.device, order}, p, slot, a})
+			byDevice[p.device] = append(byDevice[p.device], ending{leaving{p.device, order}, &p.answers[slot], a})
 		}
 	}
-	return all
+	k.mu.Unlock()
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, all := range byDevice {
+		running.Go(func() {
+			for _, e := range all {
+				k.leave(ctx, e.leaving)
+				k.mu.Lock()
+				if *e.place == e.answer {
+					*e.place = nil
+				}
+				k.mu.Unlock()
+			}
+		})
+	}
 }
 
 // States implements exchange.Handler.

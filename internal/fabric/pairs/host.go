@@ -97,7 +97,7 @@ func (h *host) run() {
 	if err != nil {
 		h.hangUp(err)
 		<-h.ctx.Done()
-		h.leaveAll(nil)
+		h.stopAll()
 		return
 	}
 	go func() {
@@ -116,7 +116,7 @@ func (h *host) run() {
 	}
 	<-asked
 	_ = peer.Close()
-	h.leaveAll(nil)
+	h.stopAll()
 }
 
 // pause returns how long to wait before the next conversation.
@@ -174,7 +174,8 @@ func (h *host) hangUp(err error) {
 	}
 }
 
-// converse holds one conversation, and returns why it is over.
+// converse holds one conversation, and returns why it is over. Meanwhile it meets the pairs that may be met, and hears of changes of
+// the host's ports.
 func (h *host) converse(peer exchange.Peer) error {
 	ctx, cancel := context.WithTimeout(h.ctx, converseTimeout)
 	conv, err := peer.Converse(ctx, h.digest())
@@ -195,17 +196,26 @@ func (h *host) converse(peer exchange.Peer) error {
 	for {
 		h.stopParted()
 		h.leaveEnded(conv)
-		pr, wait := h.next()
-		if pr == nil {
-			if over, err := h.listen(conv, wait); over {
-				return err
+		if pr, wait := h.next(); pr != nil {
+			if h.k.awaitTurn(ctx) == nil {
+				if m, ok := h.begin(pr); ok {
+					meetings.Go(func() { h.meet(ctx, conv, m) })
+				}
 			}
-			continue
-		}
-		if h.k.awaitTurn(ctx) == nil {
-			if m, ok := h.begin(pr); ok {
-				meetings.Go(func() { h.meet(ctx, conv, m) })
+		} else {
+			t := time.NewTimer(wait)
+			select {
+			case <-h.ctx.Done():
+			case <-h.wake:
+			case <-t.C:
+			case c, ok := <-conv.Changes():
+				if !ok {
+					t.Stop()
+					return errors.Join(errEnded, conv.Err())
+				}
+				h.changed(c)
 			}
+			t.Stop()
 		}
 		if h.ctx.Err() != nil {
 			h.leaveAll(conv)
@@ -302,25 +312,6 @@ func (h *host) heard() {
 	for _, pr := range h.pairs {
 		pr.due = 0
 	}
-}
-
-// listen waits until a pair may be met, a change of the host comes, or the conversation is over.
-func (h *host) listen(conv exchange.Conversation, wait time.Duration) (over bool, err error) {
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-h.ctx.Done():
-		h.leaveAll(conv)
-		return true, h.ctx.Err()
-	case <-h.wake:
-	case <-t.C:
-	case c, ok := <-conv.Changes():
-		if !ok {
-			return true, errors.Join(errEnded, conv.Err())
-		}
-		h.changed(c)
-	}
-	return false, nil
 }
 
 var errEnded = errors.New("the host has ended the conversation")

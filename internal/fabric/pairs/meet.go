@@ -27,8 +27,8 @@ const psnMask = 0xffffff
 // meet tries to meet a pair: the own end first, then the peer's, and then they are connected. ctx ends with the conversation.
 func (h *host) meet(ctx context.Context, conv exchange.Conversation, m *meeting) {
 	defer h.finish(m.pair)
-	err := m.offerOwn(ctx)
-	if err != nil {
+	var err error
+	if m.offer.RC, err = m.order(ctx, verbs.FabricOrder{Offer: true, Role: verbs.FabricProbes}); err != nil {
 		h.unable(m, err)
 		return
 	}
@@ -110,16 +110,12 @@ func (k *Keeper) phase(slot int, now int64) time.Duration {
 	return time.Duration(((at-now)%interval + interval) % interval)
 }
 
+// order has the own worker carry out an order for the place of the pair.
 func (m *meeting) order(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	o.Port, o.Epoch, o.Pair = m.pair.port.number, m.epoch, m.pair.slot
 	return m.orders.Order(ctx, o)
-}
-
-func (m *meeting) offerOwn(ctx context.Context) (err error) {
-	m.offer.RC, err = m.order(ctx, verbs.FabricOrder{Offer: true, Role: verbs.FabricProbes})
-	return err
 }
 
 // join connects the pair's own end with the peer's. Facts of the new session may come before it returns.
@@ -237,6 +233,12 @@ func raw(gids []verbs.FabricGID) [][16]byte {
 	return all
 }
 
+// leaving is the order by which the worker of a device ends a pair.
+type leaving struct {
+	device string
+	order  verbs.FabricOrder
+}
+
 // leave has a worker end a pair that is not wanted any more. There is nothing to be done if it cannot.
 func (k *Keeper) leave(ctx context.Context, l leaving) {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
@@ -244,79 +246,60 @@ func (k *Keeper) leave(ctx context.Context, l leaving) {
 	_, _ = k.cfg.Orders(l.device).Order(ctx, l.order)
 }
 
-type leaving struct {
-	device string
-	order  verbs.FabricOrder
+// leaveAll has the host end its side of all pairs with it, which is not to be probed any more.
+func (h *host) leaveAll(conv exchange.Conversation) {
+	var all []uint64
+	h.k.mu.Lock()
+	for _, pr := range h.pairs {
+		for _, session := range []uint64{pr.session, pr.joined} {
+			if session != 0 {
+				all = append(all, session)
+			}
+		}
+	}
+	h.k.mu.Unlock()
+	for _, session := range all {
+		_ = conv.Leave(session) // the end of the conversation says it too
+	}
 }
 
-// leaveAll ends all pairs with the host: the host hears of it, if there is a conversation, and the workers do, if the host is not to be
-// probed any more.
-func (h *host) leaveAll(conv exchange.Conversation) {
-	if conv != nil {
-		for _, session := range h.sessions() {
-			_ = conv.Leave(session) // the end of the conversation says it too
+// stopAll has the workers end all pairs with the host, which is not to be probed any more, and forgets the pairs.
+func (h *host) stopAll() {
+	var all []leaving
+	h.k.mu.Lock()
+	for _, pr := range h.pairs {
+		if pr.port.info.Epoch != 0 {
+			all = append(all, pr.leaving())
 		}
-		return
 	}
-	for _, l := range h.orders() {
+	h.k.mu.Unlock()
+	for _, l := range all {
 		h.k.leave(h.keeping, l)
 	}
-	h.forget()
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for len(h.pairs) > 0 {
+		h.pairs[0].drop()
+	}
 	h.k.wake.Send() // places are free
 }
 
 // stopParted has the workers end the pairs that go on no more while their ports do.
 func (h *host) stopParted() {
-	for _, l := range h.parted() {
-		h.k.leave(h.keeping, l)
-	}
-}
-
-func (h *host) parted() (all []leaving) {
+	var all []leaving
 	h.k.mu.Lock()
-	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
 		if pr.runs && pr.current() == 0 && !h.isMeeting(pr.port.device) {
 			pr.runs = false
 			all = append(all, pr.leaving())
 		}
 	}
-	return all
+	h.k.mu.Unlock()
+	for _, l := range all {
+		h.k.leave(h.keeping, l)
+	}
 }
 
 func (pr *pair) leaving() leaving {
 	return leaving{pr.port.device, verbs.FabricOrder{Port: pr.port.number, Epoch: pr.port.info.Epoch, Pair: pr.slot}}
-}
-
-func (h *host) sessions() (all []uint64) {
-	h.k.mu.Lock()
-	defer h.k.mu.Unlock()
-	for _, pr := range h.pairs {
-		for _, s := range []uint64{pr.session, pr.joined} {
-			if s != 0 {
-				all = append(all, s)
-			}
-		}
-	}
-	return all
-}
-
-// orders returns the orders that end the pairs.
-func (h *host) orders() (all []leaving) {
-	h.k.mu.Lock()
-	defer h.k.mu.Unlock()
-	for _, pr := range h.pairs {
-		if pr.port.info.Epoch != 0 {
-			all = append(all, pr.leaving())
-		}
-	}
-	return all
-}
-
-func (h *host) forget() {
-	h.k.mu.Lock()
-	defer h.k.mu.Unlock()
-	for len(h.pairs) > 0 {
-		h.pairs[0].drop()
-	}
 }

@@ -79,7 +79,10 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 		if pr.done++; pr.done == steady {
 			pr.retry.reset()
 		}
-		pr.wrote(f)
+		g := pr.port.k.groupOf(&pr.host.Peer)
+		for _, w := range []*aggregate.Window{pr.write, pr.port.write, g.write} {
+			w.Add(f.At, f.Took)
+		}
 	case verbs.FabricWriteFailed:
 		t.WriteFailed()
 		pr.broken = f.At
@@ -108,13 +111,6 @@ func (pr *pair) echo(f *verbs.FabricFact) {
 	for _, l := range []*latencies{&pr.port.latencies, &g.latencies} {
 		l.echo.Add(f.At, round)
 		l.responder.Add(f.At, f.Delay)
-	}
-}
-
-func (pr *pair) wrote(f *verbs.FabricFact) {
-	g := pr.port.k.groupOf(&pr.host.Peer)
-	for _, w := range []*aggregate.Window{pr.write, pr.port.write, g.write} {
-		w.Add(f.At, f.Took)
 	}
 }
 

@@ -64,8 +64,12 @@ func (p *port) facts(f *verbs.FabricFacts) {
 	for i := range f.Facts {
 		fact := &f.Facts[i]
 		switch {
-		case fact.Pair < 0:
-			p.excuse(fact.Took)
+		case fact.Pair < 0: // the port's thread was late, which moves all deadlines
+			for _, pr := range p.pairs {
+				if pr != nil {
+					pr.tracker.Late(fact.Took)
+				}
+			}
 		case fact.Pair < MaxPeers && p.pairs[fact.Pair] != nil:
 			p.pairs[fact.Pair].fact(fact)
 		}
@@ -76,15 +80,6 @@ func (p *port) facts(f *verbs.FabricFacts) {
 		}
 	}
 	p.judge(f.UpTo)
-}
-
-// excuse moves all deadlines by what the port's thread was late.
-func (p *port) excuse(by int64) {
-	for _, pr := range p.pairs {
-		if pr != nil {
-			pr.tracker.Late(by)
-		}
-	}
 }
 
 // down reports whether the port is known not to be active.
