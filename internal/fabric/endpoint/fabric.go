@@ -69,7 +69,7 @@ func (f *fabric) run(ctx context.Context) error {
 			wait(ctx, fabricRest)
 			continue
 		}
-		f.park(ctx)
+		f.awaitAnswers(ctx)
 		if err := f.attempt(ctx); err != nil {
 			if errors.Is(err, verbs.ErrNeverFabric) {
 				return nil
@@ -124,7 +124,10 @@ func (f *fabric) failed(ctx context.Context, err error) error {
 
 // make makes a Fabric, and announces it.
 func (f *fabric) make() (verbs.Fabric, error) {
-	f.clearNudge()
+	select {
+	case <-f.nudged: // what it is about is looked at now
+	default:
+	}
 	f.basis = basisOf(f.s.Port(f.port))
 	if f.s.Refused(f.port, verbs.ReadQueryPort) {
 		return nil, fmt.Errorf("query the port: %w", verbs.ErrRefused)
@@ -187,11 +190,11 @@ func (f *fabric) send(facts []verbs.FabricFact, upTo int64, lasting time.Duratio
 	}
 	f.sent = upTo
 	urgent := f.silence.recent(upTo) || lasting < fabricRun
-	return f.s.SendFacts(verbs.FabricFacts{Port: f.port, Epoch: f.at.Epoch, UpTo: upTo, Facts: facts}, urgent || hasty(facts))
+	return f.s.SendFacts(verbs.FabricFacts{Port: f.port, Epoch: f.at.Epoch, UpTo: upTo, Facts: facts}, urgent || haveFailure(facts))
 }
 
-// hasty reports whether facts are to be sent at once.
-func hasty(facts []verbs.FabricFact) bool {
+// haveFailure reports whether an echo is missing or a write has failed by some facts, which are then sent at once.
+func haveFailure(facts []verbs.FabricFact) bool {
 	for i := range facts {
 		switch facts[i].Kind {
 		case verbs.FabricMissing, verbs.FabricWriteFailed:
@@ -211,7 +214,7 @@ func (f *fabric) drop(ctx context.Context) error {
 		case <-order:
 		}
 	}
-	f.park(ctx)
+	f.awaitAnswers(ctx)
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // ending on request is no failure, and the device closes it
 	}
@@ -222,8 +225,8 @@ func (f *fabric) drop(ctx context.Context) error {
 	return nil // nothing can be done about a failed destroy; the device's Close reports its own error
 }
 
-// park waits until the device answers its commands, as a prober does, since to make or destroy a Fabric takes many.
-func (f *fabric) park(ctx context.Context) {
+// awaitAnswers waits until the device answers its commands, as a prober does, since to make or destroy a Fabric takes many.
+func (f *fabric) awaitAnswers(ctx context.Context) {
 	for !f.s.Answers() && wait(ctx, verbs.AnswerLimit) {
 	}
 }
@@ -270,12 +273,5 @@ func wait(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-time.After(d):
 		return true
-	}
-}
-
-func (f *fabric) clearNudge() {
-	select {
-	case <-f.nudged:
-	default:
 	}
 }

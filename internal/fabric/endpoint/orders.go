@@ -52,13 +52,13 @@ func (f *fabric) carryOut(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil // no sender waits for the answers to the others (FabricOrders.Take)
 		case r := <-f.queue:
-			f.carry(ctx, r)
+			f.carryOutOne(ctx, r)
 		}
 	}
 }
 
-// carry carries out one order, unless its sender has given up.
-func (f *fabric) carry(ctx context.Context, r verbs.FabricRequest) {
+// carryOutOne carries out one order, unless its sender has given up.
+func (f *fabric) carryOutOne(ctx context.Context, r verbs.FabricRequest) {
 	for !f.s.Answers() && f.stillHas(r.Epoch) && wait(ctx, verbs.AnswerLimit) {
 	}
 	select {
@@ -74,7 +74,17 @@ func (f *fabric) carry(ctx context.Context, r verbs.FabricRequest) {
 		return
 	}
 	defer end()
-	r.Answer(carriedOut(open, &r.FabricOrder))
+	var rc uint32
+	var err error
+	switch {
+	case r.Offer:
+		rc, err = open.Offer(r.Pair, r.Role)
+	case r.Peer != nil:
+		err = open.Join(r.Pair, r.Peer)
+	default:
+		err = open.Leave(r.Pair)
+	}
+	r.Answer(rc, err)
 }
 
 func (f *fabric) stillHas(epoch uint64) bool {
@@ -93,16 +103,6 @@ func (f *fabric) begin(epoch uint64) (open verbs.Fabric, end func()) {
 	order := make(chan struct{})
 	f.order = order
 	return f.open, func() { close(order) }
-}
-
-func carriedOut(open verbs.Fabric, o *verbs.FabricOrder) (rc uint32, err error) {
-	switch {
-	case o.Offer:
-		return open.Offer(o.Pair, o.Role)
-	case o.Peer != nil:
-		return 0, open.Join(o.Pair, o.Peer)
-	}
-	return 0, open.Leave(o.Pair)
 }
 
 // detach takes the Fabric away from orders, and refuses those that wait. order is closed when the one that is under way has
