@@ -58,7 +58,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 	defer cancel()
 	var here []verbs.Found
 	if err == nil {
-		here, err = c.Present(ctx)
+		here, err = c.FindDevices(ctx)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
@@ -125,7 +125,7 @@ func meaningOfHosts(c *agent.Config, here []verbs.Found) string {
 	if !f.On() {
 		return ""
 	}
-	l, err := f.Pinglist()
+	l, err := f.ReadPinglist()
 	if err != nil {
 		return "" // the list was read a moment ago: the plugin says so when it starts
 	}

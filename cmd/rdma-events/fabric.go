@@ -202,7 +202,7 @@ func (t *pairTable) shows(device string) bool {
 
 // probesSome returns an error of one line if the list has no host that this one probes.
 func probesSome(c *agent.FabricConfig) error {
-	l, err := c.Pinglist()
+	l, err := c.ReadPinglist()
 	switch {
 	case err != nil:
 		return err

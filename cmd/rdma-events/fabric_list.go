@@ -19,7 +19,7 @@ type hostJSON struct {
 
 // writeList says who pings whom.
 func (o *fabricFlags) writeList(stdout io.Writer, c *agent.FabricConfig) (code int, err error) {
-	l, err := c.Pinglist()
+	l, err := c.ReadPinglist()
 	if err != nil {
 		return exitFailed, err
 	}

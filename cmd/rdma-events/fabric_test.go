@@ -56,7 +56,7 @@ func TestTheDemonstrationOfTheFabricHasItsHosts(t *testing.T) {
 	}
 	require.True(t, c.Simulated())
 	require.Equal(t, "fabric", c.Sim.Scenario)
-	l, err := c.Fabric.Pinglist()
+	l, err := c.Fabric.ReadPinglist()
 	require.NoError(t, err)
 	require.Equal(t, "rack1", l.Own.Group)
 	require.Equal(t, 16, l.Hosts)

@@ -50,7 +50,7 @@ func openOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	here, err := c.Present(ctx)
+	here, err := c.FindDevices(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -168,7 +168,7 @@ func (p *reportPlan) present(ctx context.Context) ([]verbs.Found, error) {
 	if p.simulated {
 		ctx, cancel := context.WithTimeout(ctx, lookTime)
 		defer cancel()
-		found, err := p.config.Present(ctx)
+		found, err := p.config.FindDevices(ctx)
 		if err != nil { // which quotes the configuration
 			err = errors.New("the devices cannot be simulated: rdma-events check -config says why")
 		}

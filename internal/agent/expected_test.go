@@ -37,7 +37,7 @@ func TestSectionsExpectedReachTheMonitor(t *testing.T) {
     devices = ["mlx5_1"]
 `)
 	require.NoError(t, err)
-	m, err := p.monitoring(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+	m, err := p.monitorConfig(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Equal(t, []string{"mlx5_9", "mlx5_8", "mlx5_1"}, m.Expect, "each that is missing is named")
 	require.Len(t, m.Groups, 1)

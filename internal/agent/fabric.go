@@ -50,11 +50,11 @@ func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slo
 	if err != nil {
 		return nil, err
 	}
-	credentials, err := c.credentials(host, log)
+	credentials, err := c.readCredentials(host, log)
 	if err != nil {
 		return nil, err
 	}
-	network, err := c.network(r, host, credentials)
+	network, err := c.newNetwork(r, host, credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +72,8 @@ func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slo
 	return p, nil
 }
 
-// credentials returns what proves who this host is; nil for simulated peers, which do not ask.
-func (c *Config) credentials(host string, log *slog.Logger) (*exchange.Credentials, error) {
+// readCredentials reads what proves who this host is; nil for simulated peers, which do not ask.
+func (c *Config) readCredentials(host string, log *slog.Logger) (*exchange.Credentials, error) {
 	f := &c.Fabric
 	if c.Simulated() {
 		return nil, nil
@@ -85,8 +85,8 @@ func (c *Config) credentials(host string, log *slog.Logger) (*exchange.Credentia
 	return credentials, nil
 }
 
-// network returns what reaches the other hosts.
-func (c *Config) network(r verbs.Request, host string, credentials *exchange.Credentials) (exchange.Network, error) {
+// newNetwork makes what reaches the other hosts.
+func (c *Config) newNetwork(r verbs.Request, host string, credentials *exchange.Credentials) (exchange.Network, error) {
 	row, ok := backends.Find(c.Backend)
 	if ok && row.Network != nil {
 		network, err := row.Network(r)
@@ -201,7 +201,7 @@ func (c *Config) checkProbing() error {
 	if _, err := f.list(host, log).read(); err != nil {
 		return err
 	}
-	_, err = c.credentials(host, log)
+	_, err = c.readCredentials(host, log)
 	return err
 }
 

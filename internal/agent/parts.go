@@ -111,7 +111,7 @@ func (o *opening) openWorkers() (part, error) {
 
 // openApplications opens the picture of which application holds which objects, and the tracer, which adds their events.
 func (o *opening) openApplications() (part, error) {
-	holders, err := o.config.Applications.keeper(o.config.Backend, o.request, o.emit)
+	holders, err := o.config.Applications.newInventory(o.config.Backend, o.request, o.emit)
 	if err != nil || holders == nil {
 		return part{}, err
 	}
@@ -123,7 +123,7 @@ func (o *opening) openApplications() (part, error) {
 			holders.See(u.Device, u.Item.Objects)
 		}
 	})
-	t := o.config.tracing(o.programs, holders, o.request, o.starts, o.log)
+	t := o.config.newTracing(o.programs, holders, o.request, o.starts, o.log)
 	if t != nil {
 		o.tracing = t
 		o.monitor.Discovery = waking{o.monitor.Discovery, t.wake}

@@ -20,8 +20,8 @@ type Pinglist struct {
 	PingedBy      []pinglist.Peer // by group and name
 }
 
-// Pinglist returns who pings whom by the list of the configuration, which must be On. It needs no device. The error is one line.
-func (c *FabricConfig) Pinglist() (*Pinglist, error) {
+// ReadPinglist returns who pings whom by the list of the configuration, which must be On. It needs no device. The error is one line.
+func (c *FabricConfig) ReadPinglist() (*Pinglist, error) {
 	host, err := c.HostName()
 	if err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func (c *Config) Greet(ctx context.Context, host pinglist.Host, digest string) (
 	if err != nil {
 		return "", verdict.ReasonFailed, err
 	}
-	credentials, err := c.credentials(own, slog.New(slog.DiscardHandler))
+	credentials, err := c.readCredentials(own, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", verdict.ReasonKey, err
 	}
-	network, err := c.network(c.Request(), own, credentials)
+	network, err := c.newNetwork(c.Request(), own, credentials)
 	if err != nil {
 		return "", verdict.ReasonFailed, err
 	}
@@ -69,8 +69,8 @@ func (c *Config) Greet(ctx context.Context, host pinglist.Host, digest string) (
 	return theirs, verdict.ReasonNone, errors.Join(conversation.Close(), peer.Close())
 }
 
-// Listens reports whether the plugin would get the port of fabric.listen: it takes it for a moment. The error is one line.
-func (c *FabricConfig) Listens(ctx context.Context) error {
+// TryListen reports whether the plugin would get the port of fabric.listen: it takes it for a moment. The error is one line.
+func (c *FabricConfig) TryListen(ctx context.Context) error {
 	l, err := exchange.Listen(ctx, c.Listen)
 	if err != nil {
 		return fmt.Errorf("fabric.%w", err)

@@ -37,7 +37,7 @@ const (
 
 func TestWhoPingsWhomFollowsFromTheList(t *testing.T) {
 	c := probesWith(t, "gpu01 rack1 10.0.0.1\ngpu02 rack1\ngpu03 rack2\n", aKey)
-	l, err := c.Fabric.Pinglist()
+	l, err := c.Fabric.ReadPinglist()
 	require.NoError(t, err)
 	gpu02 := pinglist.Peer{Host: pinglist.Host{Name: "gpu02", Group: "rack1", Address: "gpu02"}, Scope: pinglist.ScopeGroup}
 	gpu03 := pinglist.Peer{Host: pinglist.Host{Name: "gpu03", Group: "rack2", Address: "gpu03"}, Scope: pinglist.ScopeAcross}
@@ -47,18 +47,18 @@ func TestWhoPingsWhomFollowsFromTheList(t *testing.T) {
 	}, l)
 
 	c.Fabric.Probe = false
-	l, err = c.Fabric.Pinglist()
+	l, err = c.Fabric.ReadPinglist()
 	require.NoError(t, err)
 	require.Empty(t, l.Pings, "it only answers")
 	require.Len(t, l.PingedBy, 2)
 
 	c.Fabric.Host = "gpu09"
-	l, err = c.Fabric.Pinglist()
+	l, err = c.Fabric.ReadPinglist()
 	require.NoError(t, err)
 	require.Equal(t, pinglist.Host{Name: "gpu09"}, l.Own)
 
 	c.Fabric.PeersFile = "/nonexistent/peers"
-	_, err = c.Fabric.Pinglist()
+	_, err = c.Fabric.ReadPinglist()
 	require.ErrorContains(t, err, `fabric.peers_file = "/nonexistent/peers": open`)
 }
 
@@ -81,7 +81,7 @@ func TestHostsCanBeUsedWithoutAFile(t *testing.T) {
 	require.False(t, c.Fabric.On())
 	c.Fabric.Use(list, "gpu02")
 	require.True(t, c.Fabric.On())
-	l, err := c.Fabric.Pinglist()
+	l, err := c.Fabric.ReadPinglist()
 	require.NoError(t, err)
 	require.Equal(t, "rack1", l.Own.Group)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -157,8 +157,8 @@ func TestAPortThatIsTakenIsKnown(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	c.Fabric.Listen = net.JoinHostPort("127.0.0.1", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
-	require.ErrorIs(t, c.Fabric.Listens(t.Context()), unix.EADDRINUSE)
+	require.ErrorIs(t, c.Fabric.TryListen(t.Context()), unix.EADDRINUSE)
 	require.NoError(t, l.Close())
-	require.NoError(t, c.Fabric.Listens(t.Context()))
-	require.NoError(t, c.Fabric.Listens(t.Context()), "it was taken for a moment only")
+	require.NoError(t, c.Fabric.TryListen(t.Context()))
+	require.NoError(t, c.Fabric.TryListen(t.Context()), "it was taken for a moment only")
 }

@@ -10,10 +10,10 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Present returns the devices that are there now, sorted by name, also those that the configuration does not
+// FindDevices looks for the devices that are there now and returns them, sorted by name, also those that the configuration does not
 // watch. It blocks until they have been looked for, or ctx ends, whose error it wraps then.
-func (c *Config) Present(ctx context.Context) ([]verbs.Found, error) {
-	found, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler))
+func (c *Config) FindDevices(ctx context.Context) ([]verbs.Found, error) {
+	found, err := c.newDiscovery(c.Request(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (c *Config) oddHosts(found []verbs.Found) (all []string) {
 			all = append(all, fmt.Sprintf("fabric.devices: %q matches no device that is watched here", glob))
 		}
 	}
-	l, err := f.Pinglist()
+	l, err := f.ReadPinglist()
 	switch {
 	case err != nil: // Check has its error
 	case l.Own.Group == "":

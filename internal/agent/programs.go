@@ -34,10 +34,11 @@ func (p *programs) close() error {
 	if p.dir != nil {
 		err = p.dir.Close()
 	}
-	return errors.Join(err, closed(p.worker), closed(p.tracer))
+	return errors.Join(err, closeFile(p.worker), closeFile(p.tracer))
 }
 
-func closed(f *os.File) error {
+// closeFile closes a file that may be nil.
+func closeFile(f *os.File) error {
 	if f == nil {
 		return nil
 	}

@@ -47,7 +47,7 @@ func (s *statusKeeper) start(dir, version string, now func() time.Time, log *slo
 	defer s.mu.Unlock()
 	s.keeper, s.now = health.NewKeeper(version, host), now
 	s.rare = time.NewTimer(judgeEvery)
-	s.writing, s.judging = run(s.writer.Run), run(s.judge)
+	s.writing, s.judging = run(s.writer.Run), run(s.judgeWhenLate)
 }
 
 // remember keeps the state of a device or port, and only reads the point.
@@ -78,20 +78,20 @@ func (s *statusKeeper) keep(points []measure.Point, now time.Time) {
 	s.writer.Put(s.keeper.Observe(s.last, now))
 }
 
-// judge judges the host again whenever an interval is late, until ctx is done.
-func (s *statusKeeper) judge(ctx context.Context) {
+// judgeWhenLate judges the host again whenever an interval is late, until ctx is done.
+func (s *statusKeeper) judgeWhenLate(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.rare.C:
-			s.again()
+			s.judgeAgain()
 		}
 	}
 }
 
-// again judges the host by the last interval and by what devices and ports have been since.
-func (s *statusKeeper) again() {
+// judgeAgain judges the host by the last interval and by what devices and ports have been since.
+func (s *statusKeeper) judgeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rare.Reset(judgeEvery)

@@ -36,8 +36,8 @@ type tracing struct {
 // openInterval is how often the program of the tracer is looked for while it is missing.
 const openInterval = 30 * time.Second
 
-// tracing returns what keeps the tracer running, nil if applications are not traced.
-func (c *Config) tracing(p *programs, holders *inventory.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
+// newTracing makes what keeps the tracer running, nil if applications are not traced.
+func (c *Config) newTracing(p *programs, holders *inventory.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
 	if !c.Applications.Events {
 		return nil
 	}

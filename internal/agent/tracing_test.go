@@ -66,11 +66,11 @@ func TestPluginGoesOnWithoutATracerAndTakesItLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), tracer.ProgramName)
 	c := DefaultConfig()
 	c.Applications.Events, c.Applications.TracerPath = true, path
-	picture, err := c.Applications.keeper(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
+	picture, err := c.Applications.newInventory(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
 	require.NoError(t, err)
 	log := &counter{}
 	synctest.Test(t, func(t *testing.T) {
-		now := c.tracing(&programs{}, picture, c.Request(), nil, slog.New(log))
+		now := c.newTracing(&programs{}, picture, c.Request(), nil, slog.New(log))
 		ctx, cancel := context.WithCancel(t.Context())
 		found := make(chan bool)
 		go func() { found <- now.openProgram(ctx) }()
@@ -162,7 +162,7 @@ func tracerOf(t *testing.T, points []measure.Point) *measure.Tracer {
 func TestWhatTheTracerSaysIsInThePictureOfApplications(t *testing.T) {
 	c := DefaultConfig()
 	c.Applications.Events = true
-	picture, err := c.Applications.keeper(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
+	picture, err := c.Applications.newInventory(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
 	require.NoError(t, err)
 	now := &tracing{apps: picture, log: slog.New(slog.DiscardHandler)}
 	point := func() *measure.Tracer { return tracerOf(t, picture.Points(time.Now(), now.worker())) }

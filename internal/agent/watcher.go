@@ -94,11 +94,11 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Watcher, erro
 // open is Open for a plugin that keeps its status in a directory, and with what its host remembers.
 func open(c *Config, emit func(measure.Point), statusDir string, remembered *memory.Memory, log *slog.Logger) (*Watcher, error) {
 	request := c.Request()
-	found, err := c.discovery(request, log)
+	found, err := c.newDiscovery(request, log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.monitoring(found, emit, log)
+	m, err := c.monitorConfig(found, emit, log)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (c *Config) Check() error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if _, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := c.newDiscovery(c.Request(), slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	if err := c.checkProbing(); err != nil {
@@ -132,11 +132,11 @@ func (c *Config) Check() error {
 		return err
 	}
 	tracer, err := c.Applications.openTracer()
-	return errors.Join(err, exe.Close(), closed(tracer))
+	return errors.Join(err, exe.Close(), closeFile(tracer))
 }
 
-// discovery returns the discovery of the devices of a backend.
-func (c *Config) discovery(r verbs.Request, log *slog.Logger) (verbs.Discovery, error) {
+// newDiscovery makes the discovery of the devices of a backend.
+func (c *Config) newDiscovery(r verbs.Request, log *slog.Logger) (verbs.Discovery, error) {
 	row, ok := backends.Find(c.Backend)
 	if !ok {
 		return nil, fmt.Errorf("%s: backend = %q is not allowed", table, c.Backend)
@@ -168,8 +168,8 @@ func (c *Config) Reads(r verbs.Request) []string {
 	return nil
 }
 
-// monitoring returns the configuration of the monitor, without NewSupervisor.
-func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log *slog.Logger) (monitor.Config, error) {
+// monitorConfig returns the configuration of the monitor, without NewSupervisor.
+func (c *Config) monitorConfig(found verbs.Discovery, emit func(measure.Point), log *slog.Logger) (monitor.Config, error) {
 	wants, err := c.Wants()
 	m := monitor.Config{
 		Discovery:        listening{found, log},
@@ -271,9 +271,9 @@ func (c *Config) request(device string, all verbs.Request) verbs.Request {
 	return all
 }
 
-// keeper returns what keeps the picture of who holds the devices' objects, nil without
+// newInventory makes what keeps the picture of who holds the devices' objects, nil without
 // applications.objects and applications.events.
-func (c *ApplicationsConfig) keeper(backend string, r verbs.Request, emit func(measure.Point)) (*inventory.Keeper, error) {
+func (c *ApplicationsConfig) newInventory(backend string, r verbs.Request, emit func(measure.Point)) (*inventory.Keeper, error) {
 	row, ok := backends.Find(backend)
 	if !ok || !c.Objects && !c.Events {
 		return nil, nil

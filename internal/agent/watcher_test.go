@@ -96,7 +96,7 @@ func TestMonitorGetsTheConfiguredValues(t *testing.T) {
 	c := DefaultConfig()
 	c.ExpectedDown, c.Expect = []string{"mlx5_1:2"}, []string{"mlx5_7"}
 	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, new(bool)
-	m, err := c.monitoring(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+	m, err := c.monitorConfig(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.True(t, m.ExpectedDown("mlx5_1", 2))
 	require.False(t, m.ExpectedDown("mlx5_1", 1))
@@ -120,7 +120,7 @@ func TestWorkersEndWithinTheShutdownTimeout(t *testing.T) {
 func TestTheSimulatorFindsItsDevices(t *testing.T) {
 	c := DefaultConfig()
 	c.Backend, c.Sim.Profile = verbs.BackendSim, "ib8"
-	found, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler))
+	found, err := c.newDiscovery(c.Request(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var devices []verbs.Found

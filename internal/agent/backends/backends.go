@@ -1,5 +1,5 @@
-// Package backends has a row for each value of the option backend, as the host uses it. cmd/rdma-events-worker/backends.go has the rows of the
-// worker, which needs cgo.
+// Package backends has a row for each value of the option backend, as the host uses it. The rows of the worker need cgo, and are in
+// its program.
 package backends
 
 import (
@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/exchange"
 	"rdma_events/internal/simulated/devices"
-	hellosim "rdma_events/internal/simulated/peers"
+	"rdma_events/internal/simulated/peers"
 	"rdma_events/internal/sys/clock"
 )
 
@@ -92,7 +92,7 @@ func simulatedNetwork(r verbs.Request) (exchange.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hellosim.New(world), nil
+	return peers.New(world), nil
 }
 
 // readsScenario returns the file of the scenario. A scenario without a path is built in.

@@ -38,8 +38,8 @@ type FabricConfig struct {
 	// Greet greets a host as the plugin does, and returns the digest of its list. It blocks until the answer, or ctx ends. why
 	// says what is wrong, and the error has it in words.
 	Greet func(ctx context.Context, host pinglist.Host, digest string) (theirs string, why verdict.Reason, err error)
-	// Listens takes the port of Listen for a moment. Its error says why it cannot.
-	Listens func(ctx context.Context) error
+	// TryListen takes the port of Listen for a moment. Its error says why it cannot.
+	TryListen func(ctx context.Context) error
 }
 
 const (
@@ -118,7 +118,7 @@ func (h *hosts) listen(ctx context.Context) {
 	if h.Listen == "" {
 		return
 	}
-	if h.listenErr = h.Listens(ctx); !errors.Is(h.listenErr, unix.EADDRINUSE) {
+	if h.listenErr = h.TryListen(ctx); !errors.Is(h.listenErr, unix.EADDRINUSE) {
 		return
 	}
 	host, port, err := net.SplitHostPort(h.Listen)

@@ -68,7 +68,7 @@ func probing() (tree, *FabricConfig, *network) {
 	})
 	c := &FabricConfig{
 		Host: "gpu01", PeersFile: "/" + peersFile, KeyFile: "/" + keyFile, Probe: true, Peers: 8, Listen: ":14791", GIDIndex: -1,
-		Wants: func(string) bool { return true }, Greet: n.greet, Listens: func(context.Context) error { return n.listens },
+		Wants: func(string) bool { return true }, Greet: n.greet, TryListen: func(context.Context) error { return n.listens },
 	}
 	return files, c, n
 }
