@@ -28,24 +28,24 @@ const (
 	system = "/run/" + name
 )
 
-// errNotRuntime is the error of Dir for a service whose unit was not made for this version.
+// errNotRuntime is the error of MakeDir for a service whose unit was not made for this version.
 var errNotRuntime = errors.New("the unit's RuntimeDirectory has no " + name)
 
-// Dir returns the directory of a plugin's file and makes it if it is missing: the one that systemd made
+// MakeDir makes the directory of a plugin's file, if it is missing, and returns it: the one that systemd made
 // (RuntimeDirectory, systemd.exec(5)) for a service, else /run/rdma_events-status, else one in $XDG_RUNTIME_DIR. The
 // error is one line.
-func Dir() (string, error) {
+func MakeDir() (string, error) {
 	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" {
 		for dir := range strings.SplitSeq(dirs, ":") {
 			if filepath.Base(dir) == name {
-				return usable(dir)
+				return makeUsable(dir)
 			}
 		}
 		return "", errNotRuntime
 	}
-	dir, err := usable(system)
+	dir, err := makeUsable(system)
 	if user := os.Getenv("XDG_RUNTIME_DIR"); err != nil && user != "" {
-		return usable(filepath.Join(user, name))
+		return makeUsable(filepath.Join(user, name))
 	}
 	return dir, err
 }
@@ -65,8 +65,8 @@ func Dirs() []string {
 	return slices.Compact(dirs)
 }
 
-// usable makes a directory, if it is missing, in which everybody can read and this user can write, and returns it.
-func usable(dir string) (string, error) {
+// makeUsable makes a directory, if it is missing, in which everybody can read and this user can write, and returns it.
+func makeUsable(dir string) (string, error) {
 	err := os.Mkdir(dir, 0o755)
 	if errors.Is(err, os.ErrExist) {
 		err = nil
