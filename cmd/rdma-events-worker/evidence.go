@@ -91,7 +91,7 @@ func evidence(device, request string) int {
 // The kernel's RTNL lock may keep this process for long.
 func link(netdev string) int {
 	return answer(func(out *os.File) error {
-		l, err := ethtool.LinkOf(netdev)
+		l, err := ethtool.QueryLink(netdev)
 		if err != nil {
 			return err
 		}

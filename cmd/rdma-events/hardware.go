@@ -89,7 +89,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: inspect.RunningKernel().Release, Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
-		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.Of, Program: inspect.ProgramOf, Mono: clock.Monotonic, Now: time.Now,
+		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.QueryUse, Program: inspect.ProgramOf, Mono: clock.Monotonic, Now: time.Now,
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}
 	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {

@@ -55,7 +55,7 @@ func partOf(name string, query []byte) (any, error) {
 		if err := json.Unmarshal(query, &devices); err != nil {
 			return nil, fmt.Errorf("read query: %w", err)
 		}
-		return report.ReadResources(time.Now(), devices, nldev.Resources), nil
+		return report.ReadResources(time.Now(), devices, nldev.QueryResources), nil
 	}
 	return nil, fmt.Errorf("there is no part %q", name)
 }

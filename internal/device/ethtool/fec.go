@@ -23,19 +23,19 @@ const (
 	fecUncorrectable = 3 // ETHTOOL_A_FEC_STAT_UNCORR
 )
 
-// FECOf reads the counts of an interface's forward error correction. ErrUnsupported: the kernel, the driver or the link has none.
+// QueryFEC reads the counts of an interface's forward error correction. ErrUnsupported: the kernel, the driver or the link has none.
 // It opens and closes a socket, and may be called concurrently. It needs no capability. It takes the kernel's RTNL lock and may not
 // return for long; see the package. Drivers ask their firmware for it, as mlx5 and ice do, or have it in memory, as bnxt_en. A driver
 // that fails may write a line to the kernel log, and then looks like one that does not count.
-func FECOf(name string) (FEC, error) {
-	f, err := fecOf(name)
+func QueryFEC(name string) (FEC, error) {
+	f, err := queryFEC(name)
 	if err != nil {
 		return FEC{}, fmt.Errorf("ask ethtool netlink for the error correction of %q: %w", name, classify(err))
 	}
 	return f, nil
 }
 
-func fecOf(name string) (FEC, error) {
+func queryFEC(name string) (FEC, error) {
 	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
 	header = netlink.Attribute(header, unix.ETHTOOL_A_HEADER_FLAGS, binary.NativeEndian.AppendUint32(nil, unix.ETHTOOL_FLAG_STATS))
 	body, err := askAbout(name, unix.ETHTOOL_MSG_FEC_GET, netlink.Attribute(nil, fecHeader|unix.NLA_F_NESTED, header))

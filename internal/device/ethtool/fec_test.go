@@ -71,10 +71,10 @@ func TestDriverThatCountsNoBlocksIsUnsupported(t *testing.T) {
 func TestInterfacesWithoutErrorCorrectionAreUnsupported(t *testing.T) {
 	ownNamespace(t)
 	ip(t, "link add near type veth peer name far")
-	_, err := FECOf("near")
+	_, err := QueryFEC("near")
 	require.ErrorIs(t, err, ErrUnsupported)
-	_, err = FECOf("nowhere")
+	_, err = QueryFEC("nowhere")
 	require.ErrorIs(t, err, ErrNoInterface)
-	_, err = FECOf("a_name_that_is_too_long")
+	_, err = QueryFEC("a_name_that_is_too_long")
 	require.ErrorIs(t, err, ErrNoInterface)
 }

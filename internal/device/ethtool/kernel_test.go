@@ -63,10 +63,10 @@ func reportAs(name string) error {
 	}
 	r := childReport{User: os.Getuid(), Effective: uint64(caps[1].Effective)<<32 | uint64(caps[0].Effective), Landlock: confine.Landlock()}
 	var err error
-	if r.Link, err = LinkOf(name); err != nil {
+	if r.Link, err = QueryLink(name); err != nil {
 		return err
 	}
-	if r.Statistics, err = StatisticsOf(name); err != nil {
+	if r.Statistics, err = QueryStatistics(name); err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(r)
@@ -100,7 +100,7 @@ func TestLinkOfVethFollowsBothEnds(t *testing.T) {
 	ip(t, "link set near up")
 	ip(t, "link set far up")
 	state := func() Link {
-		l, err := LinkOf("near")
+		l, err := QueryLink("near")
 		require.NoError(t, err)
 		return l
 	}
@@ -117,7 +117,7 @@ func TestLinkOfVethFollowsBothEnds(t *testing.T) {
 func TestStatisticsOfVethAreThoseAboutDrops(t *testing.T) {
 	ownNamespace(t)
 	ip(t, "link add near type veth peer name far")
-	s, err := StatisticsOf("near")
+	s, err := QueryStatistics("near")
 	require.NoError(t, err)
 	require.Contains(t, s.Values, "rx_queue_0_drops")
 	require.Contains(t, s.Values, "rx_queue_0_xdp_drops")
@@ -127,7 +127,7 @@ func TestStatisticsOfVethAreThoseAboutDrops(t *testing.T) {
 
 	peer, err := net.InterfaceByName("far")
 	require.NoError(t, err)
-	s, err = statisticsOf("near", func(name []byte) bool { return string(name) == "peer_ifindex" })
+	s, err = queryStatistics("near", func(name []byte) bool { return string(name) == "peer_ifindex" })
 	require.NoError(t, err)
 	require.Equal(t, map[string]uint64{"peer_ifindex": uint64(peer.Index)}, s.Values, "each value stands at its name")
 }
@@ -163,13 +163,13 @@ func TestMissingInterfacesAndDriversWithoutAnswersAreKnown(t *testing.T) {
 	long := strings.Repeat("n", unix.IFNAMSIZ)
 	ip(t, "link add "+long[1:]+" type veth peer name far") // which a cut name would be
 	for _, name := range []string{"none", "", long} {
-		_, err := LinkOf(name)
+		_, err := QueryLink(name)
 		require.ErrorIs(t, err, ErrNoInterface)
-		_, err = StatisticsOf(name)
+		_, err = QueryStatistics(name)
 		require.ErrorIs(t, err, ErrNoInterface)
 		require.ErrorContains(t, err, fmt.Sprintf("%q", name))
 	}
-	_, err := StatisticsOf("lo")
+	_, err := QueryStatistics("lo")
 	require.ErrorIs(t, err, ErrUnsupported)
 }
 

@@ -23,18 +23,18 @@ type Link struct {
 	ExtSubstate string
 }
 
-// LinkOf returns the state of an interface's link. It opens and closes a socket, and may be
+// QueryLink returns the state of an interface's link. It opens and closes a socket, and may be
 // called concurrently. It takes the kernel's RTNL lock and may not return for long; see the
 // package.
-func LinkOf(name string) (Link, error) {
-	l, err := linkOf(name)
+func QueryLink(name string) (Link, error) {
+	l, err := queryLink(name)
 	if err != nil {
 		return Link{}, fmt.Errorf("ask ethtool netlink for the link of %q: %w", name, classify(err))
 	}
 	return l, nil
 }
 
-func linkOf(name string) (Link, error) {
+func queryLink(name string) (Link, error) {
 	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
 	body, err := askAbout(name, unix.ETHTOOL_MSG_LINKSTATE_GET, netlink.Attribute(nil, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header))
 	if err != nil {

@@ -27,19 +27,19 @@ type Statistics struct {
 	LeftOut int               // those about the same matters beyond the 256, and further ones of the same name
 }
 
-// StatisticsOf reads the statistics of an interface. It opens and closes a socket, and may be
+// QueryStatistics reads the statistics of an interface. It opens and closes a socket, and may be
 // called concurrently. Beyond the result it maps 1 MiB at most, which it gives back. It takes
 // the kernel's RTNL lock three times and may not return for long; see the package. Drivers may
 // ask their firmware once or many times for it, as mlx5 does.
-func StatisticsOf(name string) (Statistics, error) {
-	s, err := statisticsOf(name, wanted)
+func QueryStatistics(name string) (Statistics, error) {
+	s, err := queryStatistics(name, wanted)
 	if err != nil {
 		return Statistics{}, fmt.Errorf("read ethtool statistics of %q: %w", name, classify(err))
 	}
 	return s, nil
 }
 
-func statisticsOf(name string, wanted func(name []byte) bool) (Statistics, error) {
+func queryStatistics(name string, wanted func(name []byte) bool) (Statistics, error) {
 	if err := checkName(name); err != nil {
 		return Statistics{}, err
 	}

@@ -10,15 +10,15 @@ type Config struct {
 	ProcRoot  string // default "/proc"
 
 	// Uevents opens a subscription to the kernel's uevents; default
-	// KernelUevents. It is called again after a failure.
+	// SubscribeUevents. It is called again after a failure.
 	Uevents func() (Source, error)
 	// UeventsReach reports whether the kernel's uevents reach this process; default
 	// UeventsReach. Where they do, WatchRemoval uses inotify only when they fail.
 	UeventsReach func() bool
 	// Indexes returns the kernel's device indexes by name; default
-	// KernelIndexes.
+	// QueryIndexes.
 	Indexes func() (map[string]int, error)
-	// Types returns the kernel's types of devices by name; default KernelTypes. It
+	// Types returns the kernel's types of devices by name; default QueryTypes. It
 	// is called for devices without a node.
 	Types func() (map[string]Type, error)
 
@@ -51,16 +51,16 @@ func (c Config) withDefaults() Config {
 		c.DevRoot = "/dev"
 	}
 	if c.Uevents == nil {
-		c.Uevents = KernelUevents
+		c.Uevents = SubscribeUevents
 	}
 	if c.UeventsReach == nil {
 		c.UeventsReach = UeventsReach
 	}
 	if c.Indexes == nil {
-		c.Indexes = KernelIndexes
+		c.Indexes = QueryIndexes
 	}
 	if c.Types == nil {
-		c.Types = KernelTypes
+		c.Types = QueryTypes
 	}
 	if c.Settle <= 0 {
 		c.Settle = 300 * time.Millisecond

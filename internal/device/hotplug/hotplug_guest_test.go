@@ -158,7 +158,7 @@ func writeUevent(t *testing.T, node, action string) {
 
 func TestOnARealKernelAnOverrunOfUeventsIsReported(t *testing.T) {
 	node := addRxe(t)
-	source, err := KernelUevents()
+	source, err := SubscribeUevents()
 	require.NoError(t, err)
 	defer func() { _ = source.Close() }()
 	for range 2000 {

@@ -23,9 +23,9 @@ const (
 	indexTimeout = time.Second
 )
 
-// KernelIndexes asks RDMA netlink for the indexes of all RDMA devices, by name.
+// QueryIndexes asks RDMA netlink for the indexes of all RDMA devices, by name.
 // It needs no privilege. Opening its socket may load ib_core.
-func KernelIndexes() (map[string]int, error) {
+func QueryIndexes() (map[string]int, error) {
 	c, err := netlink.Dial(unix.NETLINK_RDMA, indexTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("request device indexes: %w", err)

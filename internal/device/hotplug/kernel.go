@@ -12,10 +12,10 @@ import (
 // carries the messages that udev makes from them.
 const kernelGroup = 1
 
-// KernelUevents subscribes to the kernel's uevents (netlink(7),
+// SubscribeUevents subscribes to the kernel's uevents (netlink(7),
 // NETLINK_KOBJECT_UEVENT). It needs no privilege. In a network namespace that
 // belongs to a user namespace it succeeds, but no message ever comes.
-func KernelUevents() (Source, error) {
+func SubscribeUevents() (Source, error) {
 	s, err := netlink.Subscribe(unix.NETLINK_KOBJECT_UEVENT, kernelGroup)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to uevents: %w", err)

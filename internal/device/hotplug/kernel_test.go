@@ -16,7 +16,7 @@ import (
 // kernel returns a subscription to this machine's uevents.
 func kernel(t *testing.T) Source {
 	t.Helper()
-	source, err := KernelUevents()
+	source, err := SubscribeUevents()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
 		prerequisite.Missing(t, prerequisite.Netlink, "netlink sockets are refused: "+err.Error())
 	}

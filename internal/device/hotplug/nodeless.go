@@ -18,9 +18,9 @@ type Type struct {
 	Parent string // the device that a sub-device belongs to
 }
 
-// KernelTypes asks RDMA netlink for the types of all RDMA devices, by name. It needs no privilege.
+// QueryTypes asks RDMA netlink for the types of all RDMA devices, by name. It needs no privilege.
 // Kernels have types from 6.11 on; devices of older ones have the zero Type.
-func KernelTypes() (map[string]Type, error) {
+func QueryTypes() (map[string]Type, error) {
 	c, err := netlink.Dial(unix.NETLINK_RDMA, indexTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("request device types: %w", err)
@@ -99,7 +99,7 @@ func (n *nodeless) markDevices(found []verbs.Found, now time.Time) error {
 }
 
 // WhyNoNode returns why a device has no node although ib_uverbs is loaded, and never gets one; "" if
-// that would be a fault. types has what RDMA netlink says of all devices (KernelTypes). It has the
+// that would be a fault. types has what RDMA netlink says of all devices (QueryTypes). It has the
 // last word: ib_uverbs leaves out SMI sub-devices alone (ib_uverbs_add_one in
 // drivers/infiniband/core/uverbs_main.c). Of a device that is missing there the time decides: settled
 // says that ib_uverbs would have made the node by now. Until then pending is true.

@@ -74,7 +74,7 @@ func (d *nativeDevice) readCounters(port int, from verbs.CounterSource) (map[str
 		refusals = 1 // one file shows whether the firmware still refuses them
 	}
 	if from == verbs.CountersHardware && !again {
-		counters, err := nldev.Counters(d.name, port)
+		counters, err := nldev.QueryCounters(d.name, port)
 		if err == nil || clock.Monotonic()-begin > int64(verbs.AnswerLimit) {
 			return counters, err
 		}
@@ -88,7 +88,7 @@ func statistics(netdev string) (map[string]uint64, error) {
 	if netdev == "" {
 		return nil, errNoNetDev
 	}
-	s, err := ethtool.StatisticsOf(netdev)
+	s, err := ethtool.QueryStatistics(netdev)
 	if err == nil && len(s.Values) == 0 {
 		err = fmt.Errorf("%w: %s has no statistics of errors", verbs.ErrUnsupported, netdev)
 	}
@@ -99,7 +99,7 @@ func errorCorrection(netdev string) (map[string]uint64, error) {
 	if netdev == "" {
 		return nil, errNoNetDev
 	}
-	f, err := ethtool.FECOf(netdev)
+	f, err := ethtool.QueryFEC(netdev)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (d *nativeDevice) Link(port int) (link verbs.Link, err error) {
 			err = errNoNetDev
 			return
 		}
-		l, err = ethtool.LinkOf(netdev)
+		l, err = ethtool.QueryLink(netdev)
 		link = verbs.Link{ExtState: l.ExtState, ExtSubstate: l.ExtSubstate}
 	})
 	return link, verbs.NewOpError("ask ethtool", d.name, port, err)

@@ -68,7 +68,7 @@ func (d *nativeDevice) list(kind nldev.Kind) (objects []nldev.Object, err error)
 // listed.
 func (d *nativeDevice) count(kind nldev.Kind, err error) verbs.ObjectList {
 	if errors.Is(err, nldev.ErrTooMany) {
-		if counts, err := nldev.Resources(d.name); err == nil {
+		if counts, err := nldev.QueryResources(d.name); err == nil {
 			return verbs.ObjectList{State: verbs.ListCounted, Count: counts[string(kind)]}
 		}
 	}

@@ -34,7 +34,7 @@ func (b backend) unlisted(name string, led *ledger.Ledger, node string) error {
 		var want string
 		inSysfs(led.Control, 0, func() { want = verbs.ProviderOf(b.sysfs.Device(name).Driver) })
 		dir := filepath.Join(filepath.Dir(C.GoString(C.native_library())), "libibverbs")
-		if lacksProvider(dir, want) && !isUsed(nldev.Of(name)) {
+		if lacksProvider(dir, want) && !isUsed(nldev.QueryUse(name)) {
 			return fmt.Errorf("%w: %s has none for %s, and nobody uses the device", verbs.ErrNoProvider, dir, want)
 		}
 	}

@@ -14,11 +14,11 @@ import (
 // drivers/infiniband/core/nldev.c), or that they do not fit into one message.
 var ErrNoCounters = errors.New("no counters by netlink")
 
-// Counters returns the hw_counters of a port (1-based) by name. The kernel asks the driver once
+// QueryCounters returns the hw_counters of a port (1-based) by name. The kernel asks the driver once
 // for all of them. Reading the files in sysfs asks again for each one with mlx5, whose answers
 // the kernel keeps only for the first (mlx5_ib_get_hw_stats, Linux 6.1 to 6.12). It blocks as
 // long as the device does not answer.
-func Counters(device string, port int) (map[string]uint64, error) {
+func QueryCounters(device string, port int) (map[string]uint64, error) {
 	counters, err := countersOf(device, port)
 	if err != nil {
 		return nil, fmt.Errorf("ask RDMA netlink for the counters of %s port %d: %w", device, port, err)

@@ -6,11 +6,11 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-// Resources returns how many objects of each kind a device has now, by the kernel's names: "qp",
+// QueryResources returns how many objects of each kind a device has now, by the kernel's names: "qp",
 // "cq", "mr", "pd", "cm_id", "ctx", "srq". They are those of all processes and of the kernel. The
 // kernel counts them itself, and sends no command to the device: it walks the list of each kind under
 // the list's spinlock (rdma_restrack_count in drivers/infiniband/core/restrack.c). It blocks as Of does.
-func Resources(device string) (map[string]uint64, error) {
+func QueryResources(device string) (map[string]uint64, error) {
 	counts, err := resources(device)
 	if err != nil {
 		return nil, fmt.Errorf("ask RDMA netlink for the resources of %s: %w", device, err)

@@ -24,17 +24,17 @@ type Owner struct {
 	Objects uint64 // queue pairs, memory regions and other objects in its domains
 }
 
-// Of returns the users of a device. It blocks for as long as the kernel needs,
+// QueryUse asks for the users of a device. It blocks for as long as the kernel needs,
 // at most some seconds.
-func Of(device string) (Use, error) {
-	use, err := of(device)
+func QueryUse(device string) (Use, error) {
+	use, err := queryUse(device)
 	if err != nil {
 		return Use{}, fmt.Errorf("ask RDMA netlink who uses %s: %w", device, err)
 	}
 	return use, nil
 }
 
-func of(device string) (Use, error) {
+func queryUse(device string) (Use, error) {
 	c, number, err := dial(device)
 	if err != nil {
 		return Use{}, err

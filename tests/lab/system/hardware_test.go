@@ -79,7 +79,7 @@ func pingpong(t *testing.T) (stop func()) {
 		t.Fatal(err)
 	}
 	guest.Eventually(t, "the other program has a queue pair", 20*time.Second, func() bool {
-		use, err := nldev.Of(device)
+		use, err := nldev.QueryUse(device)
 		return err == nil && slices.ContainsFunc(use.Owners, func(o nldev.Owner) bool { return o.PID == cmd.Process.Pid && o.Objects > 0 })
 	})
 	return func() {
@@ -93,7 +93,7 @@ func TestHardwareIsNotTriedBesideQueuePairs(t *testing.T) {
 	guest.AddRxe(t, device, netdev)
 	stop := pingpong(t)
 	defer stop()
-	use, err := nldev.Of(device)
+	use, err := nldev.QueryUse(device)
 	t.Logf("%+v, %v", use, err)
 	for _, u := range users {
 		r, output := tryHardware(t, u.prefix)
@@ -179,7 +179,7 @@ func requireTried(t *testing.T, r *hardware.Report, methods map[string]bool) {
 func requireNothingLeft(t *testing.T) {
 	t.Helper()
 	guest.Eventually(t, "nothing of it is left", 20*time.Second, func() bool {
-		use, err := nldev.Of(device)
+		use, err := nldev.QueryUse(device)
 		return err == nil && !slices.ContainsFunc(use.Owners, func(o nldev.Owner) bool { return o.Kernel == "" })
 	})
 	guest.DeleteLink(t, device) // would wait for a process that has the device open

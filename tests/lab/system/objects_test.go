@@ -32,7 +32,7 @@ func TestObjectsAreThoseOfRDMAResource(t *testing.T) {
 	for kind := range numbers {
 		objects := dumped(t, device, kind)
 		require.ElementsMatch(t, resources(t, kind, device), objects, kind)
-		counts, err := nldev.Resources(device)
+		counts, err := nldev.QueryResources(device)
 		require.NoError(t, err)
 		require.EqualValues(t, counts[string(kind)], len(objects), kind)
 		require.Equal(t, objects, withoutCapabilities(t, func() []nldev.Object { return dumped(t, device, kind) }), kind)

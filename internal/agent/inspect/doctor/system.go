@@ -36,7 +36,7 @@ type System struct {
 	OpenNode func(path string) error
 	// Uevents subscribes to the kernel's uevents and unsubscribes again.
 	Uevents func() error
-	// Types returns the kernel's types of devices by name, as hotplug.KernelTypes does.
+	// Types returns the kernel's types of devices by name, as hotplug.QueryTypes does.
 	Types func() (map[string]hotplug.Type, error)
 	// NodeAbsence returns why a device node such as "uverbs0" has no file, as hotplug.NodeFiles does.
 	NodeAbsence func(node string) hotplug.Absence
@@ -126,13 +126,13 @@ func NewSystem() *System {
 		return f.Close()
 	}
 	s.Uevents = func() error {
-		source, err := hotplug.KernelUevents()
+		source, err := hotplug.SubscribeUevents()
 		if err != nil {
 			return err
 		}
 		return source.Close()
 	}
-	s.Types, s.NodeAbsence, s.Addressed = hotplug.KernelTypes, hotplug.NodeFiles{}.Absence, addressed
+	s.Types, s.NodeAbsence, s.Addressed = hotplug.QueryTypes, hotplug.NodeFiles{}.Absence, addressed
 	s.FileCaps = fileCaps
 	s.KernelLog = func() error {
 		f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)

@@ -16,7 +16,7 @@ type DeviceResource struct {
 	Error  string            `json:"error,omitempty"`
 }
 
-// ReadResources counts the objects of devices by count, which is nldev.Resources.
+// ReadResources counts the objects of devices by count, which is nldev.QueryResources.
 func ReadResources(now time.Time, devices []string, count func(device string) (map[string]uint64, error)) *Resources {
 	all := &Resources{Schema: Schema, Time: now.UTC(), Devices: []DeviceResource{}}
 	for _, name := range devices {
