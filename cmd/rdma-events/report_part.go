@@ -63,7 +63,7 @@ func partOf(name string, query []byte) (any, error) {
 // query completes what is asked about the host.
 func (q *hostPart) query(now time.Time) report.HostQuery {
 	h := report.HostQuery{
-		Time: now, Name: hostName(), Kernel: inspect.RunningKernel(), Programs: q.Programs, Packages: inspect.Packages(context.Background()),
+		Time: now, Name: hostName(), Kernel: inspect.RunningKernel(), Programs: q.Programs, Packages: inspect.ListPackages(context.Background()),
 		Modules: []string{"ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm"},
 	}
 	fs, root := sysfs.New("/sys"), inspect.Files{FS: os.DirFS("/")}

@@ -191,7 +191,7 @@ func (p *reportPlan) snapshot(device string) report.Run {
 		if p.worker == nil {
 			return nil, p.noWork
 		}
-		return p.worker.Evidence(ctx, device)
+		return p.worker.AskEvidence(ctx, device)
 	}
 }
 
@@ -235,8 +235,8 @@ func (p *reportPlan) host() report.Part {
 		}
 		if p.worker != nil {
 			// What is unknown is absent, and the doctor says why.
-			q.Programs.Worker, _ = p.worker.Version(ctx)
-			q.Programs.Library, _ = p.worker.Library(ctx)
+			q.Programs.Worker, _ = p.worker.AskVersion(ctx)
+			q.Programs.Library, _ = p.worker.AskLibrary(ctx)
 		}
 		return p.part(ctx, "host", q)
 	})

@@ -132,7 +132,7 @@ func TestTheWorkerTriesProbeMethods(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	version, err := p.Version(t.Context())
+	version, err := p.AskVersion(t.Context())
 	if err != nil || version == "" || strings.Contains(version, " ") {
 		t.Errorf("want a version, got %q, %v", version, err)
 	}

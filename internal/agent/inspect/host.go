@@ -32,9 +32,9 @@ func RunningKernel() Kernel {
 	}
 }
 
-// Packages returns the installed packages of the RDMA libraries and drivers, as "libibverbs1 44.0-2";
+// ListPackages asks the package manager for the installed packages of the RDMA libraries and drivers, as "libibverbs1 44.0-2";
 // none where the system's packages cannot be asked.
-func Packages(ctx context.Context) []string {
+func ListPackages(ctx context.Context) []string {
 	names := []string{"rdma-core", "libibverbs*", "ibverbs-providers", "librdmacm*", "mlnx-ofed*", "mlnx-ofa*", "doca-ofed*"}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

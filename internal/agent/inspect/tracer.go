@@ -30,8 +30,8 @@ func OpenTracer(path string) (*Tracer, error) {
 // Close closes the program, after all other calls have returned.
 func (t *Tracer) Close() error { return t.exe.Close() }
 
-// Version returns the version that the program reports.
-func (t *Tracer) Version(ctx context.Context) (string, error) {
+// AskVersion runs the program and returns the version that the program reports.
+func (t *Tracer) AskVersion(ctx context.Context) (string, error) {
 	text, err := t.ask(ctx, askLimit, "-version")
 	if err != nil {
 		return "", err
@@ -47,6 +47,6 @@ func (t *Tracer) Try(ctx context.Context) (string, error) {
 
 // ask runs the program, which begins with privileges, without any variable of the environment.
 func (t *Tracer) ask(ctx context.Context, limit time.Duration, arg string) (string, error) {
-	a, err := once(ctx, process.Once{Exe: t.exe, Name: tracerName, Args: []string{arg}, Env: []string{}, Limit: limit})
+	a, err := runOnce(ctx, process.Once{Exe: t.exe, Name: tracerName, Args: []string{arg}, Env: []string{}, Limit: limit})
 	return strings.TrimSpace(string(a.Stdout)), err
 }

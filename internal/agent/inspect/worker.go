@@ -52,8 +52,8 @@ func OpenQueries(path string) (*Queries, error) {
 // Close closes the program.
 func (q *Queries) Close() error { return q.exe.Close() }
 
-// Version returns the version that the program reports.
-func (q *Queries) Version(ctx context.Context) (string, error) {
+// AskVersion runs the program and returns the version that the program reports.
+func (q *Queries) AskVersion(ctx context.Context) (string, error) {
 	text, err := q.ask(ctx, askLimit, "-version")
 	if err != nil {
 		return "", err
@@ -70,14 +70,14 @@ func versionOf(program, text string) (string, error) {
 	return version, nil
 }
 
-// Library returns the file of libibverbs that the program's loader finds.
-func (q *Queries) Library(ctx context.Context) (string, error) {
+// AskLibrary runs the program and returns the file of libibverbs that the program's loader finds.
+func (q *Queries) AskLibrary(ctx context.Context) (string, error) {
 	return q.ask(ctx, askLimit, "-library")
 }
 
-// Link asks the driver of a network device about its link. A call that hangs keeps a process of
+// AskLink asks the driver of a network device about its link. A call that hangs keeps a process of
 // its own, which can be killed or left behind. It blocks for some seconds at most.
-func (q *Queries) Link(ctx context.Context, netdev string) (ethtool.Link, error) {
+func (q *Queries) AskLink(ctx context.Context, netdev string) (ethtool.Link, error) {
 	text, err := q.ask(ctx, linkLimit, "-link", netdev)
 	if err != nil {
 		return ethtool.Link{}, err
@@ -89,11 +89,11 @@ func (q *Queries) Link(ctx context.Context, netdev string) (ethtool.Link, error)
 	return l, nil
 }
 
-// Evidence has the program take a snapshot of a device, and returns what it printed: entries of
+// AskEvidence has the program take a snapshot of a device, and returns what it printed: entries of
 // package snapshot, with an error those until then. It blocks for EvidenceLimit at most, and a
 // moment longer if the process has to be killed; the error wraps process.ErrAbandoned if it
 // cannot be.
-func (q *Queries) Evidence(ctx context.Context, device string) (printed []byte, err error) {
+func (q *Queries) AskEvidence(ctx context.Context, device string) (printed []byte, err error) {
 	args := []string{"-evidence", device}
 	if q.Request.Backend != verbs.BackendVerbs {
 		request, err := json.Marshal(q.Request)
@@ -102,25 +102,25 @@ func (q *Queries) Evidence(ctx context.Context, device string) (printed []byte, 
 		}
 		args = append(args, string(request))
 	}
-	a, err := q.once(ctx, EvidenceLimit, args)
+	a, err := q.runOnce(ctx, EvidenceLimit, args)
 	return a.Stdout, err
 }
 
 // ask runs the opened program and returns the line that it prints.
 func (q *Queries) ask(ctx context.Context, limit time.Duration, args ...string) (string, error) {
-	a, err := q.once(ctx, limit, args)
+	a, err := q.runOnce(ctx, limit, args)
 	return strings.TrimSpace(string(a.Stdout)), err
 }
 
-// once runs the opened program in the environment of a worker.
-func (q *Queries) once(ctx context.Context, limit time.Duration, args []string) (process.Answer, error) {
-	return once(ctx, process.Once{
+// runOnce runs the opened program in the environment of a worker.
+func (q *Queries) runOnce(ctx context.Context, limit time.Duration, args []string) (process.Answer, error) {
+	return runOnce(ctx, process.Once{
 		Exe: q.exe, Name: programName, Args: args, Env: worker.OnceEnvironment(q.Reads), Limit: limit,
 	})
 }
 
-// once runs a program. If it fails, the error is what it printed about that.
-func once(ctx context.Context, o process.Once) (process.Answer, error) {
+// runOnce runs a program. If it fails, the error is what it printed about that.
+func runOnce(ctx context.Context, o process.Once) (process.Answer, error) {
 	a, err := o.Run(ctx)
 	switch {
 	case err != nil:

@@ -177,10 +177,10 @@ func (x *examination) usable(ctx context.Context) bool {
 	if x.worker == nil {
 		return false
 	}
-	if x.version, x.versionErr = x.worker.Version(ctx); x.versionErr != nil {
+	if x.version, x.versionErr = x.worker.AskVersion(ctx); x.versionErr != nil {
 		return false
 	}
-	x.library, x.libraryErr = x.worker.Library(ctx)
+	x.library, x.libraryErr = x.worker.AskLibrary(ctx)
 	return x.libraryErr == nil
 }
 

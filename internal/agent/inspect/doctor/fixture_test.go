@@ -134,10 +134,10 @@ type fakeWorker struct {
 	closed                 bool
 }
 
-func (w *fakeWorker) Version(context.Context) (string, error) { return w.version, w.versionErr }
-func (w *fakeWorker) Library(context.Context) (string, error) { return w.library, w.libraryErr }
+func (w *fakeWorker) AskVersion(context.Context) (string, error) { return w.version, w.versionErr }
+func (w *fakeWorker) AskLibrary(context.Context) (string, error) { return w.library, w.libraryErr }
 
-func (w *fakeWorker) Link(_ context.Context, netdev string) (ethtool.Link, error) {
+func (w *fakeWorker) AskLink(_ context.Context, netdev string) (ethtool.Link, error) {
 	w.asked = append(w.asked, netdev)
 	return w.link, w.linkErr
 }

@@ -33,7 +33,7 @@ func (x *examination) askLinks(ctx context.Context) {
 			if netdev == "" || slices.ContainsFunc(x.links, known) {
 				continue
 			}
-			link, err := x.worker.Link(ctx, netdev)
+			link, err := x.worker.AskLink(ctx, netdev)
 			x.links = append(x.links, linkAnswer{netdev, link, err})
 			if err != nil {
 				return

@@ -76,13 +76,13 @@ type System struct {
 
 // Worker is an opened worker program. All but Close may be called concurrently.
 type Worker interface {
-	// Version returns the version that the program reports.
-	Version(ctx context.Context) (string, error)
-	// Library returns the file of libibverbs that the program's loader finds.
-	Library(ctx context.Context) (string, error)
-	// Link asks the driver of a network device about its link, in a process of its own: the
+	// AskVersion runs the program and returns the version that the program reports.
+	AskVersion(ctx context.Context) (string, error)
+	// AskLibrary runs the program and returns the file of libibverbs that the program's loader finds.
+	AskLibrary(ctx context.Context) (string, error)
+	// AskLink asks the driver of a network device about its link, in a process of its own: the
 	// kernel's RTNL lock may keep that for long. It blocks for some seconds at most.
-	Link(ctx context.Context, netdev string) (ethtool.Link, error)
+	AskLink(ctx context.Context, netdev string) (ethtool.Link, error)
 	// Try opens a device and tries a probe method on all of its ports. It blocks
 	// for some seconds at most.
 	Try(ctx context.Context, device string, m verbs.Method) inspect.Trial

@@ -31,8 +31,8 @@ const (
 
 // Tracer is an opened tracer program.
 type Tracer interface {
-	// Version returns the version that the program reports.
-	Version(ctx context.Context) (string, error)
+	// AskVersion runs the program and returns the version that the program reports.
+	AskVersion(ctx context.Context) (string, error)
 	// Try attaches to the kernel and ends, and returns what the program has printed. It blocks for inspect.TracerLimit at most, and
 	// a moment longer if the process has to be killed.
 	Try(ctx context.Context) (string, error)
@@ -78,7 +78,7 @@ func (x *examination) tryTracer(ctx context.Context) {
 	if raw, a.capsErr = x.FileCaps(a.path); a.capsErr == nil {
 		a.caps, a.capsErr = decodeFileCaps(raw)
 	}
-	if a.version, a.versionErr = t.Version(ctx); a.versionErr == nil {
+	if a.version, a.versionErr = t.AskVersion(ctx); a.versionErr == nil {
 		a.said, a.sayErr = t.Try(ctx)
 	}
 }

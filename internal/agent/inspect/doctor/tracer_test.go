@@ -22,8 +22,8 @@ type fakeTracer struct {
 	closed             bool
 }
 
-func (f *fakeTracer) Version(context.Context) (string, error) { return f.version, f.versionErr }
-func (f *fakeTracer) Try(context.Context) (string, error)     { return f.said, f.tryErr }
+func (f *fakeTracer) AskVersion(context.Context) (string, error) { return f.version, f.versionErr }
+func (f *fakeTracer) Try(context.Context) (string, error)        { return f.said, f.tryErr }
 func (f *fakeTracer) Close() error {
 	f.closed = true
 	return nil

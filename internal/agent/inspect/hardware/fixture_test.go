@@ -29,7 +29,9 @@ type fakeWorker struct {
 	more  []verbs.Item // further items of a watch without probes
 }
 
-func (w *fakeWorker) Library(context.Context) (string, error) { return "/usr/lib/libibverbs.so.1", nil }
+func (w *fakeWorker) AskLibrary(context.Context) (string, error) {
+	return "/usr/lib/libibverbs.so.1", nil
+}
 
 func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	w.asked = append(w.asked, o)

@@ -24,7 +24,7 @@ type Host struct {
 	Worker    Worker
 
 	// Libraries returns the libraries that drive a device of a kernel driver.
-	// library is the result of Worker.Library.
+	// library is the result of Worker.AskLibrary.
 	Libraries func(library, driver string) inspect.Libraries
 	// Use queries the users of a device. It is nil for a simulated device, which the
 	// kernel does not have.
@@ -44,8 +44,8 @@ type Host struct {
 
 // Worker is an opened worker program.
 type Worker interface {
-	// Library returns the file of libibverbs that the program's loader finds.
-	Library(ctx context.Context) (string, error)
+	// AskLibrary runs the program and returns the file of libibverbs that the program's loader finds.
+	AskLibrary(ctx context.Context) (string, error)
 	inspect.Watcher
 }
 

@@ -86,7 +86,7 @@ func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
 
 // try runs all parts that open the device or send requests to it.
 func (x *trial) try(ctx context.Context) {
-	library, err := x.Worker.Library(ctx)
+	library, err := x.Worker.AskLibrary(ctx)
 	if err != nil {
 		x.problem("%v", err)
 	}
