@@ -63,7 +63,7 @@ func ask(args []string) (code int, is bool) {
 }
 
 func library() int {
-	path, err := native.Library()
+	path, err := native.LoadLibrary()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -48,9 +48,9 @@ func (d *nativeDevice) ReadCounters(port int, from verbs.CounterSource) (counter
 	}
 	switch from {
 	case verbs.CountersNetDev:
-		d.inEthtool(port, func(netdev string) { counters, err = statistics(netdev) })
+		d.inEthtool(port, func(netdev string) { counters, err = queryStatistics(netdev) })
 	case verbs.CountersFEC:
-		d.inEthtool(port, func(netdev string) { counters, err = errorCorrection(netdev) })
+		d.inEthtool(port, func(netdev string) { counters, err = queryErrorCorrection(netdev) })
 	case verbs.CountersHWMon:
 		inSysfs(d.led.Evidence, port, func() { counters, err = d.sysfs.ReadSensors(d.name) })
 	case verbs.CountersPCI: // the kernel counted them itself, so that their reading is no call that may hang
@@ -84,7 +84,8 @@ func (d *nativeDevice) readCounters(port int, from verbs.CounterSource) (map[str
 	})
 }
 
-func statistics(netdev string) (map[string]uint64, error) {
+// queryStatistics returns the statistics of a network device that count errors.
+func queryStatistics(netdev string) (map[string]uint64, error) {
 	if netdev == "" {
 		return nil, errNoNetDev
 	}
@@ -95,7 +96,8 @@ func statistics(netdev string) (map[string]uint64, error) {
 	return s.Values, err
 }
 
-func errorCorrection(netdev string) (map[string]uint64, error) {
+// queryErrorCorrection returns the counts of a network device's forward error correction.
+func queryErrorCorrection(netdev string) (map[string]uint64, error) {
 	if netdev == "" {
 		return nil, errNoNetDev
 	}

@@ -66,14 +66,14 @@ func (f *nativeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n i
 	for i := range n {
 		facts[i] = goFact(&f.out[i])
 	}
-	return n, int64(end.up_to), f.endOf(&end)
+	return n, int64(end.up_to), f.runError(&end)
 }
 
-// endOf returns the error with which a Run has ended.
-func (f *nativeFabric) endOf(end *C.struct_fabric_end) error {
+// runError returns the error with which a Run has ended.
+func (f *nativeFabric) runError(end *C.struct_fabric_end) error {
 	switch {
 	case end.failed.err != 0:
-		return f.failed(callName(end.failed.call), f.d.ended(unix.Errno(end.failed.err)))
+		return f.failed(callName(end.failed.call), f.d.queueError(unix.Errno(end.failed.err)))
 	case end.wc_status != 0:
 		return f.failed("run fabric", fmt.Errorf("a queue pair of datagrams failed: %s", completionStatus(int(end.wc_status))))
 	case f.d.isClosed() || f.isClosed():
@@ -82,8 +82,8 @@ func (f *nativeFabric) endOf(end *C.struct_fabric_end) error {
 	return nil
 }
 
-// ended is unmade for queues that exist: an errno of theirs says nothing of what the port can do.
-func (d *nativeDevice) ended(errno unix.Errno) error {
+// queueError is unmade for queues that exist: an errno of theirs says nothing of what the port can do.
+func (d *nativeDevice) queueError(errno unix.Errno) error {
 	if err := d.unmade(errno); errors.Is(err, verbs.ErrNoDevice) {
 		return err
 	}
@@ -213,7 +213,7 @@ func (f *nativeFabric) Close(timeout time.Duration) error {
 		return f.failed("close fabric", verbs.ErrClosed)
 	}
 	f.Nudge()
-	return f.failed("close fabric", unless(f.resolving, timeout, func() error {
+	return f.failed("close fabric", withinUnlessResolving(f.resolving, timeout, func() error {
 		defer f.d.leave()
 		err := f.destroy()
 		f.d.forgetFabric(f)

@@ -37,7 +37,7 @@ func (d *nativeDevice) newFabric(c verbs.FabricConfig) (*nativeFabric, verbs.Fab
 		return nil, verbs.FabricPort{}, err
 	}
 	defer d.leave()
-	port, pkey, err := d.fabricPort(c)
+	port, pkey, err := d.queryFabricPort(c)
 	if err != nil {
 		return nil, verbs.FabricPort{}, err
 	}
@@ -117,8 +117,8 @@ func (d *nativeDevice) unmadeFabric(r C.struct_result) error {
 	return d.unmade(errno)
 }
 
-// fabricPort returns what peers have to know of a port that can have a Fabric, and the index of its P_Key.
-func (d *nativeDevice) fabricPort(c verbs.FabricConfig) (port verbs.FabricPort, pkey int, err error) {
+// queryFabricPort returns what peers have to know of a port that can have a Fabric, and the index of its P_Key.
+func (d *nativeDevice) queryFabricPort(c verbs.FabricConfig) (port verbs.FabricPort, pkey int, err error) {
 	if c.Paths < 1 || c.Paths > verbs.MaxFabricPaths || c.Interval <= 0 {
 		return port, 0, fmt.Errorf("%w: %d paths every %v", verbs.ErrUnsupported, c.Paths, c.Interval)
 	}
@@ -137,15 +137,15 @@ func (d *nativeDevice) fabricPort(c verbs.FabricConfig) (port verbs.FabricPort, 
 	if attr.State != verbs.PortActive {
 		return port, 0, fmt.Errorf("%w: the port is %s", verbs.ErrUnsupported, attr.State)
 	}
-	if port.GIDs, err = d.fabricGIDs(c, port); err != nil {
+	if port.GIDs, err = d.queryFabricGIDs(c, port); err != nil {
 		return port, 0, err
 	}
-	pkey, port.PKey, err = d.fabricPKey(c)
+	pkey, port.PKey, err = d.queryFabricPKey(c)
 	return port, pkey, err
 }
 
-// fabricGIDs returns the GIDs that a Fabric may send from, the best first.
-func (d *nativeDevice) fabricGIDs(c verbs.FabricConfig, port verbs.FabricPort) ([]verbs.FabricGID, error) {
+// queryFabricGIDs returns the GIDs that a Fabric may send from, the best first.
+func (d *nativeDevice) queryFabricGIDs(c verbs.FabricConfig, port verbs.FabricPort) ([]verbs.FabricGID, error) {
 	table, err := d.queryGIDs(c.Port)
 	if err != nil && !errors.Is(err, verbs.ErrNoDevice) {
 		table, err = d.sysfs.GIDs(d.name, c.Port)
@@ -218,8 +218,8 @@ func networkOf(g verbs.GID) netip.Prefix {
 	return network
 }
 
-// fabricPKey returns the index and the value of the P_Key that a Fabric uses.
-func (d *nativeDevice) fabricPKey(c verbs.FabricConfig) (index int, value uint16, err error) {
+// queryFabricPKey returns the index and the value of the P_Key that a Fabric uses.
+func (d *nativeDevice) queryFabricPKey(c verbs.FabricConfig) (index int, value uint16, err error) {
 	index = c.PKeyIndex
 	if index < 0 {
 		if index, err = d.pkeys.get(c.Port, func() (int, error) { return d.readPKeys(c.Port) }); err != nil {

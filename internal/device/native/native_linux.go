@@ -53,7 +53,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	var info C.struct_device_info
 	r := C.native_open(cname, (*C.struct_ledger)(led.Base()), portTypes(), &d.c, &info)
 	if r.err != 0 {
-		return nil, verbs.NewOpError(callName(r.call), name, 0, b.openError(name, led, unix.Errno(r.err)))
+		return nil, verbs.NewOpError(callName(r.call), name, 0, b.explainOpen(name, led, unix.Errno(r.err)))
 	}
 	d.readSysfs(0, func() {
 		d.attr = b.sysfs.Device(name)
@@ -69,9 +69,9 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	return d, nil
 }
 
-// Library opens libibverbs and returns the file that the loader chose for it. It returns
+// LoadLibrary loads libibverbs and returns the file that the loader chose for it. It returns
 // ErrNoLibrary if there is none, or if a symbol that the backend needs is missing.
-func Library() (string, error) {
+func LoadLibrary() (string, error) {
 	led, f, err := ledger.New("library")
 	if err != nil {
 		return "", err
@@ -101,12 +101,12 @@ func load(led *ledger.Ledger) error {
 	return nil
 }
 
-// openError determines why a device cannot be opened. When libibverbs cannot open the
+// explainOpen determines why a device cannot be opened. When libibverbs cannot open the
 // node, it searches for it in other places, and errno comes from that search. So
-// openError opens the node again itself. ENODEV is also the errno if the library has no
+// explainOpen opens the node again itself. ENODEV is also the errno if the library has no
 // provider for a device that exists, and EPERM if the device is in another network
 // namespace.
-func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) error {
+func (b backend) explainOpen(name string, led *ledger.Ledger, errno unix.Errno) error {
 	node, err := b.sysfs.Node(name)
 	switch {
 	case verbs.Shortage(err) != "":
@@ -122,7 +122,7 @@ func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) er
 	}
 	switch errno {
 	case unix.ENODEV, unix.ENOSYS:
-		return b.unlisted(name, led, path)
+		return b.explainUnlisted(name, led, path)
 	case unix.ENOENT:
 		return fmt.Errorf("%w: there is no %s; in a container, mount it", verbs.ErrUnsupported, path)
 	case unix.EAGAIN:
@@ -234,7 +234,7 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
 	}
 	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
-	attr.EffectiveGbps = d.effectiveGbps(port, attr.LinkLayer)
+	attr.EffectiveGbps = d.queryEffectiveGbps(port, attr.LinkLayer)
 	d.readSysfs(port, func() {
 		if info.speed == speedNDR {
 			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)
@@ -330,7 +330,7 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 	}
 	d.mu.Unlock()
 	C.native_wake(d.c)
-	return verbs.NewOpError("ibv_close_device", d.name, 0, unless(d.resolving, timeout, func() error {
+	return verbs.NewOpError("ibv_close_device", d.name, 0, withinUnlessResolving(d.resolving, timeout, func() error {
 		<-d.idle
 		var errs []error
 		for _, p := range d.openProbes() {
@@ -375,10 +375,10 @@ func (d *nativeDevice) resolving() bool {
 	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Lane.Call == ledger.CallCreateAH })
 }
 
-// unless is within, but gives up with ErrResolving after resolveGrace if f then waits for
+// withinUnlessResolving is within, but gives up with ErrResolving after resolveGrace if f then waits for
 // an address to be resolved. That may take seconds, and the removal of the device waits
 // for it.
-func unless(resolving func() bool, timeout time.Duration, f func() error) error {
+func withinUnlessResolving(resolving func() bool, timeout time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	wait := func() error { return <-done }

@@ -23,13 +23,13 @@ func ownDirs(dirs []string) []string {
 		if isDefault(dir) {
 			continue // its directories are known, and reading it would delay the start of each worker
 		}
-		built, runpath := namesOf(filepath.Join(dir, "libibverbs.so.1"))
+		built, runpath := readNames(filepath.Join(dir, "libibverbs.so.1"))
 		own = append(own, built...)
 		own = append(own, runpath...)
 		for _, providers := range append(built, dir) {
 			files, _ := filepath.Glob(filepath.Join(providers, "lib*-rdmav*.so")) // a bad pattern names no file
 			for _, file := range files {
-				_, runpath := namesOf(file)
+				_, runpath := readNames(file)
 				own = append(own, runpath...)
 			}
 		}
@@ -43,9 +43,9 @@ func isDefault(dir string) bool {
 	return slices.ContainsFunc(defaultDirs(), func(d string) bool { return dir == d || strings.HasPrefix(dir, d+"/") })
 }
 
-// namesOf returns the directories that a library names: those built into it, and those of its RUNPATH or RPATH. It returns
+// readNames returns the directories that a library names: those built into it, and those of its RUNPATH or RPATH. It returns
 // none for a file that is not believed, or is no library.
-func namesOf(path string) (built, runpath []string) {
+func readNames(path string) (built, runpath []string) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil

@@ -21,7 +21,7 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 		return nil, verbs.NewOpError("new probe", d.name, c.Port, err)
 	}
 	defer d.leave()
-	cfg, err := d.probeConfig(c)
+	cfg, err := d.prepareProbe(c)
 	if err != nil {
 		return nil, verbs.NewOpError("new probe", d.name, c.Port, err)
 	}
@@ -60,7 +60,8 @@ func (d *nativeDevice) readPKeys(port int) (index int, err error) {
 	return index, err
 }
 
-func (d *nativeDevice) probeConfig(c verbs.ProbeConfig) (C.struct_probe_config, error) {
+// prepareProbe queries the port, chooses what the probe sends from, and takes a place in the ledger for it.
+func (d *nativeDevice) prepareProbe(c verbs.ProbeConfig) (C.struct_probe_config, error) {
 	var none C.struct_probe_config
 	if c.Method <= verbs.MethodNone || c.Method > verbs.MethodFlush {
 		return none, fmt.Errorf("%w: method %s", verbs.ErrUnsupported, c.Method)

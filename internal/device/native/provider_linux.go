@@ -21,11 +21,11 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// unlisted returns why libibverbs does not open a device whose node was opened a moment ago. The
+// explainUnlisted returns why libibverbs does not open a device whose node was opened a moment ago. The
 // library is asked again: now it has seen that node. The error is ErrNoProvider only if nothing
 // that may pass explains it, as a library that is being installed, or one that could not open its
 // files for want of descriptors.
-func (b backend) unlisted(name string, led *ledger.Ledger, node string) error {
+func (b backend) explainUnlisted(name string, led *ledger.Ledger, node string) error {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
 	var has C.int

@@ -26,11 +26,11 @@ type portSpeeds struct {
 	retryAt     map[int]int64 // by port, CLOCK_MONOTONIC ns
 }
 
-// effectiveGbps returns what a port can carry now, in Gbit/s, or 0 if that is unknown. libibverbs answers since rdma-core 62,
+// queryEffectiveGbps returns what a port can carry now, in Gbit/s, or 0 if that is unknown. libibverbs answers since rdma-core 62,
 // and the kernel where the driver has query_port_speed (mlx5 and efa). A port of InfiniBand is not asked: its answer is made
 // of the attributes of ibv_query_port again, by up to five commands (mlx5_ib_query_port_speed in
 // drivers/infiniband/hw/mlx5/main.c). The caller holds querying.
-func (d *nativeDevice) effectiveGbps(port int, layer verbs.LinkLayer) float64 {
+func (d *nativeDevice) queryEffectiveGbps(port int, layer verbs.LinkLayer) float64 {
 	s := &d.speeds
 	if s.unsupported || layer == verbs.LinkInfiniBand || clock.Monotonic() < s.retryAt[port] {
 		return 0
