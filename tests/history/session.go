@@ -105,7 +105,7 @@ func (s *openDevice) watchObjects() {
 		if n%each != 0 {
 			asked = kinds[:len(kinds)-1]
 		}
-		if objects, err := s.dev.Objects(asked...); err == nil {
+		if objects, err := s.dev.ListObjects(asked...); err == nil {
 			s.k.h.deliver(s.k, verbs.Item{Objects: objects})
 		}
 		if !s.line.wait(s.line.now + int64(verbs.ObjectsInterval)) {

@@ -55,7 +55,7 @@ func noSuchPort(s *session) {
 		_, err := s.dev.QueryPort(port)
 		_, ofGIDs := s.dev.GIDs(port)
 		_, ofNetDev := s.dev.NetDev(port)
-		_, ofLink := s.dev.Link(port)
+		_, ofLink := s.dev.AskLink(port)
 		_, ofCounters := s.dev.ReadCounters(port, verbs.CountersPort)
 		for _, err := range []error{err, ofGIDs, ofNetDev, ofLink, ofCounters, s.dev.ReadCounter(port), s.dev.QueryQP(port)} {
 			require.Error(s.t, err, "port %d", port)
@@ -114,14 +114,14 @@ func countersAreRead(s *session) {
 		_, err := s.dev.ReadCounters(s.f.Port, from)
 		require.ErrorIs(s.t, err, verbs.ErrClosed, from)
 	}
-	_, err := s.dev.Link(s.f.Port)
+	_, err := s.dev.AskLink(s.f.Port)
 	require.ErrorIs(s.t, err, verbs.ErrClosed)
 }
 
 func objectsAreListed(s *session) {
 	all := []verbs.ObjectKind{verbs.ObjectContext, verbs.ObjectPD, verbs.ObjectCQ, verbs.ObjectSRQ, verbs.ObjectQP}
 	for _, kinds := range [][]verbs.ObjectKind{all, all[:len(all)-1]} {
-		o, err := s.dev.Objects(kinds...)
+		o, err := s.dev.ListObjects(kinds...)
 		require.NoError(s.t, err)
 		require.Positive(s.t, o.Mono)
 		require.Empty(s.t, o.Problem)
@@ -151,7 +151,7 @@ func objectsAreListed(s *session) {
 		}
 	}
 	require.NoError(s.t, s.close())
-	_, err := s.dev.Objects(all...)
+	_, err := s.dev.ListObjects(all...)
 	require.ErrorIs(s.t, err, verbs.ErrClosed)
 }
 

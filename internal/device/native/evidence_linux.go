@@ -108,8 +108,8 @@ func queryErrorCorrection(netdev string) (map[string]uint64, error) {
 	return map[string]uint64{verbs.FECCorrected: f.Corrected, verbs.FECUncorrectable: f.Uncorrectable}, nil
 }
 
-// Link implements verbs.Device.
-func (d *nativeDevice) Link(port int) (link verbs.Link, err error) {
+// AskLink implements verbs.Device.
+func (d *nativeDevice) AskLink(port int) (link verbs.Link, err error) {
 	if d.isClosed() {
 		return verbs.Link{}, verbs.NewOpError("ask ethtool", d.name, port, verbs.ErrClosed)
 	}

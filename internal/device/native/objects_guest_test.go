@@ -43,7 +43,7 @@ func TestObjectsOfThisThreadAreCountedByState(t *testing.T) {
 		}
 	}
 	own := func() verbs.Holder {
-		o, err := dev.Objects(verbs.ObjectContext, verbs.ObjectPD, verbs.ObjectCQ, verbs.ObjectSRQ, verbs.ObjectQP)
+		o, err := dev.ListObjects(verbs.ObjectContext, verbs.ObjectPD, verbs.ObjectCQ, verbs.ObjectSRQ, verbs.ObjectQP)
 		require.NoError(t, err)
 		for _, h := range o.Holders {
 			if h.Thread == unix.Gettid() {

@@ -17,8 +17,8 @@ var listed = [verbs.ObjectKinds]nldev.Kind{
 	verbs.ObjectSRQ: nldev.SharedReceiveQueues, verbs.ObjectQP: nldev.QueuePairs,
 }
 
-// Objects implements verbs.Device. It uses nothing that the library has made.
-func (d *nativeDevice) Objects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
+// ListObjects implements verbs.Device. It uses nothing that the library has made.
+func (d *nativeDevice) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
 	o := &verbs.Objects{Mono: clock.Monotonic()}
 	var all []nldev.Object
 	for _, kind := range kinds {

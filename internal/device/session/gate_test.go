@@ -141,12 +141,12 @@ type changed struct {
 func (d *changed) Commands() verbs.CommandSet                 { return d.commands }
 func (d *changed) QueryPort(port int) (verbs.PortAttr, error) { return d.queryPort(port) }
 func (d *changed) QueryQP(port int) error                     { return d.queryQP(port) }
-func (d *changed) Link(port int) (verbs.Link, error)          { return d.link(port) }
+func (d *changed) AskLink(port int) (verbs.Link, error)       { return d.link(port) }
 func (d *changed) ReadCounters(port int, from verbs.CounterSource) (map[string]uint64, error) {
 	return d.readCounters(port, from)
 }
 
-func (d *changed) Objects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
+func (d *changed) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
 	return d.objects(kinds...)
 }
 
@@ -165,7 +165,7 @@ func (b changing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &changed{d, d.Commands(), d.QueryPort, d.QueryQP, d.ReadCounters, d.Link, d.Objects}
+	c := &changed{d, d.Commands(), d.QueryPort, d.QueryQP, d.ReadCounters, d.AskLink, d.ListObjects}
 	b.by(c)
 	return c, nil
 }

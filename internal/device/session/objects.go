@@ -38,7 +38,7 @@ func (o objects) watch(ctx context.Context) error {
 		if now := time.Now(); !now.Before(due) && o.s.Answers() {
 			asked, due = kinds, now.Add(verbs.QueuePairsInterval-verbs.ObjectsInterval/2)
 		}
-		switch found, err := o.s.Device().Objects(asked...); {
+		switch found, err := o.s.Device().ListObjects(asked...); {
 		case err == nil:
 			o.s.Send(verbs.Item{Objects: found})
 		case errors.Is(err, verbs.ErrClosed):

@@ -35,7 +35,7 @@ func listing(t *testing.T, scenario string) (r *rig, listed *lists) {
 			for _, kind := range kinds {
 				listed[kind].Add(1)
 			}
-			return d.Device.Objects(kinds...)
+			return d.Device.ListObjects(kinds...)
 		}
 	})
 	return r, listed

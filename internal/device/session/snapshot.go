@@ -293,7 +293,7 @@ func (t *taking) whyNotRTNL() string {
 
 func (t *taking) askLink() {
 	t.LinkAt = t.a.Clock.Monotonic()
-	l, err := t.a.Device.Link(t.Port)
+	l, err := t.a.Device.AskLink(t.Port)
 	if !t.failed("ext_state", err) {
 		t.Link = &l
 	}

@@ -144,7 +144,7 @@ func unshown(set verbs.CommandSet, virtual bool) string {
 // askNetDev takes what the driver of a port's network device answers under the RTNL lock.
 func (t *Taker) askNetDev(port int, unless string) {
 	t.ask("link", port, unless, false, func() (any, error) {
-		l, err := t.dev.Link(port)
+		l, err := t.dev.AskLink(port)
 		return newLink(&l), err
 	})
 	t.counters(port, verbs.CountersNetDev, unless, false)

@@ -61,7 +61,7 @@ func (d *device) ReadCounters(_ int, from verbs.CounterSource) (map[string]uint6
 	return map[string]uint64{"x": 7}, d.call(string(from))
 }
 
-func (d *device) Link(int) (verbs.Link, error) {
+func (d *device) AskLink(int) (verbs.Link, error) {
 	return verbs.Link{ExtState: "no_cable"}, d.call("link")
 }
 

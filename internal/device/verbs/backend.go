@@ -48,29 +48,29 @@ type Device interface {
 	// ReadCounters reads the counters of a port (1-based) from one source. It
 	// returns ErrUnsupported if there are none. It blocks as long as the
 	// firmware does not answer; Close does not wait for it. Those of
-	// CountersNetDev and CountersFEC are read under the kernel's RTNL lock, see Link.
+	// CountersNetDev and CountersFEC are read under the kernel's RTNL lock, see AskLink.
 	ReadCounters(port int, from CounterSource) (map[string]uint64, error)
 
-	// Link asks the driver of a port's network device (1-based port) why there
+	// AskLink asks the driver of a port's network device (1-based port) why there
 	// is no link. It takes the kernel's RTNL lock, which is one for the whole
 	// host, and blocks as long as another process holds it or the firmware does
 	// not answer; Close does not wait for it. It returns ErrUnsupported if the
 	// port has no network device, or if its driver or the kernel has no answer.
-	Link(port int) (Link, error)
+	AskLink(port int) (Link, error)
 
 	// QueryQP queries the state of a queue pair that a probe of the port
 	// (1-based) has, and drops the answer. It returns ErrUnsupported if none
 	// has one that lasts. It blocks as long as the firmware does not answer.
 	QueryQP(port int) error
 
-	// Objects lists the objects of the device that programs and the kernel
+	// ListObjects lists the objects of the device that programs and the kernel
 	// hold, of some kinds. The holder of a queue pair or shared receive queue
 	// whose thread has ended is known only where contexts and protection
 	// domains are listed too. What came of each list is in the Objects; the
 	// only errors are ErrClosed and ErrNoDevice. It blocks for as long as the
 	// kernel and, for queue pairs, the firmware need; Close does not wait for
 	// it.
-	Objects(kinds ...ObjectKind) (*Objects, error)
+	ListObjects(kinds ...ObjectKind) (*Objects, error)
 
 	// ReadEvents waits until at least one event is queued. It then reads and
 	// acknowledges the queued events, as many as runs has space for, and

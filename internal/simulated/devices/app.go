@@ -60,8 +60,8 @@ func (e *appEntry) holder(thread int) verbs.Holder {
 	return h
 }
 
-// Objects implements verbs.Device. The kernel has what it has of each device.
-func (d *device) Objects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
+// ListObjects implements verbs.Device. The kernel has what it has of each device.
+func (d *device) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
 	if err := d.present(); err != nil {
 		return nil, opError("list objects", d.attr.Name, 0, err)
 	}

@@ -31,7 +31,7 @@ device = "sim1"
 name = "elsewhere"
 `)
 		holders := func(kinds ...verbs.ObjectKind) []verbs.Holder {
-			o, err := s.dev.Objects(kinds...)
+			o, err := s.dev.ListObjects(kinds...)
 			require.NoError(t, err)
 			require.True(t, o.Holders[0].Kernel)
 			for kind, l := range o.Lists {

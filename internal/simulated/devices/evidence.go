@@ -93,8 +93,8 @@ func (d *device) NetDev(port int) (verbs.NetDev, error) {
 	return n, opError("read network device", d.attr.Name, port, err)
 }
 
-// Link implements verbs.Device.
-func (d *device) Link(port int) (verbs.Link, error) {
+// AskLink implements verbs.Device.
+func (d *device) AskLink(port int) (verbs.Link, error) {
 	defer d.inEvidence(ledger.CallEthtool, port)()
 	var v verbs.Link
 	err := d.atLink(port, func(l *link) error {

@@ -43,7 +43,7 @@ why = "no_cable"
 				Name: "simeth0a", AdminUp: want.up, HasCarrier: want.has, Carrier: want.carrier,
 				CarrierChanges: want.changes, HasCarrierChanges: true,
 			}, n)
-			l, err := s.dev.Link(1)
+			l, err := s.dev.AskLink(1)
 			require.NoError(t, err)
 			require.Equal(t, want.ext, l.ExtState)
 			time.Sleep(10*time.Second + time.Millisecond)
