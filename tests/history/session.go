@@ -263,7 +263,7 @@ func (s *openDevice) query() error {
 
 // readGIDs reports the GID table of a port if it differs from the one before.
 func (s *openDevice) readGIDs(p *port) error {
-	t, err := s.dev.GIDs(p.Number)
+	t, err := s.dev.ReadGIDs(p.Number)
 	if err != nil {
 		return err
 	}

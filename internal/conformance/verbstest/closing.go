@@ -86,7 +86,7 @@ func everyCallIsErrClosed(s *session) {
 	require.NoError(s.t, s.close())
 	calls := map[string]func() error{
 		"QueryPort":   func() error { _, err := s.dev.QueryPort(s.f.Port); return err },
-		"GIDs":        func() error { _, err := s.dev.GIDs(s.f.Port); return err },
+		"GIDs":        func() error { _, err := s.dev.ReadGIDs(s.f.Port); return err },
 		"ReadCounter": func() error { return s.dev.ReadCounter(s.f.Port) },
 		"QueryQP":     func() error { return s.dev.QueryQP(s.f.Port) },
 		"ReadEvents":  func() error { _, err := s.dev.ReadEvents(make([]verbs.Run, 1), -1); return err },

@@ -60,7 +60,7 @@ func fabricIsDescribed(s *session) {
 	if p.LinkLayer == verbs.LinkEthernet {
 		require.NotEmpty(s.t, p.GIDs)
 	}
-	table, err := s.dev.GIDs(s.f.Port)
+	table, err := s.dev.ReadGIDs(s.f.Port)
 	require.NoError(s.t, err)
 	for _, g := range p.GIDs {
 		requireFabricGID(s, table, g, p.LinkLayer)

@@ -53,8 +53,8 @@ func noSuchDevice(s *session) {
 func noSuchPort(s *session) {
 	for _, port := range []int{-1, 0, s.dev.Attr().Ports + 1, 1 << 20} {
 		_, err := s.dev.QueryPort(port)
-		_, ofGIDs := s.dev.GIDs(port)
-		_, ofNetDev := s.dev.NetDev(port)
+		_, ofGIDs := s.dev.ReadGIDs(port)
+		_, ofNetDev := s.dev.ReadNetDev(port)
 		_, ofLink := s.dev.AskLink(port)
 		_, ofCounters := s.dev.ReadCounters(port, verbs.CountersPort)
 		for _, err := range []error{err, ofGIDs, ofNetDev, ofLink, ofCounters, s.dev.ReadCounter(port), s.dev.QueryQP(port)} {
@@ -68,7 +68,7 @@ func noSuchPort(s *session) {
 // carries reports whether the network device of the port has a carrier. On InfiniBand there is
 // none.
 func (s *session) carries() (carrier, known bool) {
-	n, err := s.dev.NetDev(s.f.Port)
+	n, err := s.dev.ReadNetDev(s.f.Port)
 	if errors.Is(err, verbs.ErrUnsupported) {
 		return false, false
 	}
@@ -172,7 +172,7 @@ func queuePairAnswers(s *session) {
 }
 
 func gidTableIsInOrder(s *session) {
-	t, err := s.dev.GIDs(s.f.Port)
+	t, err := s.dev.ReadGIDs(s.f.Port)
 	require.NoError(s.t, err)
 	require.Equal(s.t, s.f.Port, t.Port)
 	require.Positive(s.t, t.Mono)
@@ -194,7 +194,7 @@ func gidTableHasProbed(s *session) {
 		c.GIDIndex = 0
 		p, err := s.dev.NewProbe(c)
 		require.NoError(s.t, err)
-		t, err := s.dev.GIDs(s.f.Port)
+		t, err := s.dev.ReadGIDs(s.f.Port)
 		require.NoError(s.t, err)
 		want := []int{0}
 		if m == verbs.MethodFlush {
@@ -206,11 +206,11 @@ func gidTableHasProbed(s *session) {
 }
 
 func newAddressIsInGIDTable(s *session) {
-	before, err := s.dev.GIDs(s.f.Port)
+	before, err := s.dev.ReadGIDs(s.f.Port)
 	require.NoError(s.t, err)
 	s.f.AddAddress(s.t)
 	s.untilType(verbs.EventGIDChange, []verbs.EventType{verbs.EventGIDChange})
-	after, err := s.dev.GIDs(s.f.Port)
+	after, err := s.dev.ReadGIDs(s.f.Port)
 	require.NoError(s.t, err)
 	require.Greater(s.t, len(after.Entries), len(before.Entries))
 	for _, g := range before.Entries {

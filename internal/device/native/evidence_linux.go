@@ -22,8 +22,8 @@ const countersTime = time.Second
 
 var errNoNetDev = fmt.Errorf("%w: no network device", verbs.ErrUnsupported)
 
-// NetDev implements verbs.Device.
-func (d *nativeDevice) NetDev(port int) (verbs.NetDev, error) {
+// ReadNetDev implements verbs.Device.
+func (d *nativeDevice) ReadNetDev(port int) (verbs.NetDev, error) {
 	n, err := d.sysfs.NetDev(d.netDevOf(port))
 	return n, verbs.NewOpError("read network device", d.name, port, err)
 }

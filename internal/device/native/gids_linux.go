@@ -26,9 +26,9 @@ const (
 	mostGIDs = 1024
 )
 
-// GIDs implements verbs.Device. It asks the library for the whole table, and reads sysfs
+// ReadGIDs implements verbs.Device. It asks the library for the whole table, and reads sysfs
 // if the library or the kernel cannot give it, or if the device has more GIDs than fit.
-func (d *nativeDevice) GIDs(port int) (verbs.GIDTable, error) {
+func (d *nativeDevice) ReadGIDs(port int) (verbs.GIDTable, error) {
 	if err := d.enter(); err != nil {
 		return verbs.GIDTable{}, verbs.NewOpError("ibv_query_gid_table", d.name, port, err)
 	}

@@ -236,7 +236,7 @@ func (otherHangs) Attr() verbs.DeviceAttr { return verbs.DeviceAttr{Ports: 1} }
 
 func (otherHangs) Commands() verbs.CommandSet { return verbs.NewCommandSet(verbs.CommandHWCounters) }
 
-func (otherHangs) NetDev(int) (verbs.NetDev, error) {
+func (otherHangs) ReadNetDev(int) (verbs.NetDev, error) {
 	return verbs.NetDev{Name: "eth0", AdminUp: true, HasCarrier: true}, nil
 }
 

@@ -43,7 +43,7 @@ func (s *session) watchGIDs(ctx context.Context) error {
 // container may lack the files of its GIDs.
 func (s *session) readGIDs(sent [][]verbs.GID) error {
 	for i, p := range s.ports {
-		t, err := s.dev.GIDs(p.number)
+		t, err := s.dev.ReadGIDs(p.number)
 		if errors.Is(err, verbs.ErrClosed) {
 			return err
 		}

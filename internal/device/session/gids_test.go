@@ -101,7 +101,9 @@ func (b withoutGIDs) Open(name string, led *ledger.Ledger) (verbs.Device, error)
 
 type tablelessDevice struct{ verbs.Device }
 
-func (tablelessDevice) GIDs(int) (verbs.GIDTable, error) { return verbs.GIDTable{}, verbs.ErrNoDevice }
+func (tablelessDevice) ReadGIDs(int) (verbs.GIDTable, error) {
+	return verbs.GIDTable{}, verbs.ErrNoDevice
+}
 
 func TestATableThatCannotBeReadEndsNoWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -123,7 +123,7 @@ func reasonOf(err error) string {
 }
 
 func (t *taking) readNetDev() {
-	n, err := t.a.Device.NetDev(t.Port)
+	n, err := t.a.Device.ReadNetDev(t.Port)
 	if !t.failed("network device", err) {
 		t.NetDev = &n
 	}

@@ -87,12 +87,12 @@ func (t *Taker) readKernel() {
 	t.virtual = map[int]bool{}
 	for _, port := range t.ports() {
 		_ = t.read("gids", port, func() (any, error) {
-			table, err := t.dev.GIDs(port)
+			table, err := t.dev.ReadGIDs(port)
 			return newGIDs(table.Entries), err
 		})
 		read := make(chan bool, 1)
 		err := t.read("netdev", port, func() (any, error) {
-			n, err := t.dev.NetDev(port)
+			n, err := t.dev.ReadNetDev(port)
 			read <- n.Virtual
 			return newNetDev(&n), err
 		})

@@ -45,11 +45,11 @@ func (d *device) Attr() verbs.DeviceAttr {
 
 func (d *device) Commands() verbs.CommandSet { return d.commands }
 
-func (d *device) GIDs(port int) (verbs.GIDTable, error) {
+func (d *device) ReadGIDs(port int) (verbs.GIDTable, error) {
 	return verbs.GIDTable{Port: port, Entries: []verbs.GID{{Index: 3, Type: verbs.GIDRoCEv2, NetDev: "eth0"}}}, d.call("gids")
 }
 
-func (d *device) NetDev(int) (verbs.NetDev, error) {
+func (d *device) ReadNetDev(int) (verbs.NetDev, error) {
 	return verbs.NetDev{Name: "eth0", AdminUp: true, HasCarrier: true, Virtual: d.virtual}, d.call("netdev")
 }
 

@@ -27,10 +27,10 @@ type Device interface {
 	// after the removal of the device.
 	QueryPort(port int) (PortAttr, error)
 
-	// GIDs reads the GID table of a port (1-based) from the kernel, which
+	// ReadGIDs reads the GID table of a port (1-based) from the kernel, which
 	// keeps it. It asks no device. It returns ErrNoDevice after the removal
 	// of the device.
-	GIDs(port int) (GIDTable, error)
+	ReadGIDs(port int) (GIDTable, error)
 
 	// Commands returns the calls about a port that are commands to this device.
 	Commands() CommandSet
@@ -40,10 +40,10 @@ type Device interface {
 	// as the firmware does not answer; Close does not wait for it.
 	ReadCounter(port int) error
 
-	// NetDev reads what the kernel has about the network device of a port
+	// ReadNetDev reads what the kernel has about the network device of a port
 	// (1-based). It asks no driver. It returns ErrUnsupported if the port has
 	// none, or if it is in another network namespace.
-	NetDev(port int) (NetDev, error)
+	ReadNetDev(port int) (NetDev, error)
 
 	// ReadCounters reads the counters of a port (1-based) from one source. It
 	// returns ErrUnsupported if there are none. It blocks as long as the

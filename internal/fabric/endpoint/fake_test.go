@@ -115,8 +115,8 @@ func (d *fabricDevice) QueryPort(port int) (verbs.PortAttr, error) {
 	return a, err
 }
 
-func (d *fabricDevice) GIDs(port int) (verbs.GIDTable, error) {
-	t, err := d.Device.GIDs(port)
+func (d *fabricDevice) ReadGIDs(port int) (verbs.GIDTable, error) {
+	t, err := d.Device.ReadGIDs(port)
 	d.f.with(func() {
 		if d.f.table != nil {
 			t.Entries = slices.Clone(d.f.table)

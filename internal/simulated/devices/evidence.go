@@ -76,8 +76,8 @@ func newCounters(layer verbs.LinkLayer) verbs.Counters {
 // dataRate is how fast a port's counter of data grows, in words of 4 bytes a second.
 const dataRate = 300_000_000
 
-// NetDev implements verbs.Device.
-func (d *device) NetDev(port int) (verbs.NetDev, error) {
+// ReadNetDev implements verbs.Device.
+func (d *device) ReadNetDev(port int) (verbs.NetDev, error) {
 	var n verbs.NetDev
 	err := d.atLink(port, func(l *link) error {
 		if l.attr.NetDev == "" {

@@ -37,7 +37,7 @@ why = "no_cable"
 			{true, true, false, 5, "no_cable"},
 			{true, true, true, 6, ""},
 		} {
-			n, err := s.dev.NetDev(1)
+			n, err := s.dev.ReadNetDev(1)
 			require.NoError(t, err)
 			require.Equal(t, verbs.NetDev{
 				Name: "simeth0a", AdminUp: want.up, HasCarrier: want.has, Carrier: want.carrier,
@@ -54,7 +54,7 @@ why = "no_cable"
 func TestAnInfiniBandPortHasNoNetworkDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := play(t, "ib8", "")
-		_, err := s.dev.NetDev(1)
+		_, err := s.dev.ReadNetDev(1)
 		require.ErrorIs(t, err, verbs.ErrUnsupported)
 		_, err = s.dev.ReadCounters(1, verbs.CountersNetDev)
 		require.ErrorIs(t, err, verbs.ErrUnsupported)

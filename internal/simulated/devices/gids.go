@@ -105,8 +105,8 @@ func (w *World) AddAddress(device string, port int, address netip.Addr) error {
 	})
 }
 
-// GIDs implements verbs.Device.
-func (d *device) GIDs(port int) (verbs.GIDTable, error) {
+// ReadGIDs implements verbs.Device.
+func (d *device) ReadGIDs(port int) (verbs.GIDTable, error) {
 	t, err := d.gids(port)
 	return t, opError("ibv_query_gid_table", d.attr.Name, port, err)
 }

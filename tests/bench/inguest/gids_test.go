@@ -45,7 +45,7 @@ func TestGIDTable(t *testing.T) {
 		var ours, other float64
 		inTurn(i, func() {
 			ours = read(func() ([]verbs.GID, error) {
-				table, err := dev.GIDs(1)
+				table, err := dev.ReadGIDs(1)
 				return table.Entries, err
 			})
 		}, func() {

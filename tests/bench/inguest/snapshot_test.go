@@ -26,7 +26,7 @@ const snapshotPace = 600 * time.Millisecond
 // snapshot reads what the worker reads for a snapshot of a soft device. A port with a carrier is not asked why it has
 // no link.
 func snapshot(t *testing.T, dev verbs.Device) {
-	if _, err := dev.NetDev(1); err != nil {
+	if _, err := dev.ReadNetDev(1); err != nil {
 		t.Error(err)
 	}
 	if _, err := dev.ReadCounters(1, verbs.CountersHardware); err != nil {
