@@ -1,10 +1,14 @@
 package native
 
 import (
+	"bytes"
+	"debug/elf"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Files returns the paths that the native backend and the libraries below it open. read
@@ -64,4 +68,105 @@ func relativeTo(conf, pattern string) string {
 		return pattern
 	}
 	return filepath.Join(filepath.Dir(conf), pattern)
+}
+
+// ownDirs returns the directories that the libibverbs of each of some directories names itself: that of its configuration and
+// of its providers, which are built in by the prefix of an rdma-core, and those in RUNPATH of it and its providers, which the
+// loader searches for their dependencies (ld.so(8)). The loader alone finds none of them by LD_LIBRARY_PATH or ldconfig(8).
+//
+// A library is believed only if root or this process' user owns it and no other user can write to it, and only as far as the
+// name of a directory is one of libraries: a worker shows a library no other files.
+func ownDirs(dirs []string) []string {
+	var own []string
+	for _, dir := range dirs {
+		if isDefault(dir) {
+			continue // its directories are known, and reading it would delay the start of each worker
+		}
+		built, runpath := readNames(filepath.Join(dir, "libibverbs.so.1"))
+		own = append(own, built...)
+		own = append(own, runpath...)
+		for _, providers := range append(built, dir) {
+			files, _ := filepath.Glob(filepath.Join(providers, "lib*-rdmav*.so")) // a bad pattern names no file
+			for _, file := range files {
+				_, runpath := readNames(file)
+				own = append(own, runpath...)
+			}
+		}
+	}
+	slices.Sort(own)
+	return slices.Compact(own)
+}
+
+// isDefault reports whether a directory is one of the loader's own, or below it.
+func isDefault(dir string) bool {
+	return slices.ContainsFunc(defaultDirs(), func(d string) bool { return dir == d || strings.HasPrefix(dir, d+"/") })
+}
+
+// readNames returns the directories that a library names: those built into it, and those of its RUNPATH or RPATH. It returns
+// none for a file that is not believed, or is no library.
+func readNames(path string) (built, runpath []string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	if info, err := f.Stat(); err != nil || !believed(info) {
+		return nil, nil
+	}
+	library, err := elf.NewFile(f)
+	if err != nil {
+		return nil, nil
+	}
+	for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
+		lists, _ := library.DynString(tag) // a file without the tag names none
+		for _, list := range lists {
+			for _, dir := range strings.Split(list, ":") {
+				dir = strings.NewReplacer("$ORIGIN", filepath.Dir(path), "${ORIGIN}", filepath.Dir(path)).Replace(dir)
+				runpath = append(runpath, filepath.Clean(dir))
+			}
+		}
+	}
+	return ofLibraries(builtIn(library)), ofLibraries(runpath)
+}
+
+// believed reports whether no other user than root and that of this process can have written the file.
+func believed(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	const others = 0o022
+	return ok && info.Mode().IsRegular() && info.Mode().Perm()&others == 0 && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
+}
+
+// builtIn returns the directories of the texts that libibverbs has as IBV_CONFIG_DIR and VERBS_PROVIDER_DIR
+// (libibverbs/dynamic_driver.c of rdma-core): the first ends with libibverbs.d, the second is before the pattern of a provider.
+func builtIn(library *elf.File) []string {
+	const most = 16 << 20
+	section := library.Section(".rodata")
+	if section == nil || section.Size > most {
+		return nil
+	}
+	data, err := section.Data()
+	if err != nil {
+		return nil
+	}
+	var dirs []string
+	for text := range bytes.SplitSeq(data, []byte{0}) {
+		if len(text) == 0 || text[0] != '/' {
+			continue
+		}
+		if dir, _, ok := strings.Cut(string(text), "/lib%s-rdmav"); ok {
+			dirs = append(dirs, dir)
+		} else if strings.HasSuffix(string(text), "/libibverbs.d") {
+			dirs = append(dirs, string(text))
+		}
+	}
+	return dirs
+}
+
+// ofLibraries returns those directories whose name is one of libraries: lib, lib64, libibverbs, libibverbs.d,
+// x86_64-linux-gnu.
+func ofLibraries(dirs []string) []string {
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		base := filepath.Base(dir)
+		return !filepath.IsAbs(dir) || !strings.HasPrefix(base, "lib") && !strings.Contains(base, "-linux-")
+	})
 }
