@@ -24,7 +24,7 @@ func (s *session) read(ctx context.Context) error {
 			return err
 		}
 		s.out.addRuns(runs[:n])
-		s.note(runs[:n])
+		s.noteRuns(runs[:n])
 	}
 }
 
@@ -58,11 +58,11 @@ func (s *session) drain(runs []verbs.Run) error {
 	return nil
 }
 
-// note informs the querier and the probers of the events of their ports. After
+// noteRuns informs the querier and the probers of the events of their ports. After
 // device_fatal the querier checks whether the device is still there. Only a query shows
 // that: the asynchronous descriptor of a removed device stays silent for ever, and a driver
 // may report device_fatal for a device that goes on working.
-func (s *session) note(runs []verbs.Run) {
+func (s *session) noteRuns(runs []verbs.Run) {
 	moves, now := false, s.elapsed()
 	for _, r := range runs {
 		moves = moves || MovesProbe(r.Type)

@@ -141,15 +141,15 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 		if err := one.check(a.request.Options.Device, clock.Monotonic()); err != nil {
 			return err
 		}
-		a.judge(one.end)
+		a.faultIfExpected(one.end)
 		if err := next(one); err != nil {
 			return err
 		}
 	}
 }
 
-// judge makes a fault of the end of a worker of an expected device that nothing can open.
-func (c *contract) judge(end *status.End) {
+// faultIfExpected makes it a fault that nothing can open a device that the configuration expects.
+func (c *contract) faultIfExpected(end *status.End) {
 	if c.expected && end != nil && end.Reason == status.ReasonUnwatchable {
 		end.Reason = status.ReasonUnsupported
 	}

@@ -112,12 +112,12 @@ func TestExpectedDeviceIsNeverUnwatchable(t *testing.T) {
 	for expected, want := range map[bool]status.Reason{false: status.ReasonUnwatchable, true: status.ReasonUnsupported} {
 		c := contract{expected: expected}
 		end := status.End{Reason: status.ReasonUnwatchable}
-		c.judge(&end)
+		c.faultIfExpected(&end)
 		require.Equal(t, want, end.Reason)
 		end.Reason = status.ReasonLimit
-		c.judge(&end)
+		c.faultIfExpected(&end)
 		require.Equal(t, status.ReasonLimit, end.Reason)
-		c.judge(nil)
+		c.faultIfExpected(nil)
 	}
 }
 

@@ -86,7 +86,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
 	}
 	ctx := stream.Context()
-	why, err := s.run(ctx, m, func(b verbs.Batch) error { return sendParts(b, stream.Send) })
+	why, err := s.watchDevice(ctx, m, func(b verbs.Batch) error { return sendParts(b, stream.Send) })
 	if errors.Is(err, verbs.ErrStuck) {
 		s.end(true)
 		return err
@@ -102,7 +102,8 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	return ctx.Err()
 }
 
-func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(verbs.Batch) error) (status.End, error) {
+// watchDevice makes the backend that a request names, and watches the device until ctx is done or the watch fails.
+func (s *service) watchDevice(ctx context.Context, m *proto.WatchRequest, send func(verbs.Batch) error) (status.End, error) {
 	if v := m.GetVersion(); v != contractVersion {
 		return status.End{}, fmt.Errorf("%w: a request of contract %d to a worker of contract %d",
 			verbs.ErrUnsupported, v, contractVersion)
