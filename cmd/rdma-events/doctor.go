@@ -70,7 +70,7 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	if o.hardware.config = o.config; o.onHardware {
 		return tryHardware(ctx, o.hardware, stderr)
 	}
-	s, err := patient(o.config)
+	s, err := newSystem(o.config)
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
@@ -88,9 +88,9 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	return int(r.Status)
 }
 
-// patient returns this host as the doctor sees it, with the plugin's
+// newSystem returns this host as the doctor sees it, with the plugin's
 // configuration and worker program.
-func patient(config string) (*doctor.System, error) {
+func newSystem(config string) (*doctor.System, error) {
 	s := doctor.NewSystem()
 	s.Version, s.Records = buildVersion(), defaultRecords
 	released := releasedDevices()

@@ -69,7 +69,7 @@ func (o *reportFlags) plan(ctx context.Context, spools string) (_ *reportPlan, e
 	p.closers = append(p.closers, p.self.Close)
 	p.openWorker()
 	devices := p.devices(ctx, o)
-	records, err := p.timeline(o, spools)
+	records, err := p.openTimeline(o, spools)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (p *reportPlan) openWorker() {
 // devices returns the parts of the devices, of which those are asked that the configuration watches.
 func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part {
 	every := report.Description{Name: "devices", About: "a snapshot of each device"}
-	here, err := p.present(ctx)
+	here, err := p.findDevices(ctx)
 	if err != nil {
 		return []report.Part{report.Empty(every, err)}
 	}
@@ -162,9 +162,9 @@ func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part 
 	return parts
 }
 
-// present returns the devices that are here. It sends no request to the kernel's RDMA subsystem,
+// findDevices returns the devices that are here. It sends no request to the kernel's RDMA subsystem,
 // which may hang.
-func (p *reportPlan) present(ctx context.Context) ([]verbs.Found, error) {
+func (p *reportPlan) findDevices(ctx context.Context) ([]verbs.Found, error) {
 	if p.simulated {
 		ctx, cancel := context.WithTimeout(ctx, lookTime)
 		defer cancel()
@@ -195,7 +195,8 @@ func (p *reportPlan) snapshot(device string) report.Run {
 	}
 }
 
-func (p *reportPlan) timeline(o *reportFlags, dir string) (report.Part, error) {
+// openTimeline makes the files for the part with the records in a directory, and returns that part.
+func (p *reportPlan) openTimeline(o *reportFlags, dir string) (report.Part, error) {
 	const most = 64 << 20
 	t := report.TimelineOptions{
 		Directory: cmp.Or(o.directory, p.config.Recorder.Directory, defaultRecords), Device: o.device, Most: most,

@@ -79,7 +79,7 @@ func (s *store) open(least uint64) (past, error) {
 			return past{}, err
 		}
 		for i := len(all) - 2; i >= 0 && p.last.Sequence == 0; i-- {
-			p.last = s.lastOf(all[i].number, all[i].size)
+			p.last = s.readLast(all[i].number, all[i].size)
 		}
 		older, reserve := all, s.segmentSize()
 		if s.f != nil {
@@ -147,8 +147,8 @@ func (s *store) leave(number uint64, why error) {
 	s.alone = number
 }
 
-// lastOf is last for an older segment. One that cannot be read has none.
-func (s *store) lastOf(number uint64, size int64) Record {
+// readLast reads the last record of an older segment. One that cannot be read has none.
+func (s *store) readLast(number uint64, size int64) Record {
 	f, err := s.dir.root.OpenFile(segmentName(number), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return Record{}

@@ -77,7 +77,7 @@ func Run(ctx context.Context, s *System) Report {
 	x.openWorker()
 	defer x.closeWorker()
 	x.findDevices()
-	if x.usable(ctx) {
+	if x.askWorker(ctx) {
 		x.tryDevices(ctx)
 	}
 	x.askLinks(ctx)
@@ -171,9 +171,9 @@ func (d *device) unwatchable() string {
 	return d.nodeless
 }
 
-// usable queries the worker program's version and library, and reports whether
+// askWorker queries the worker program's version and library, and reports whether
 // the program can try devices.
-func (x *examination) usable(ctx context.Context) bool {
+func (x *examination) askWorker(ctx context.Context) bool {
 	if x.worker == nil {
 		return false
 	}
