@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/agent/backends"
+	"rdma_events/internal/agent"
 	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/verbs"
@@ -85,7 +85,7 @@ func TestEachBackendHasASource(t *testing.T) {
 	for _, r := range rows() {
 		names = append(names, r.name)
 	}
-	require.Equal(t, backends.Names(), names)
+	require.Equal(t, agent.BackendNames(), names)
 }
 
 func TestTheSourceIsThatOfTheRequest(t *testing.T) {

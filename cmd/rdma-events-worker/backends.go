@@ -20,7 +20,7 @@ import (
 
 const sysfsRoot = "/sys"
 
-// backend is a value of the option backend, as the worker uses it. Package agent/backends has those of the host.
+// backend is a value of the option backend, as the worker uses it. Package agent has those of the host.
 type backend struct {
 	name string
 	open func(verbs.Request) (verbs.Backend, error) // may call into native libraries

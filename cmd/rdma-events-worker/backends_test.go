@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	hostbackends "rdma_events/internal/agent/backends"
+	"rdma_events/internal/agent"
 	"rdma_events/internal/device/verbs"
 )
 
@@ -16,7 +16,7 @@ func TestHostAndWorkerHaveTheSameBackends(t *testing.T) {
 	for _, b := range backends() {
 		names = append(names, b.name)
 	}
-	require.Equal(t, hostbackends.Names(), names)
+	require.Equal(t, agent.BackendNames(), names)
 }
 
 func TestUnknownBackendIsAnErrorThatNamesTheOthers(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"
@@ -87,7 +86,7 @@ func (c *Config) readCredentials(host string, log *slog.Logger) (*exchange.Crede
 
 // newNetwork makes what reaches the other hosts.
 func (c *Config) newNetwork(r verbs.Request, host string, credentials *exchange.Credentials) (exchange.Network, error) {
-	row, ok := backends.Find(c.Backend)
+	row, ok := findBackend(c.Backend)
 	if ok && row.Network != nil {
 		network, err := row.Network(r)
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/record/recorder"
@@ -72,7 +71,7 @@ func (c *Config) deviceOptions() []option {
 
 func (c *Config) pluginOptions() []option {
 	return []option{
-		{"backend", &c.Backend, quoted(backends.Names()), oneOf(&c.Backend, backends.Names()...)},
+		{"backend", &c.Backend, quoted(BackendNames()), oneOf(&c.Backend, BackendNames()...)},
 		{"worker_path", &c.WorkerPath, `the path of rdma-events-worker, or ""`, always},
 		{"max_event_points", &c.MaxEventPoints, `a number from 1 to 10000`, within(&c.MaxEventPoints, 1, 10_000)},
 		{

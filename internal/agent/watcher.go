@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/agent/backends"
 	"rdma_events/internal/applications/inventory"
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
@@ -137,7 +136,7 @@ func (c *Config) Check() error {
 
 // newDiscovery makes the discovery of the devices of a backend.
 func (c *Config) newDiscovery(r verbs.Request, log *slog.Logger) (verbs.Discovery, error) {
-	row, ok := backends.Find(c.Backend)
+	row, ok := findBackend(c.Backend)
 	if !ok {
 		return nil, fmt.Errorf("%s: backend = %q is not allowed", table, c.Backend)
 	}
@@ -162,7 +161,7 @@ func (c *Config) Request() verbs.Request {
 
 // Reads returns the files, besides libraries, that a worker reads for a request.
 func (c *Config) Reads(r verbs.Request) []string {
-	if row, ok := backends.Find(c.Backend); ok {
+	if row, ok := findBackend(c.Backend); ok {
 		return row.Reads(r)
 	}
 	return nil
@@ -274,7 +273,7 @@ func (c *Config) request(device string, all verbs.Request) verbs.Request {
 // newInventory makes what keeps the picture of who holds the devices' objects, nil without
 // applications.objects and applications.events.
 func (c *ApplicationsConfig) newInventory(backend string, r verbs.Request, emit func(measure.Point)) (*inventory.Keeper, error) {
-	row, ok := backends.Find(backend)
+	row, ok := findBackend(backend)
 	if !ok || !c.Objects && !c.Events {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package backends
+package agent
 
 import (
 	"testing"
@@ -10,33 +10,33 @@ import (
 )
 
 func TestEachBackendIsFoundByItsName(t *testing.T) {
-	for _, name := range Names() {
-		row, ok := Find(name)
+	for _, name := range BackendNames() {
+		row, ok := findBackend(name)
 		require.True(t, ok)
 		require.Equal(t, name, row.Name)
 	}
-	_, ok := Find("x")
+	_, ok := findBackend("x")
 	require.False(t, ok)
 }
 
 func TestOnlyAScenarioOfAFileIsRead(t *testing.T) {
-	row, _ := Find(verbs.BackendSim)
+	row, _ := findBackend(verbs.BackendSim)
 	r := verbs.Request{Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}
 	require.Equal(t, []string{"/etc/drops.toml"}, row.Reads(r))
 	r.Sim.Scenario = "drops"
 	require.Empty(t, row.Reads(r))
-	row, _ = Find(verbs.BackendVerbs)
+	row, _ = findBackend(verbs.BackendVerbs)
 	require.Empty(t, row.Reads(verbs.Request{Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}))
 }
 
 func TestUnknownProfileIsAnError(t *testing.T) {
-	row, _ := Find(verbs.BackendSim)
+	row, _ := findBackend(verbs.BackendSim)
 	_, err := row.Discover(verbs.Request{Sim: verbs.Simulation{Profile: "x"}}, nil)
 	require.Error(t, err)
 }
 
 func TestSimulatedHostsAreReachedWithoutANetwork(t *testing.T) {
-	row, _ := Find(verbs.BackendSim)
+	row, _ := findBackend(verbs.BackendSim)
 	network, err := row.Network(verbs.Request{Sim: verbs.Simulation{Profile: "roce2", Scenario: "fabric", Seed: 1}})
 	require.NoError(t, err)
 	peer, err := network.Peer(pinglist.Host{Name: "gpu02"})
@@ -47,6 +47,6 @@ func TestSimulatedHostsAreReachedWithoutANetwork(t *testing.T) {
 	require.NoError(t, peer.Close())
 	_, err = row.Network(verbs.Request{Sim: verbs.Simulation{Profile: "x"}})
 	require.Error(t, err)
-	row, _ = Find(verbs.BackendVerbs)
+	row, _ = findBackend(verbs.BackendVerbs)
 	require.Nil(t, row.Network)
 }

@@ -1,6 +1,4 @@
-// Package backends has a row for each value of the option backend, as the host uses it. The rows of the worker need cgo, and are in
-// its program.
-package backends
+package agent
 
 import (
 	"path/filepath"
@@ -15,8 +13,8 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// Row is one backend.
-type Row struct {
+// backendRow is one value of the option backend, as the host uses it. The rows of the worker need cgo, and are in its program.
+type backendRow struct {
 	Name string // the value of the option
 	// Discover returns the discovery of the backend's devices. warn is called with each
 	// problem that delays it; the error is that of the request.
@@ -31,30 +29,30 @@ type Row struct {
 	Network func(verbs.Request) (exchange.Network, error)
 }
 
-// All returns the rows.
-func All() []Row {
-	return []Row{
+// backendRows returns all backends.
+func backendRows() []backendRow {
+	return []backendRow{
 		{verbs.BackendVerbs, discoverVerbs, processOfHost, readsNothing, nil},
 		{verbs.BackendSim, discoverSim, simulatedProcess, readsScenario, simulatedNetwork},
 	}
 }
 
-// Names returns the names of the rows.
-func Names() []string {
+// BackendNames returns the values of the option backend.
+func BackendNames() []string {
 	var names []string
-	for _, row := range All() {
+	for _, row := range backendRows() {
 		names = append(names, row.Name)
 	}
 	return names
 }
 
-// Find returns the row of a name.
-func Find(name string) (Row, bool) {
-	i := slices.IndexFunc(All(), func(r Row) bool { return r.Name == name })
+// findBackend returns the backend of a name.
+func findBackend(name string) (backendRow, bool) {
+	i := slices.IndexFunc(backendRows(), func(r backendRow) bool { return r.Name == name })
 	if i < 0 {
-		return Row{}, false
+		return backendRow{}, false
 	}
-	return All()[i], true
+	return backendRows()[i], true
 }
 
 func discoverVerbs(_ verbs.Request, warn func(error)) (verbs.Discovery, error) {
@@ -67,12 +65,13 @@ func processOfHost(verbs.Request) (func(thread int) (identity.Process, bool), er
 	return identity.NewReader("/proc").Process, nil
 }
 
-func load(r verbs.Request) (*devices.World, error) {
+// loadWorld loads the simulation that a request describes.
+func loadWorld(r verbs.Request) (*devices.World, error) {
 	return devices.Load(devices.Options{Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch})
 }
 
 func discoverSim(r verbs.Request, _ func(error)) (verbs.Discovery, error) {
-	world, err := load(r)
+	world, err := loadWorld(r)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +79,7 @@ func discoverSim(r verbs.Request, _ func(error)) (verbs.Discovery, error) {
 }
 
 func simulatedProcess(r verbs.Request) (func(thread int) (identity.Process, bool), error) {
-	world, err := load(r)
+	world, err := loadWorld(r)
 	return func(thread int) (identity.Process, bool) {
 		p, ok := world.Process(thread, clock.Monotonic())
 		return p.Identity(), ok
@@ -88,7 +87,7 @@ func simulatedProcess(r verbs.Request) (func(thread int) (identity.Process, bool
 }
 
 func simulatedNetwork(r verbs.Request) (exchange.Network, error) {
-	world, err := load(r)
+	world, err := loadWorld(r)
 	if err != nil {
 		return nil, err
 	}
