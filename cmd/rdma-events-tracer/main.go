@@ -33,5 +33,5 @@ func main() {
 			return
 		}
 	}
-	os.Exit(tracer.Serve(tracer.ServeConfig{Prepare: prepare, Open: open}))
+	os.Exit(tracer.Serve(tracer.ServeConfig{Prepare: prepare, Open: openSource}))
 }

@@ -100,6 +100,6 @@ func TestTheSourceIsThatOfTheRequest(t *testing.T) {
 	_, err := openOf([]row{{verbs.BackendVerbs, none}, {verbs.BackendSim, mine}}, want, "7")
 	require.ErrorIs(t, err, trace.ErrPermission)
 	require.Equal(t, want, got)
-	_, err = open(trace.Request{Backend: verbs.BackendVerbs}, "")
+	_, err = openSource(trace.Request{Backend: verbs.BackendVerbs}, "")
 	require.ErrorIs(t, err, trace.ErrUnsupported, "a request for the kernel to a tracer that was started for the simulator")
 }

@@ -88,8 +88,10 @@ func die(s syscall.Signal) {
 	select {}
 }
 
-// open makes the source that a request names.
-func open(r trace.Request, prepared string) (trace.Source, error) { return openOf(rows(), r, prepared) }
+// openSource makes the source that a request names.
+func openSource(r trace.Request, prepared string) (trace.Source, error) {
+	return openOf(rows(), r, prepared)
+}
 
 func openOf(rows []row, r trace.Request, prepared string) (trace.Source, error) {
 	var names []string

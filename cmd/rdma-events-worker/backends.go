@@ -52,12 +52,12 @@ func needs() confine.Needs {
 // when the process is confined could not be used when it comes. If loading fails, the attempt to open the device reports why.
 func loadMissingNodes() {
 	_, nodes := native.Files()
-	if there, _ := sysfs.New(sysfsRoot).Devices(); len(there) > 0 && slices.ContainsFunc(nodes, missing) {
+	if there, _ := sysfs.New(sysfsRoot).Devices(); len(there) > 0 && slices.ContainsFunc(nodes, isMissing) {
 		_ = hotplug.LoadNodes()
 	}
 }
 
-func missing(path string) bool {
+func isMissing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, os.ErrNotExist)
 }

@@ -27,8 +27,8 @@ const (
 // goneInterval is how often the plugin looks whether processes are gone of which only a tracer knew that has ended.
 const goneInterval = time.Minute
 
-// tracing simulates the tracers of a host, in one lane. What they see goes to the plugin's own inventory.Keeper, as do the lists of
-// objects, which the sessions make.
+// tracing simulates the tracers that run on a host, one after the other. It passes what they see to the plugin's own
+// inventory.Keeper, which also takes the lists of objects from the sessions.
 type tracing struct {
 	supervised
 	apps  *inventory.Keeper

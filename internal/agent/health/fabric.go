@@ -9,8 +9,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// fabricPort judges the own link of a port, the only thing about the network between hosts that a host knows by itself. Which
-// other interface or group is at fault is a question to the database.
+// fabricPort judges the port's own link, the only part of the network between hosts that one host can judge by itself. Which other
+// interface or group is at fault follows from what all hosts report, so the database is asked that.
 func (k *Keeper) fabricPort(p *measure.FabricPort) {
 	if v := k.portOf(p.Device, p.Port); v != nil {
 		v.Fabric = &Fabric{p.Verdict, p.Pairs, p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown}

@@ -32,8 +32,8 @@ func RunningKernel() Kernel {
 	}
 }
 
-// ListPackages asks the package manager for the installed packages of the RDMA libraries and drivers, as "libibverbs1 44.0-2";
-// none where the system's packages cannot be asked.
+// ListPackages returns the names and versions of the installed packages of RDMA libraries and drivers, as in "libibverbs1 44.0-2". It
+// returns none if the package manager cannot be asked.
 func ListPackages(ctx context.Context) []string {
 	names := []string{"rdma-core", "libibverbs*", "ibverbs-providers", "librdmacm*", "mlnx-ofed*", "mlnx-ofa*", "doca-ofed*"}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

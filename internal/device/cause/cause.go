@@ -55,7 +55,7 @@ const (
 // of its link, which follows from it.
 var rules = []func(*Facts) Cause{removed, fatal, stuck, linkDown, gidsChanged, smChanged}
 
-// Of returns the cause of what the facts are about, "" if none is certain.
+// Of returns the cause of the event that the facts were gathered for, "" if no cause is certain.
 func Of(f Facts) Cause {
 	if f.cameUp() {
 		return "" // the facts would say why it did not work before

@@ -58,7 +58,7 @@ func doProfile(s *subject) error {
 		stages = []func(*watched) error{l.move, l.remove}
 	}
 	for _, stage := range stages {
-		s.Removed = 0 // it has been registered again
+		s.Removed, s.Disassociate = 0, 0 // it has been registered again
 		if err := s.list(); err != nil {
 			return err
 		}
@@ -210,12 +210,12 @@ func (l *observation) remove(w *watched) (err error) {
 
 // unregister removes the device as its driver does.
 func (l *observation) unregister(w *watched) error {
-	w.s.unlist()
-	if w.p.Disassociates {
+	if w.p.Disassociates { // first, as in the kernel: a session that sees by sysfs that the device is gone makes no more calls
 		w.s.Disassociate = 1
 	} else {
 		close(w.m.removed)
 	}
+	w.s.unlist()
 	if err := w.await("an end", func() bool { return w.ended() != nil }); err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ var errRemoved = errors.New("the device is being removed")
 
 // Run opens a device and watches it until ctx ends, the device goes away, or the watch
 // fails. It passes batches to send, from one goroutine; send may block, which never
-// delays the reader. parts use the device as well. Run returns the reason why the device cannot be watched. It returns
+// delays the reader. The parts share the device with the session. Run returns the reason why the device cannot be watched. It returns
 // an error instead when ctx ended (the error of ctx), when send failed (the error of
 // send), and when the library did not close the device (an error that is verbs.ErrStuck;
 // the process should exit then). Run does not wait for a prober whose address is being

@@ -74,9 +74,10 @@ func (s FS) Node(name string) (string, error) {
 }
 
 // OtherNetns returns the devices that have a node and that this network namespace does not have, sorted by name: in exclusive
-// mode they belong to other network namespaces, as a device does that a pod borrows. names and nodes are the answers of Devices and Nodes. The class infiniband shows
-// the devices of the network namespace of whoever mounted this sysfs, since it has a tag for each (net_namespace in
-// drivers/infiniband/core/device.c). The class infiniband_verbs has no tags, and shows the nodes of all. OtherNetns asks no driver.
+// mode they belong to other network namespaces, as a device does that a pod borrows. names and nodes are the answers of Devices
+// and Nodes. The class infiniband shows the devices of the network namespace of whoever mounted this sysfs, since it has a tag for
+// each (net_namespace in drivers/infiniband/core/device.c). The class infiniband_verbs has no tags, and shows the nodes of all.
+// OtherNetns asks no driver.
 func (s FS) OtherNetns(names []string, nodes map[string]string) []verbs.Found {
 	var others []verbs.Found
 	for name, node := range nodes {

@@ -23,8 +23,8 @@ func basisOf(port session.PortInfo) basis {
 	return b
 }
 
-// inactive returns why a port in a state can have no Fabric now, "" if it can.
-func inactive(state verbs.PortState) string {
+// whyInactive returns why a port in a state can have no Fabric now, "" if it can.
+func whyInactive(state verbs.PortState) string {
 	switch state {
 	case verbs.PortActive:
 		return ""
@@ -38,7 +38,7 @@ func inactive(state verbs.PortState) string {
 // outdated returns why the Fabric is not that of the port any more, "" if it is.
 func (f *fabric) outdated() string {
 	port := f.s.Port(f.port)
-	if why := inactive(port.State); why != "" {
+	if why := whyInactive(port.State); why != "" {
 		return why
 	}
 	switch {

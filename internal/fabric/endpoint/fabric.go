@@ -60,7 +60,7 @@ func newFabric(s session.Session, port int, random func() uint64) *fabric {
 // run keeps the Fabric until ctx ends or the device cannot have one. The error ends the session.
 func (f *fabric) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if why := inactive(f.s.Port(f.port).State); why != "" {
+		if why := whyInactive(f.s.Port(f.port).State); why != "" {
 			f.announceNone(why)
 			f.awaitNudge(ctx, nil)
 			continue

@@ -7,8 +7,8 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// silentRun is how long a Fabric runs while the host waits to hear whether an echo comes after all: its verdicts begin at times
-// that it hears of.
+// silentRun is how long a Fabric runs between two reports while an echo is missing. A verdict begins at the time of a report, so
+// short runs let it begin on time.
 const silentRun = 50 * time.Millisecond
 
 // silence decides how soon facts are sent while a pair is without an echo. Whether an echo is missing is decided by the Fabric, by the

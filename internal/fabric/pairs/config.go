@@ -73,7 +73,8 @@ type listed struct {
 	pings []pinglist.Peer
 }
 
-func (c *Config) read(l *pinglist.List) listed {
+// findIn returns a list with the place of this host in it, and whom it pings.
+func (c *Config) findIn(l *pinglist.List) listed {
 	own, ok := l.Host(c.Host)
 	out := listed{List: l, own: own, ok: ok}
 	if ok && c.Probe {

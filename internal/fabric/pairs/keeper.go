@@ -52,7 +52,7 @@ func New(c Config, l *pinglist.List) *Keeper {
 	k := &Keeper{cfg: c, wake: wake.New(), hosts: map[string]*host{}, groups: map[groupKey]*group{}}
 	k.meets = rate.NewLimiter(meetsPerSecond, meetsPerSecond)
 	k.begins = int64(c.Random() % uint64(max(c.Interval, 1)))
-	k.list = c.read(l)
+	k.list = c.findIn(l)
 	return k
 }
 
@@ -60,7 +60,7 @@ func New(c Config, l *pinglist.List) *Keeper {
 func (k *Keeper) SetList(l *pinglist.List) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.list = k.cfg.read(l)
+	k.list = k.cfg.findIn(l)
 	k.wake.Send()
 }
 

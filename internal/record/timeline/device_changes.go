@@ -31,7 +31,7 @@ func OfDevices(c *Changes) {
 	d := &devices{map[string]shown{}, map[portKey]string{}, map[portKey]bool{}, map[measure.Key]time.Time{}}
 	register(c, d.event)
 	register(c, d.change)
-	register(c, d.gid)
+	register(c, d.gidChange)
 	register(c, d.attr)
 	register(c, d.command)
 	register(c, d.evidence)
@@ -61,7 +61,7 @@ func (d *devices) change(p *measure.Change) (Record, bool) {
 	return r, true
 }
 
-func (*devices) gid(p *measure.GIDChange) (Record, bool) {
+func (*devices) gidChange(p *measure.GIDChange) (Record, bool) {
 	return Record{Time: p.At, Kind: KindGID, Device: p.Device, Port: p.Port, GID: newGID(p)}, true
 }
 

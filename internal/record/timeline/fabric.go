@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// The kinds of a record about probes between hosts.
+// Kinds of records about probes between hosts.
 const (
 	KindFabricPeer = "fabric_peer" // what is said of a pair with another host
 	KindFabricPort = "fabric_port" // what is said of a port that probes other hosts

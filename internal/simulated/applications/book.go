@@ -61,7 +61,7 @@ func (b *book) add(steps []devices.AppStep) {
 		default:
 			p := b.page(s)
 			p.account.add(p.queue, s, s.Queued > b.began)
-			b.record(p.account, s)
+			b.recordStep(p.account, s)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func (b *book) page(s *devices.AppStep) page {
 		b.full++
 		p.account = b.ofNameless(c.Device)
 	} else {
-		p.account = b.open(c.Device, c.Process.Identity())
+		p.account = b.newAccount(c.Device, c.Process.Identity())
 	}
 	p.queue = p.account.join(b.before[c])
 	delete(b.before, c)
@@ -87,19 +87,19 @@ func (b *book) page(s *devices.AppStep) page {
 
 func (b *book) ofNameless(device string) *account {
 	if b.nameless[device] == nil {
-		b.nameless[device] = b.open(device, identity.Process{})
+		b.nameless[device] = b.newAccount(device, identity.Process{})
 	}
 	return b.nameless[device]
 }
 
-func (b *book) open(device string, p identity.Process) *account {
+func (b *book) newAccount(device string, p identity.Process) *account {
 	a := &account{App: trace.App{Device: device, Process: p}}
 	b.accounts = append(b.accounts, a)
 	return a
 }
 
-// record makes the records of events that were queued, and of a wait that begins.
-func (b *book) record(a *account, s *devices.AppStep) {
+// recordStep notes the events that a step queues, or the wait that begins with it.
+func (b *book) recordStep(a *account, s *devices.AppStep) {
 	switch {
 	case s.What == devices.AppDestroys:
 		b.waits = append(b.waits, wait{of: s.AppContext, Hang: trace.Hang{

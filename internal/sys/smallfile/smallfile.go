@@ -22,7 +22,11 @@ func Read(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s %w", path, ErrNotRegular)
 	}
 	return io.ReadAll(io.LimitReader(f, most))

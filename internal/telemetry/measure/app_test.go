@@ -99,7 +99,7 @@ func FuzzTheNameOfAProcessIsAlreadyFitForALine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, comm string) {
 		name := identity.CleanComm(comm)
-		require.Equal(t, name, clean(name))
+		require.Equal(t, name, cleanText(name))
 		require.NotEmpty(t, name)
 	})
 }

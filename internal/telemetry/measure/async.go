@@ -31,7 +31,7 @@ type EventCount struct {
 	Rate  float64
 }
 
-// addTo adds the events to the sums of their host.
+// addTo adds the events that are not acknowledged yet to the host's sum.
 func (a *Async) addTo(h *Host) { h.Unacked += a.Unacked }
 
 // Key implements Point.

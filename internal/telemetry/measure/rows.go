@@ -72,7 +72,7 @@ func text[V any, S ~string](name, description string, value func(*V) S) field[V]
 	return field[V]{
 		Field{Name: name, Kind: String, Description: description, Optional: true},
 		func(v *V) any {
-			if s := clean(string(value(v))); s != "" {
+			if s := cleanText(string(value(v))); s != "" {
 				return s
 			}
 			return nil
@@ -80,9 +80,9 @@ func text[V any, S ~string](name, description string, value func(*V) S) field[V]
 	}
 }
 
-// clean makes a foreign string fit for a line of limited length. Names and reasons come
+// cleanText makes a foreign string fit for a line of limited length. Names and reasons come
 // from drivers and from dying workers.
-func clean(s string) string { return sanitize.Field(s, 256) }
+func cleanText(s string) string { return sanitize.Field(s, 256) }
 
 // clip limits a counter to an int64, the only integer type that line protocol has
 // everywhere.

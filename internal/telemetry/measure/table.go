@@ -110,7 +110,7 @@ func (m *table[V]) line(v *V) Line {
 		Fields: make(map[string]any, len(m.fields)),
 	}
 	for _, row := range m.tags {
-		if value := clean(row.value(v)); value != "" {
+		if value := cleanText(row.value(v)); value != "" {
 			l.Tags[row.Name] = value
 		}
 	}

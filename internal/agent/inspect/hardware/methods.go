@@ -21,7 +21,7 @@ func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
 	one := Method{
 		Port: port, Method: m.String(), PaceNS: probePace.Nanoseconds(), Outcomes: map[string]int{}, Stages: map[string]Times{},
 	}
-	gid, why := x.gid(port, m)
+	gid, why := x.gidIndex(port, m)
 	if why == "" {
 		why = x.forbidden(ctx, m)
 	}
@@ -45,16 +45,16 @@ func (x *trial) probe(ctx context.Context, port int, method verbs.Method, gid, r
 			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIndex: -1,
 		},
 	}
-	return x.watch(ctx, o, func(seen *inspect.Observation) bool {
+	return x.watchDevice(ctx, o, func(seen *inspect.Observation) bool {
 		return len(seen.Rounds) >= rounds || seen.Refusal() != ""
 	})
 }
 
-// gid returns the index of the GID that a method may hold: the port's default
+// gidIndex returns the index of the GID that a method may hold: the port's default
 // GID, which no network manager deletes. Without a default GID rc_write is not
 // tried on RoCE, because it would hold another one. An index of -1 leaves the
 // choice to the worker.
-func (x *trial) gid(port int, m verbs.Method) (index int, why string) {
+func (x *trial) gidIndex(port int, m verbs.Method) (index int, why string) {
 	if x.ports[port-1].LinkLayer == verbs.LinkInfiniBand || m == verbs.MethodFlush {
 		return -1, ""
 	}
@@ -132,7 +132,7 @@ func (x *trial) auto(ctx context.Context) {
 				one.Why = "it may choose " + m.String() + ": " + why
 			}
 		}
-		gid, why := x.gid(port, verbs.MethodRCWrite)
+		gid, why := x.gidIndex(port, verbs.MethodRCWrite)
 		if one.Why == "" {
 			one.Why = why
 		}
@@ -158,7 +158,7 @@ func (x *trial) flap(ctx context.Context) {
 	begin := x.Mono()
 	limited, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
-	seen := x.watch(limited, verbs.Options{StateInterval: time.Second}, func(*inspect.Observation) bool { return false })
+	seen := x.watchDevice(limited, verbs.Options{StateInterval: time.Second}, func(*inspect.Observation) bool { return false })
 	f := &Flap{WindowNS: window.Nanoseconds(), Seen: []Seen{}, Links: []LinkCount{}}
 	f.add(seen, begin, len(x.ports))
 	x.r.Flap = f

@@ -117,7 +117,7 @@ func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	ports := 0
-	seen := x.watch(ctx, verbs.Options{StateInterval: callPace}, func(seen *inspect.Observation) bool {
+	seen := x.watchDevice(ctx, verbs.Options{StateInterval: callPace}, func(seen *inspect.Observation) bool {
 		ports = len(verbs.PortNumbers(seen.Attr.Ports, nil))
 		return len(seen.Readings) >= timedCalls*ports
 	})
@@ -153,9 +153,9 @@ func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 	return true
 }
 
-// watch has a worker watch the device until enough returns true or ctx ends, and
+// watchDevice has a worker watch the device until enough returns true or ctx ends, and
 // adds the events to the report.
-func (x *trial) watch(ctx context.Context, o verbs.Options, enough func(*inspect.Observation) bool) *inspect.Observation {
+func (x *trial) watchDevice(ctx context.Context, o verbs.Options, enough func(*inspect.Observation) bool) *inspect.Observation {
 	o.Device = x.o.Device
 	seen := inspect.Observe(ctx, x.Worker, o, enough)
 	x.stuck = x.stuck || seen.Stuck
