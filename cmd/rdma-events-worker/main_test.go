@@ -151,12 +151,13 @@ func kilobytes(t *testing.T, pid int, field string) int {
 // roundCounter reports the worker's process number once it has seen enough probe rounds.
 type roundCounter struct {
 	want, seen int
+	pid        int
 	reached    chan int
 	end        chan status.End
 }
 
 // Started implements worker.Handler.
-func (*roundCounter) Started(*ledger.Ledger) {}
+func (*roundCounter) Started(*ledger.Ledger, func()) {}
 
 // Status implements worker.Handler.
 func (*roundCounter) Status(status.Status) {}
@@ -171,12 +172,18 @@ func (c *roundCounter) Ended(e status.End) {
 
 // Batch implements worker.Handler.
 func (c *roundCounter) Batch(b verbs.Batch, s status.Status) {
-	for _, i := range b.Items {
+	c.pid = s.PID
+	c.Seen(b.Items)
+}
+
+// Seen implements worker.Handler.
+func (c *roundCounter) Seen(items []verbs.Item) {
+	for _, i := range items {
 		if i.Round == nil {
 			continue
 		}
 		if c.seen++; c.seen == c.want {
-			c.reached <- s.PID
+			c.reached <- c.pid
 		}
 	}
 }

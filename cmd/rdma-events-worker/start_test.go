@@ -49,7 +49,7 @@ func BenchmarkStart(b *testing.B) {
 type firstBatch struct{ enough func() }
 
 // Started implements worker.Handler.
-func (firstBatch) Started(*ledger.Ledger) {}
+func (firstBatch) Started(*ledger.Ledger, func()) {}
 
 // Status implements worker.Handler.
 func (firstBatch) Status(status.Status) {}
@@ -59,3 +59,6 @@ func (firstBatch) Ended(status.End) {}
 
 // Batch implements worker.Handler.
 func (f firstBatch) Batch(verbs.Batch, status.Status) { f.enough() }
+
+// Seen implements worker.Handler.
+func (firstBatch) Seen([]verbs.Item) {}

@@ -345,7 +345,7 @@ func (w *worker) open() {
 		require.NoError(w.plugin.host.t, err)
 		w.slots = append(w.slots, slot)
 	}
-	w.handle.Started(led)
+	w.handle.Started(led, func() {})
 	w.status = status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: w.status.Restarts}
 	w.deliver(verbs.Item{Opened: &verbs.DeviceAttr{
 		Name: w.device, Ports: len(n.ports), Vectors: 4, EventsSupported: true, Driver: "mlx5_core", BoardID: "MT_1", PCIAddress: n.found.PCI,

@@ -265,7 +265,7 @@ func (h *host) flush() {
 func (h *host) deliver(k *keeper, items ...verbs.Item) {
 	wall, mono, _ := h.clocks()
 	h.lag = h.draw(150 * time.Microsecond)
-	k.handler.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, k.status)
+	k.handler.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: k.takeRings(items)}, k.status)
 	h.lag = 0
 }
 

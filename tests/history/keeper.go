@@ -116,6 +116,7 @@ type keeper struct {
 	begun   chan struct{}   // closed by Run
 	left    chan struct{}   // closed to end Run
 	session *openDevice     // nil: no worker runs
+	rings   *verbs.Inbox    // of the worker that runs
 }
 
 func newKeeper(h *host, device string, handler *monitor.Device) *keeper {
@@ -156,7 +157,8 @@ func (k *keeper) runWorker() (why status.End, ok bool) {
 	}
 	defer led.Close()
 	_ = file.Close() // the mapping stays
-	k.handler.Started(led)
+	k.rings = verbs.NewInbox(led)
+	k.handler.Started(led, k.collect)
 	if !k.h.line.wait(k.h.line.now + k.h.draw(launching)) {
 		return why, false
 	}
@@ -169,6 +171,24 @@ func (k *keeper) runWorker() (why status.End, ok bool) {
 	k.session.release()
 	k.session = nil
 	return why, true
+}
+
+// takeRings returns items with what the simulator has written into the rings of the ledger.
+func (k *keeper) takeRings(items []verbs.Item) []verbs.Item {
+	all, err := k.rings.Take(items, k.h.line.now)
+	if err != nil {
+		k.h.err = err
+	}
+	return all
+}
+
+// collect hands over what the rings have, as at each ring of the doorbell.
+func (k *keeper) collect() {
+	if items := k.takeRings(nil); len(items) > 0 {
+		k.h.lag = k.h.draw(150 * time.Microsecond)
+		k.handler.Seen(items)
+		k.h.lag = 0
+	}
 }
 
 // inCall implements the waiting of the simulator: for an event, or in a call that

@@ -22,18 +22,13 @@ func (c *Config) options() verbs.ProbeOptions {
 func (s *openDevice) startProber(p *port, next int64) {
 	choice := session.NewChoice(session.ChoiceConfig{
 		Device: s.dev, Options: s.k.h.cfg.options(), Asker: s.asks, Port: func() session.ProbedPort { return p.ProbedPort },
-		Send: func(i verbs.RoundItem, rounds ...verbs.Round) {
-			for _, i.Round = range rounds {
-				one := i
-				s.k.h.deliver(s.k, verbs.Item{Round: &one})
-			}
-		},
 		Report: func(i verbs.ProbeItem) { s.k.h.deliver(s.k, verbs.Item{Probe: &i}) },
 	})
 	interval := s.k.h.cfg.ProbeInterval
 	s.add(s.line.start(next, func() {
 		// After a round that took longer than the interval, the rounds are skipped that it missed.
 		for probe(choice) == nil {
+			s.k.collect()
 			next += int64(interval)
 			next += int64(verbs.Missed(time.Duration(s.line.now-next), interval))
 			if !s.line.wait(next) {
@@ -54,7 +49,7 @@ func probe(c *session.Choice) error {
 	if !c.HasProbe() {
 		return nil
 	}
-	if _, err := c.Rounds(make([]verbs.Round, 1), verbs.Pace{}); err != nil {
+	if _, err := c.Rounds(verbs.Pace{}); err != nil {
 		return err
 	}
 	if c.IsBroken() {

@@ -193,10 +193,7 @@ func (s *openDevice) read() {
 		if err != nil {
 			return
 		}
-		items := make([]verbs.Item, n)
-		for i := range items {
-			r := runs[i]
-			items[i].Run = &r
+		for _, r := range runs[:n] {
 			s.asks.NoteRun(&r)
 			for _, p := range s.ports {
 				if p.Number == r.Port && session.MovesProbe(r.Type) {
@@ -204,7 +201,7 @@ func (s *openDevice) read() {
 				}
 			}
 		}
-		s.k.h.deliver(s.k, items...)
+		s.k.collect()
 		s.pending = true
 		s.line.rouse(s.querier, s.line.now)
 	}

@@ -64,7 +64,7 @@ type collector struct {
 }
 
 // Started implements worker.Handler.
-func (c *collector) Started(led *ledger.Ledger) { c.led = led }
+func (c *collector) Started(led *ledger.Ledger, _ func()) { c.led = led }
 
 // Status implements worker.Handler.
 func (*collector) Status(status.Status) {}
@@ -86,8 +86,11 @@ func (c *collector) Ended(why status.End) {
 }
 
 // Batch implements worker.Handler.
-func (c *collector) Batch(b verbs.Batch, _ status.Status) {
-	for _, it := range b.Items {
+func (c *collector) Batch(b verbs.Batch, _ status.Status) { c.Seen(b.Items) }
+
+// Seen implements worker.Handler.
+func (c *collector) Seen(items []verbs.Item) {
+	for _, it := range items {
 		c.addItem(it)
 	}
 	if c.Attr != nil && c.enough(&c.Observation) {

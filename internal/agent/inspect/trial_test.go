@@ -21,7 +21,7 @@ type watcher struct {
 }
 
 func (w watcher) Watch(ctx context.Context, _ verbs.Options, h worker.Handler) error {
-	h.Started(nil)
+	h.Started(nil, nil)
 	for _, b := range w.batches {
 		if ctx.Err() == nil {
 			h.Batch(b, status.Status{})

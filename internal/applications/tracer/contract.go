@@ -96,7 +96,7 @@ type contract struct {
 }
 
 // Begin implements process.Contract. A tracer shares no file with its host: what it counts, it counts in the kernel.
-func (c *contract) Begin() (process.Attempt[message], *os.File, error) { return attempt{c}, nil, nil }
+func (c *contract) Begin() (process.Attempt[message], []*os.File, error) { return attempt{c}, nil, nil }
 
 // Status implements process.Contract.
 func (c *contract) Status(s status.Status) { c.handler.Status(s) }
@@ -163,6 +163,9 @@ func (a attempt) Take(m message, s status.Status) {
 		a.handler.Snapshot(m.snapshot)
 	}
 }
+
+// Alive implements process.Attempt. A tracer sends a message each second.
+func (attempt) Alive() int64 { return 0 }
 
 // Busy implements process.Attempt. A tracer that hangs sends nothing, and has no means to say where.
 func (attempt) Busy(func(thread int) bool) process.Call { return process.Call{} }

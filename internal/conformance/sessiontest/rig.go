@@ -40,8 +40,8 @@ type Rig struct {
 	run Run
 
 	mu    sync.Mutex
+	rings *verbs.Inbox
 	items []verbs.Item
-	beats int
 }
 
 // New returns a Rig whose simulator has a profile and, unless it is "", a scenario.
@@ -59,7 +59,7 @@ func New(t *testing.T, run Run, profile, scenario string) *Rig {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	t.Cleanup(func() { require.NoError(t, led.Close()) })
-	return &Rig{t: t, run: run, World: w, Ledger: led, Done: make(chan struct{}), Options: verbs.Options{
+	return &Rig{t: t, run: run, World: w, Ledger: led, rings: verbs.NewInbox(led), Done: make(chan struct{}), Options: verbs.Options{
 		Device: "sim0", StateInterval: 5 * time.Second,
 		Probe: verbs.ProbeOptions{Interval: time.Second, Timeout: 500 * time.Millisecond, Method: verbs.MethodAuto,
 			Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1},
@@ -101,13 +101,17 @@ func (r *Rig) Start(send func(verbs.Batch) error) {
 func (r *Rig) Collect(b verbs.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(b.Items) == 0 {
-		r.beats++
-	}
-	for _, it := range b.Items {
+	r.take(b.Items)
+	return nil
+}
+
+// take keeps items, and the events and rounds that came before them or are in the rings now. The caller holds r.mu.
+func (r *Rig) take(items []verbs.Item) {
+	all, err := r.rings.Take(items, time.Now().UnixNano())
+	require.NoError(r.t, err)
+	for _, it := range all {
 		r.items = append(r.items, kept(it))
 	}
-	return nil
 }
 
 // kept returns a copy of an item that stays valid after its batch.
@@ -135,20 +139,14 @@ func (r *Rig) After(d time.Duration) []verbs.Item {
 	return r.Sent()
 }
 
-// Sent returns the items that were sent since the call before.
+// Sent returns the items that were sent or written into the rings since the call before.
 func (r *Rig) Sent() []verbs.Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.take(nil)
 	items := r.items
 	r.items = nil
 	return items
-}
-
-// Heartbeats returns the number of batches without items.
-func (r *Rig) Heartbeats() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.beats
 }
 
 // Counters returns the current values of the ledger.

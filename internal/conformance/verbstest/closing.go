@@ -93,7 +93,7 @@ func everyCallIsErrClosed(s *session) {
 		"NewProbe":    func() error { _, err := s.dev.NewProbe(s.config(s.f.Methods[0], 1)); return err },
 		"Close":       func() error { return s.dev.Close(patience) },
 		"Round":       func() error { _, err := p.Round(0); return err },
-		"Rounds":      func() error { _, err := p.Rounds(make([]verbs.Round, 1), verbs.Pace{}); return err },
+		"Rounds":      func() error { _, _, err := p.Rounds(verbs.Pace{}); return err },
 		"Probe.Close": func() error { return p.Close(patience) },
 	}
 	for name, call := range calls {

@@ -9,6 +9,7 @@ import (
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
 )
 
 // patience is how long the suite waits for something that must happen. Only a
@@ -24,6 +25,34 @@ type session struct {
 	f   *Fixture
 	dev verbs.Device
 	led *ledger.Ledger
+
+	rings  *verbs.Inbox
+	rounds []verbs.RoundItem // that listed took beside runs
+}
+
+// listed takes what the rings of the ledger have, and returns the runs.
+func (s *session) listed() []verbs.Run {
+	s.t.Helper()
+	items, err := s.rings.Take(nil, clock.Monotonic())
+	require.NoError(s.t, err)
+	var runs []verbs.Run
+	for _, it := range items {
+		if it.Run != nil {
+			runs = append(runs, *it.Run)
+		} else {
+			s.rounds = append(s.rounds, *it.Round)
+		}
+	}
+	return runs
+}
+
+// listedRounds returns the rounds that were listed since the call before.
+func (s *session) listedRounds() []verbs.RoundItem {
+	s.t.Helper()
+	require.Empty(s.t, s.listed(), "runs without a call of ReadEvents")
+	rounds := s.rounds
+	s.rounds = nil
+	return rounds
 }
 
 // open opens the device and waits until its port is active.
@@ -37,7 +66,7 @@ func open(t *testing.T, f *Fixture) *session {
 	})
 	dev, err := f.Backend.Open(f.Device, led)
 	require.NoError(t, err)
-	s := &session{t: t, f: f, dev: dev, led: led}
+	s := &session{t: t, f: f, dev: dev, led: led, rings: verbs.NewInbox(led)}
 	t.Cleanup(func() {
 		if err := s.close(); !errors.Is(err, verbs.ErrClosed) {
 			require.NoError(t, err)
@@ -115,6 +144,7 @@ func (s *session) read(size int, wait time.Duration) []verbs.Run {
 	for _, run := range runs[:r.n] {
 		requirePlausible(s.t, run)
 	}
+	require.Equal(s.t, runs[:r.n], append([]verbs.Run{}, s.listed()...), "the ring of the ledger has them too")
 	return runs[:r.n]
 }
 

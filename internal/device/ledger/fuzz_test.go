@@ -25,9 +25,12 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 	f.Add(head(1, 1), event, []byte{1, 0, 0, 0, 0, 0, 0, 0, 3}, uint32(1), fabric)
 	f.Add(head(EventSlots, ProbeSlots), []byte{}, []byte{}, uint32(FabricSlots), []byte{})
 	f.Add(head(1<<32-1, 1<<32-1), event[:9], []byte{255, 255, 255, 255}, uint32(1<<32-1), []byte{255, 255, 255, 255})
+	whole := new(page) // one for all runs, since it is large
 	f.Fuzz(func(t *testing.T, head, events, probes []byte, fabrics uint32, fabric []byte) {
-		l := &Ledger{p: new(page)}
+		l := &Ledger{p: whole}
 		bytes := unsafe.Slice((*byte)(unsafe.Pointer(l.p)), Size)
+		clear(bytes[:unsafe.Offsetof(l.p.rounds)])
+		clear(bytes[unsafe.Offsetof(l.p.rounds):][:2*unsafe.Sizeof(roundRing{})])
 		copy(bytes, head)
 		copy(bytes[unsafe.Offsetof(l.p.event):], events)
 		copy(bytes[unsafe.Offsetof(l.p.probe):], probes)
@@ -51,6 +54,7 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 		l.Snapshot(&again)
 		require.Equal(t, s, again)
 		requireCountable(t, l)
+		requireReadable(t, l)
 	})
 }
 
@@ -106,4 +110,21 @@ func requireCountable(t *testing.T, l *Ledger) {
 	} else {
 		require.ErrorIs(t, err, ErrFull)
 	}
+}
+
+// requireReadable checks that a Reader ends, and takes no more than a ring has.
+func requireReadable(t *testing.T, l *Ledger) {
+	t.Helper()
+	r, runs, rounds := NewReader(l), 0, 0
+	l.p.runs.written = uint64(l.p.probes) // any number
+	if err := r.Runs(^uint64(0), func(*Run) { runs++ }); err != nil {
+		require.ErrorIs(t, err, ErrDamaged)
+	}
+	l.p.runs.left++
+	r.Unlisted(func(_, _ int32, events uint64) { require.Less(t, events, uint64(Believable)) })
+	if err := r.Rounds(func(int, int, int, *Round) { rounds++ }); err != nil {
+		require.ErrorIs(t, err, ErrDamaged)
+	}
+	require.LessOrEqual(t, runs, RunRing)
+	require.LessOrEqual(t, rounds, 2*RoundRing)
 }

@@ -1,7 +1,8 @@
 package ledger
 
-// Size is the size of a ledger in bytes.
-const Size = 288 << 10
+// Size is the size of a ledger in bytes. Only pages that were written to take memory: those of the rings of probes that
+// there are, and of events once there were some.
+const Size = 16004 << 10
 
 // The numbers of slots. The last event slot has the type Overflow: it counts all events
 // of the types and ports that found no slot before it.
@@ -10,7 +11,9 @@ const (
 	ProbeSlots  = 1536               // with vectors = [-1]: 2 ports, 256 completion vectors, 3 methods
 	FabricSlots = 8                  // ports
 	FabricPairs = 64                 // of a port
-	magic       = 0x52444d4145563033 // "RDMAEV03"
+	RunRing     = 4096               // runs of events that wait for the host
+	RoundRing   = 128                // rounds of one probe that wait for the host
+	magic       = 0x52444d4145563034 // "RDMAEV04"
 )
 
 // portShift is the place of the port in threadState.call.
@@ -30,11 +33,16 @@ type (
 		evid   threadState
 		// fabrics is the number of fabric slots in use.
 		fabrics uint32
-		_       [1024 - 16 - 3*16 - 4]byte
+		_       uint32
+		alive   int64 // CLOCK_MONOTONIC ns at which the worker's goroutines last ran
+		_       [1024 - 16 - 3*16 - 16]byte
 		event   [EventSlots]eventSlot
 		probe   [ProbeSlots]probeSlot
 		fabric  [FabricSlots]fabricSlot
-		_       [Size - 1024 - EventSlots*24 - ProbeSlots*128 - FabricSlots*(128+FabricPairs*64)]byte
+		runs    runRing
+		rounds  [ProbeSlots]roundRing // of the probe in the same place of probe
+		_       [Size - 1024 - EventSlots*32 - ProbeSlots*128 - FabricSlots*(128+FabricPairs*64) -
+			(64 + RunRing*64) - ProbeSlots*(64+RoundRing*80)]byte
 	}
 	// threadState is the call that one thread is in. The lower half of call is the Call, 0
 	// for "in no call", and the upper half the port that the call is about. thread is the
@@ -48,6 +56,7 @@ type (
 	eventSlot struct {
 		typ, port   int32
 		read, acked uint64
+		unlisted    uint64 // events of runs for which the ring had no space
 	}
 	probeSlot struct {
 		port, vector, method uint32

@@ -20,6 +20,7 @@ var ErrFull = errors.New("ledger has no free slot")
 type Ledger struct {
 	p    *page
 	mem  []byte
+	bell *Doorbell  // nil: nobody waits for it
 	mu   sync.Mutex // serialises AddProbe and AddFabric
 	done sync.Once
 }

@@ -22,12 +22,12 @@ func newLedger(t *testing.T) *Ledger {
 // The C writer asserts the same numbers in internal/device/native/native.h.
 func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, Size, unsafe.Sizeof(page{}))
-	require.EqualValues(t, 24, unsafe.Sizeof(eventSlot{}))
+	require.EqualValues(t, 32, unsafe.Sizeof(eventSlot{}))
 	require.EqualValues(t, 128, unsafe.Sizeof(probeSlot{}))
 	require.EqualValues(t, 16, unsafe.Offsetof(page{}.reader))
 	require.EqualValues(t, 48, unsafe.Offsetof(page{}.evid))
 	require.EqualValues(t, 1024, unsafe.Offsetof(page{}.event))
-	require.EqualValues(t, 1024+2048*24, unsafe.Offsetof(page{}.probe))
+	require.EqualValues(t, 1024+2048*32, unsafe.Offsetof(page{}.probe))
 	require.EqualValues(t, 16, unsafe.Offsetof(probeSlot{}.thread))
 	require.EqualValues(t, 32, unsafe.Offsetof(probeSlot{}.counts))
 	require.EqualValues(t, 72, 32+unsafe.Offsetof(ProbeCounts{}.Events))
@@ -35,7 +35,7 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 104, 32+unsafe.Offsetof(ProbeCounts{}.Resent))
 	require.EqualValues(t, 112, 32+unsafe.Offsetof(ProbeCounts{}.Disturbed))
 	require.EqualValues(t, 64, unsafe.Offsetof(page{}.fabrics))
-	require.EqualValues(t, 1024+2048*24+1536*128, unsafe.Offsetof(page{}.fabric))
+	require.EqualValues(t, 1024+2048*32+1536*128, unsafe.Offsetof(page{}.fabric))
 	require.EqualValues(t, 128+64*64, unsafe.Sizeof(fabricSlot{}))
 	require.EqualValues(t, 8, unsafe.Offsetof(fabricSlot{}.thread))
 	require.EqualValues(t, 24, unsafe.Offsetof(fabricSlot{}.ctl))
@@ -45,6 +45,13 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 64, unsafe.Sizeof(fabricPairSlot{}))
 	require.EqualValues(t, 8, unsafe.Offsetof(fabricPairSlot{}.counts))
 	require.EqualValues(t, 32, unsafe.Offsetof(FabricPairCounts{}.WriteErrors))
+	require.EqualValues(t, 72, unsafe.Offsetof(page{}.alive))
+	require.EqualValues(t, 296960, unsafe.Offsetof(page{}.runs))
+	require.EqualValues(t, 296960+64+4096*64, unsafe.Offsetof(page{}.rounds))
+	require.EqualValues(t, 64, unsafe.Sizeof(ring{}))
+	require.EqualValues(t, 64, unsafe.Sizeof(Run{}))
+	require.EqualValues(t, 80, unsafe.Sizeof(Round{}))
+	require.EqualValues(t, 16, unsafe.Offsetof(Round{}.Start))
 }
 
 func TestCountsAreAddedAndSubtractedFieldByField(t *testing.T) {

@@ -58,6 +58,7 @@ type Device struct {
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
+	collectRings     func()         // see worker.Handler; nil: no worker runs
 	ledgerAppearance int            // the appearance that the worker belongs to
 	snap             ledger.Snapshot
 	watching         bool  // the worker has the device open

@@ -25,6 +25,7 @@ func (m *Monitor) Gather(now time.Time) measure.Interval {
 	compareRates(o.devices)
 	for _, d := range o.devices {
 		d.explainAbsence(o.found, &t)
+		d.collect()
 		d.gather(&g, o.discovered)
 	}
 	g.totals.add(o.forgotten)

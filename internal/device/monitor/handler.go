@@ -14,10 +14,33 @@ import (
 
 // Started handles a worker that is about to run. led is its ledger, which has to stay
 // mapped until Ended returns.
-func (d *Device) Started(led *ledger.Ledger) {
+func (d *Device) Started(led *ledger.Ledger, collect func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.led, d.ledgerAppearance = led, d.appearances
+	d.led, d.ledgerAppearance, d.collectRings = led, d.appearances, collect
+}
+
+// collect handles what the worker has left in the rings of its ledger. The caller does not hold d.mu.
+func (d *Device) collect() {
+	d.mu.Lock()
+	collect := d.collectRings
+	d.mu.Unlock()
+	if collect != nil {
+		collect()
+	}
+}
+
+// Seen handles events and rounds of the worker's rings.
+func (d *Device) Seen(items []verbs.Item) {
+	t := d.clock.read()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range items {
+		d.item(&items[i], &t)
+	}
+	d.lookAtCommands(&t)
+	d.judgeDue(&t)
+	d.emitIfChanged(&t)
 }
 
 // Batch handles a batch from the worker, and the worker's status after it.
@@ -45,7 +68,7 @@ func (d *Device) Ended(why status.End) {
 	if d.led != nil {
 		d.publish(Update{Ledger: &d.snap, Ended: true}, &t)
 	}
-	d.led = nil
+	d.led, d.collectRings = nil, nil
 	d.lookAtCommands(&t)
 	d.addDeadWorker(&d.own, &t)
 	for _, p := range d.ports {
@@ -174,9 +197,11 @@ func (d *Device) run(r *verbs.Run, t *moment) {
 	if r.Type == verbs.EventDeviceFatal {
 		d.fatalAt = r.First
 	}
-	s.hold.AddRun(int64(r.Count), r.HoldSum, r.HoldMax)
-	s.ack.AddRun(int64(r.Count), r.AckSum, r.AckMax)
-	d.delivery.add(t.mono, r.First)
+	if !r.Unlisted {
+		s.hold.AddRun(int64(r.Count), r.HoldSum, r.HoldMax)
+		s.ack.AddRun(int64(r.Count), r.AckSum, r.AckMax)
+		d.delivery.add(t.mono, r.First)
+	}
 	d.cfg.Emit(&measure.Event{
 		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
 		At: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),

@@ -268,7 +268,7 @@ func (h *harness) ledger() *ledger.Ledger {
 func (h *harness) opens(s *fakeSupervisor, device string) *ledger.Ledger {
 	h.t.Helper()
 	led := h.ledger()
-	s.Started(led)
+	s.Started(led, nil)
 	_, mono, _ := h.now()
 	s.say(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.lastSaid().Restarts})
 	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))

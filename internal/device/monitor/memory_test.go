@@ -230,7 +230,7 @@ func TestRememberedDeviceOfAnotherNamespaceIsNotMissing(t *testing.T) {
 
 		h.finds(here("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		sup.Started(h.ledger())
+		sup.Started(h.ledger(), nil)
 		sup.say(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42})
 		h.batch(sup, opened("mlx5_0", 1), reading(1, h.mono.Load(), verbs.PortDown))
 		requireExpected(t, h.gather(), "mlx5_0", 1, false, expect.ReasonReturned)

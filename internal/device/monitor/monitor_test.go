@@ -301,7 +301,7 @@ func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {
 		name := fmt.Sprintf("vf%d", i)
 		h.finds(found(name, i))
 		sup := h.sup(name, 0)
-		sup.Started(h.ledger())
+		sup.Started(h.ledger(), nil)
 		h.batch(sup, opened(name, 1), event(verbs.EventCQErr, 0, 1, 0, 0))
 		sup.Status(status.Status{State: status.StateStopped, Restarts: 2})
 		sup.Ended(status.End{Reason: status.ReasonRemoved})

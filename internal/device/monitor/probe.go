@@ -31,6 +31,7 @@ type probe struct {
 	base     ledger.ProbeCounts // of dead workers
 	live     ledger.ProbeCounts // the running worker's
 	released uint64
+	newest   int64 // when the newest round ended, CLOCK_MONOTONIC ns
 
 	ended, ok bool
 	status    string
@@ -63,12 +64,13 @@ func (p *probe) round(r *verbs.Round, now int64) {
 	if !p.ok {
 		p.status = r.Status
 	}
+	p.newest = min(max(r.Start+r.Total, p.newest), now) // it may have waited for Gather in its ring
 	values := [laps]int64{r.Wake, r.Ack, r.Hold, r.Total, r.Get, r.Arm, r.Drain}
 	for i := range p.laps {
 		// 0: the round did not come that far.
 		if v := values[i]; v > 0 {
 			p.laps[i].interval.Add(v)
-			p.laps[i].window.Add(now, v)
+			p.laps[i].window.Add(p.newest, v)
 		}
 	}
 	if p.histogram != nil && r.Wake > 0 {

@@ -21,7 +21,7 @@ func TestExpectedRateIsThatOfMostOtherPorts(t *testing.T) {
 	}
 	for n, f := range set {
 		sup := h.sup(f.Name, 0)
-		sup.Started(h.ledger())
+		sup.Started(h.ledger(), nil)
 		h.batch(sup, verbs.Item{Opened: &verbs.DeviceAttr{Name: f.Name, Ports: 1, BoardID: "MT_0000000838"}}, rate(n, []float64{400, 400, 200, 400}[n]))
 	}
 	expected := func(n int) float64 { return portView(h.gather(), fmt.Sprintf("mlx5_%d", n), 1).RateExpectedGbps }

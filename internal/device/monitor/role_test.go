@@ -19,7 +19,7 @@ func onNetDev(h *harness, netdev string, gbps float64) verbs.Item {
 func (h *harness) opensOn(device, netdev string, gbps float64) {
 	h.t.Helper()
 	sup := h.sup(device, 0)
-	sup.Started(h.ledger())
+	sup.Started(h.ledger(), nil)
 	h.batch(sup, verbs.Item{Opened: &verbs.DeviceAttr{Name: device, Ports: 1}}, onNetDev(h, netdev, gbps))
 }
 

@@ -64,7 +64,7 @@ func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 	d.restarts += d.status.Restarts
 	d.crashes += d.status.Crashes
 	d.status.Restarts, d.status.Crashes = 0, 0
-	d.led = nil // its Supervisor has unmapped it
+	d.led, d.collectRings = nil, nil // its Supervisor has unmapped it
 	d.job = nil
 	if again {
 		d.job = m.newJob(ctx, d)

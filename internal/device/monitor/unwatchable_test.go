@@ -107,7 +107,7 @@ func TestResumedSubDeviceIsUnwatchableAgain(t *testing.T) {
 
 // refused acts as a worker whose library has no provider for the device.
 func (h *harness) refused(s *fakeSupervisor) {
-	s.Started(h.ledger())
+	s.Started(h.ledger(), nil)
 	s.Ended(status.End{Reason: status.ReasonUnwatchable, Message: "no provider"})
 	s.Status(status.Status{State: status.StateStopped, Reason: status.ReasonUnwatchable, Message: "no provider; trying again after a change"})
 }

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -10,23 +9,18 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// noErrno is NO_ERRNO of native.h: it stands for the errno of a call that failed and set none.
-const noErrno = 4096
-
-var errNoErrno = errors.New("it failed without an errno")
-
 // cause converts an errno of the C code to an error.
 func cause(errno unix.Errno) error {
-	if errno == noErrno {
-		return errNoErrno
+	if errno == verbs.NoErrno {
+		return verbs.ErrNoErrno
 	}
 	return errno
 }
 
 // classify is verbs.FromErrno for an errno of the C code.
 func classify(errno unix.Errno) error {
-	if errno == noErrno {
-		return errNoErrno
+	if errno == verbs.NoErrno {
+		return verbs.ErrNoErrno
 	}
 	return verbs.FromErrno(errno)
 }
@@ -67,20 +61,4 @@ func linkRate(width int, speed uint32) (string, float64) {
 		return "", 0
 	}
 	return strconv.Itoa(lanes) + "x", float64(lanes) * perLane
-}
-
-// completionStatuses is enum ibv_wc_status (ibv_poll_cq(3)) in lower snake case.
-var completionStatuses = [...]string{
-	"success", "loc_len_err", "loc_qp_op_err", "loc_eec_op_err", "loc_prot_err", "wr_flush_err",
-	"mw_bind_err", "bad_resp_err", "loc_access_err", "rem_inv_req_err", "rem_access_err", "rem_op_err",
-	"retry_exc_err", "rnr_retry_exc_err", "loc_rdd_viol_err", "rem_inv_rd_req_err", "rem_abort_err",
-	"inv_eecn_err", "inv_eec_state_err", "fatal_err", "resp_timeout_err", "general_err", "tm_err",
-	"tm_rndv_incomplete",
-}
-
-func completionStatus(status int) string {
-	if status < 0 || status >= len(completionStatuses) {
-		return "unknown_" + strconv.Itoa(status)
-	}
-	return completionStatuses[status]
 }

@@ -56,10 +56,3 @@ func TestLinkRatesOfKnownGenerations(t *testing.T) {
 func TestMTUIsInBytes(t *testing.T) {
 	require.Equal(t, []int{0, 256, 1024, 4096, 0}, []int{mtuBytes(0), mtuBytes(1), mtuBytes(3), mtuBytes(5), mtuBytes(6)})
 }
-
-func TestCompletionStatusNames(t *testing.T) {
-	require.Equal(t, "wr_flush_err", completionStatus(5))
-	require.Equal(t, "retry_exc_err", completionStatus(12))
-	require.Equal(t, "tm_rndv_incomplete", completionStatus(23))
-	require.Equal(t, "unknown_24", completionStatus(24))
-}

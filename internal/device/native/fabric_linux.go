@@ -75,7 +75,7 @@ func (f *nativeFabric) runError(end *C.struct_fabric_end) error {
 	case end.failed.err != 0:
 		return f.failed(callName(end.failed.call), f.d.queueError(unix.Errno(end.failed.err)))
 	case end.wc_status != 0:
-		return f.failed("run fabric", fmt.Errorf("a queue pair of datagrams failed: %s", completionStatus(int(end.wc_status))))
+		return f.failed("run fabric", fmt.Errorf("a queue pair of datagrams failed: %s", verbs.CompletionStatus(int(end.wc_status))))
 	case f.d.isClosed() || f.isClosed():
 		return f.failed("run fabric", verbs.ErrClosed)
 	}
@@ -108,7 +108,7 @@ func factStatus(i *C.struct_fabric_item) string {
 	case i.status < 0:
 		return ledger.CallPostSend.String() + ": " + cause(unix.Errno(-i.status)).Error()
 	case i.status > 0:
-		return completionStatus(int(i.status))
+		return verbs.CompletionStatus(int(i.status))
 	}
 	return ""
 }

@@ -127,8 +127,8 @@ int nonblocking(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
 }
 
-struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
-			  struct device_info *info)
+struct result native_open(const char *name, struct ledger *led, int doorbell, uint64_t port_types,
+			  struct device **out, struct device_info *info)
 {
 	struct device *d = calloc(1, sizeof *d);
 	struct result r;
@@ -136,6 +136,7 @@ struct result native_open(const char *name, struct ledger *led, uint64_t port_ty
 	if (!d)
 		return failed(C_OPEN_DEVICE, ENOMEM);
 	d->led = led;
+	d->doorbell = doorbell;
 	d->port_types = port_types;
 	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (d->wake < 0) {
@@ -283,9 +284,7 @@ int await(struct device *d, int fd, int64_t until)
 	}
 }
 
-// slot finds or makes the event's slot. The last slot counts all events for which no
-// slot is left.
-static struct ledger_event *slot(struct ledger *led, int32_t type, int32_t port)
+struct ledger_event *event_slot(struct ledger *led, int32_t type, int32_t port)
 {
 	uint32_t n = led->events, i;
 	struct ledger_event *e;
@@ -369,7 +368,7 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 			if (r)
 				end_run(r, got, counts->read);
 			r = &runs[n++];
-			counts = slot(d->led, e.event_type, port);
+			counts = event_slot(d->led, e.event_type, port);
 			begin_run(r, &e, port, t, counts->read);
 		}
 		got = t;
@@ -386,7 +385,9 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 	leave(lane);
 	if (r)
 		end_run(r, got, counts->read);
-	if (n)
+	if (n) {
+		list_runs(d, runs, n);
 		return n;
+	}
 	return ended ? -ended : err == EAGAIN || err == EINTR ? 0 : -err;
 }

@@ -10,8 +10,9 @@
 // clang-format off
 enum { LEDGER_EVENTS = 2048, LEDGER_PROBES = 1536, LANE_PORT_SHIFT = 16 };
 enum { LEDGER_FABRICS = 8, FABRIC_PAIRS = 64, FABRIC_PATHS = 4 };
+enum { RUN_RING = 4096, ROUND_RING = 128 };
 struct ledger_lane { uint32_t call, thread; int64_t beat; };
-struct ledger_event { int32_t type, port; uint64_t read, acked; };
+struct ledger_event { int32_t type, port; uint64_t read, acked, unlisted; };
 // clang-format on
 struct ledger_probe {
 	uint32_t port, vector, method, pad;
@@ -31,26 +32,53 @@ struct ledger_fabric {
 	uint8_t pad2[32];
 	struct ledger_fabric_pair pair[FABRIC_PAIRS];
 };
+struct run {
+	int32_t type, port;
+	uint64_t count;
+	int64_t first, last, hold_sum, hold_max, ack_sum, ack_max;
+};
+struct round {
+	int32_t outcome, err;
+	uint32_t call;
+	int32_t wc_status;
+	int64_t start, wake, get, arm, drain, hold, ack, total;
+};
+// The rings, whose entries the host copies. native_ring.c writes them.
+struct ring {
+	uint64_t written, taken, left;
+	uint8_t pad[40];
+};
+struct run_ring {
+	struct ring ring;
+	struct run entry[RUN_RING];
+};
+struct round_ring {
+	struct ring ring;
+	struct round entry[ROUND_RING];
+};
 struct ledger {
 	uint64_t magic;
 	uint32_t events, probes;
 	struct ledger_lane reader, control, evidence;
-	uint32_t fabrics;
-	uint8_t pad[1024 - 16 - 3 * 16 - 4];
+	uint32_t fabrics, pad0;
+	int64_t alive;
+	uint8_t pad[1024 - 16 - 3 * 16 - 16];
 	struct ledger_event event[LEDGER_EVENTS];
 	struct ledger_probe probe[LEDGER_PROBES];
 	struct ledger_fabric fabric[LEDGER_FABRICS];
+	struct run_ring runs;
+	struct round_ring rounds[LEDGER_PROBES];
 };
 
 // The layout test in internal/device/ledger asserts the same numbers.
-_Static_assert(sizeof(struct ledger_event) == 24, "event slot");
+_Static_assert(sizeof(struct ledger_event) == 32, "event slot");
 _Static_assert(sizeof(struct ledger_probe) == 128, "probe slot");
 _Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
 _Static_assert(__builtin_offsetof(struct ledger, evidence) == 48, "evidence lane");
 _Static_assert(__builtin_offsetof(struct ledger, event) == 1024, "event slots");
-_Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 2048 * 24, "probe slots");
+_Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 2048 * 32, "probe slots");
 _Static_assert(__builtin_offsetof(struct ledger, fabrics) == 64, "number of fabric slots");
-_Static_assert(__builtin_offsetof(struct ledger, fabric) == 1024 + 2048 * 24 + 1536 * 128, "fabric slots");
+_Static_assert(__builtin_offsetof(struct ledger, fabric) == 1024 + 2048 * 32 + 1536 * 128, "fabric slots");
 _Static_assert(sizeof(struct ledger_fabric) == 128 + 64 * 64, "fabric slot");
 _Static_assert(__builtin_offsetof(struct ledger_fabric, events) == 40, "fabric counts");
 _Static_assert(__builtin_offsetof(struct ledger_fabric, pair) == 128, "fabric pairs");
@@ -60,6 +88,11 @@ _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
 _Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
 _Static_assert(__builtin_offsetof(struct ledger_probe, resent) == 104, "resent");
 _Static_assert(__builtin_offsetof(struct ledger_probe, disturbed) == 112, "disturbed");
+_Static_assert(__builtin_offsetof(struct ledger, alive) == 72, "alive");
+_Static_assert(__builtin_offsetof(struct ledger, runs) == 296960, "ring of runs");
+_Static_assert(__builtin_offsetof(struct ledger, rounds) == 296960 + 64 + 4096 * 64, "rings of rounds");
+_Static_assert(sizeof(struct round_ring) == 64 + 128 * 80, "ring of rounds");
+_Static_assert(__builtin_offsetof(struct round, start) == 16, "times of a round");
 
 // NO_ERRNO stands for the errno of a call that failed and set none (bnxt_re's
 // create_qp, hns' create_ah). The kernel's errno values end at 4095
@@ -82,11 +115,6 @@ struct gid_entry {
 	uint8_t gid[16];
 	uint32_t index, port, type, ifindex;
 };
-struct run {
-	int32_t type, port;
-	uint64_t count;
-	int64_t first, last, hold_sum, hold_max, ack_sum, ack_max;
-};
 
 // native_load opens libibverbs once per process. This runs code of the library and
 // may hang; led records the call meanwhile. On failure it returns an errno and writes
@@ -97,10 +125,10 @@ int native_load(struct ledger *led, char *why, int size);
 int native_listed(struct ledger *led, const char *name, int *has);
 // native_library returns the path that libibverbs was loaded from; NULL if that is unknown.
 const char *native_library(void);
-// native_open opens a device by name. port_types is a bit mask of the event types
-// whose element is a port number.
-struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
-			  struct device_info *info);
+// native_open opens a device by name. doorbell is an eventfd that the device rings, or -1. port_types is a bit mask of
+// the event types whose element is a port number.
+struct result native_open(const char *name, struct ledger *led, int doorbell, uint64_t port_types,
+			  struct device **out, struct device_info *info);
 struct result native_query_port(struct device *d, int port, struct port_info *out);
 // native_query_port_speed writes what the port can carry now, in units of 100 Mb/s. EOPNOTSUPP: the library cannot ask.
 struct result native_query_port_speed(struct device *d, int port, uint64_t *speed);
@@ -111,7 +139,8 @@ struct result native_query_port_speed(struct device *d, int port, uint64_t *spee
 int native_gids(struct device *d, struct gid_entry *out, int cap);
 // native_read waits up to wait_ns (negative: for ever) for asynchronous events. It
 // then reads and acknowledges events until the queue is empty, runs is full or the
-// limit for one call is reached, as in a storm. It returns the number of runs or
+// limit for one call is reached, as in a storm. It writes the runs into the ring of
+// the ledger, rings the doorbell, and returns the number of runs or
 // -errno: -ECANCELED after native_wake.
 int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns);
 // native_wake makes every wait on d return at once, later waits included.
@@ -127,17 +156,14 @@ struct probe_config {
 	int64_t timeout_ns;
 	uint8_t gid[16];
 };
-struct round {
-	int32_t outcome, usable, err, wc_status;
-	uint32_t call;
-	int64_t start, wake, get, arm, drain, hold, ack, total;
-};
 struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out);
-// native_probe_rounds does rounds at a pace (verbs.Pace) and returns their number. If
-// native_probe_nudge ends the pause before a round, that round is canceled.
+// native_probe_rounds does rounds at a pace (verbs.Pace) until one does not succeed, writes each into the ring of the
+// probe, and returns their number. If native_probe_nudge ends the pause before a round, that round is canceled. usable
+// is whether another round can succeed.
 int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
-			struct round *out, int cap);
-// native_probe_keep ends a trial: the outcomes of its rounds are counted. It must not
+			struct round *last, int *usable);
+// native_probe_keep ends a trial: the outcomes of its rounds are counted, and the last of
+// them is written into the ring. It must not
 // run concurrently with native_probe_rounds.
 void native_probe_keep(struct probe *p);
 void native_probe_nudge(struct probe *p);

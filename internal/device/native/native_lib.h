@@ -52,6 +52,7 @@ struct device {
 	struct ledger *led;
 	uint64_t port_types;
 	int wake;
+	int doorbell; // eventfd that tells the host of news in a ring; -1: none
 };
 
 static inline int64_t read_clock(clockid_t id)
@@ -133,6 +134,12 @@ int await(struct device *d, int fd, int64_t until);
 // wake_up makes an eventfd readable; drained makes it unreadable again.
 void wake_up(int fd);
 void drained(int fd);
+// The rings (native_ring.c). list_runs writes runs into the ring and rings the doorbell; list_round does that with a round,
+// and rings only if the round did not succeed or half of the ring is in use.
+void list_runs(struct device *d, const struct run *runs, int n);
+void list_round(struct probe *p, const struct round *r);
+// event_slot finds or makes the slot of an event's counts. The last slot counts all events for which no slot is left.
+struct ledger_event *event_slot(struct ledger *led, int32_t type, int32_t port);
 // nonblocking sets O_NONBLOCK; it returns an errno.
 int nonblocking(int fd);
 
@@ -145,6 +152,7 @@ enum { QKEY = 0x11111111, MR_SIZE = 4096, UD_RECEIVES = 8 };
 struct probe {
 	struct device *d;
 	struct ledger_probe *led;
+	struct round_ring *ring;
 	struct probe_config c;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
@@ -164,8 +172,10 @@ struct probe {
 	int given_up;			// rounds that ended without their event
 	int disturbed;			// the host was paused or suspended during the round
 	int excused;			// disturbed rounds that ended without their event
+	int usable;			// another round can succeed
 	uint64_t held[O_CANCELED];	// rounds of a trial, by outcome
 	uint64_t held_resent;
+	struct round last; // of a trial
 	int unacked;
 	int64_t oldest; // when the oldest unacknowledged event was read
 };

@@ -51,7 +51,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	defer C.free(unsafe.Pointer(cname))
 	d := &nativeDevice{name: name, led: led, sysfs: b.sysfs, instance: b.sysfs.Instance(name), idle: make(chan struct{})}
 	var info C.struct_device_info
-	r := C.native_open(cname, (*C.struct_ledger)(led.Base()), portTypes(), &d.c, &info)
+	r := C.native_open(cname, (*C.struct_ledger)(led.Base()), C.int(led.DoorbellFD()), portTypes(), &d.c, &info)
 	if r.err != 0 {
 		return nil, verbs.NewOpError(callName(r.call), name, 0, b.explainOpen(name, led, unix.Errno(r.err)))
 	}
@@ -304,13 +304,7 @@ func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, er
 		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
 	}
 	for i := range n {
-		r := &d.runs[i]
-		runs[i] = verbs.Run{
-			Type: verbs.EventType(r._type), Port: int(r.port), Count: uint64(r.count),
-			First: int64(r.first), Last: int64(r.last),
-			HoldSum: int64(r.hold_sum), HoldMax: int64(r.hold_max),
-			AckSum: int64(r.ack_sum), AckMax: int64(r.ack_max),
-		}
+		runs[i] = verbs.RunOf((*ledger.Run)(unsafe.Pointer(&d.runs[i])))
 		if runs[i].Type == verbs.EventPKeyChange {
 			d.pkeys.forget()
 		}

@@ -277,6 +277,9 @@ void native_probe_keep(struct probe *p)
 	if (p->held_resent)
 		add(&p->led->resent, p->held_resent);
 	p->held_resent = 0;
+	if (p->last.outcome != O_CANCELED)
+		list_round(p, &p->last);
+	p->last.outcome = O_CANCELED;
 }
 
 // release ends a round of datagrams. It destroys the address handle once the send is
@@ -354,12 +357,13 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 	int64_t until, ahead;
 
 	*out = (struct round){ .outcome = O_ERROR };
+	p->usable = 0;
 	p->disturbed = 0;
 	if (p->c.method == M_FLUSH && !p->qp)
 		r = prepare_flush(p);
 	if (!paused(p, pause_ns)) {
 		out->outcome = O_CANCELED;
-		out->usable = 1;
+		p->usable = 1;
 		return;
 	}
 	ahead = now(); // read first: a preemption must not make the host seem suspended
@@ -367,9 +371,8 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 	if (!r.err && p->c.method == M_UD_SEND) {
 		r = hold_address(p);
 		if (missing_address(p, r)) { // no round, and no fault of the device
-			*out = (struct round){
-				.outcome = O_CANCELED, .usable = p->unanswered, .err = r.err, .call = r.call
-			};
+			*out = (struct round){ .outcome = O_CANCELED, .err = r.err, .call = r.call };
+			p->usable = p->unanswered;
 			return;
 		}
 	}
@@ -377,7 +380,7 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 		r = clear(p);
 	out->start = now();
 	until = out->start + p->c.timeout_ns;
-	out->usable = !r.err && p->c.method == M_FLUSH;
+	p->usable = !r.err && p->c.method == M_FLUSH;
 	if (!r.err)
 		r = start_round(p, out->start);
 	out->err = r.err;
@@ -385,7 +388,7 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 	if (!r.err)
 		out->outcome = wait_round(p, out, &until);
 	tidy(p, out, until);
-	out->usable |= out->outcome != O_ERROR;
+	p->usable |= out->outcome != O_ERROR;
 	p->disturbed |= suspended(ahead);
 	if (!p->disturbed)
 		p->excused = 0; // what comes later than that is late
@@ -394,20 +397,26 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 }
 
 int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
-			struct round *out, int cap)
+			struct round *last, int *usable)
 {
-	int64_t due = now() + pause_ns, last = due + for_ns, t = now();
+	int64_t due = now() + pause_ns, end = due + for_ns, t = now();
 	int n = 0;
 
 	for (;;) {
-		one_round(p, due - t, &out[n]);
-		if (out[n++].outcome != O_SUCCESS || n == cap || interval_ns <= 0)
+		one_round(p, due - t, last);
+		n++;
+		if (p->c.trial)
+			p->last = *last;
+		else if (last->outcome != O_CANCELED)
+			list_round(p, last);
+		*usable = p->usable;
+		if (last->outcome != O_SUCCESS || interval_ns <= 0)
 			return n;
 		t = now();
 		due += interval_ns;
 		if (due < t)
 			due += (t - due) / interval_ns * interval_ns;
-		if (due > last)
+		if (due > end)
 			return n;
 	}
 }

@@ -174,6 +174,8 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 	p->d = d;
 	p->c = *c;
 	p->led = &d->led->probe[c->slot];
+	p->ring = &d->led->rounds[c->slot];
+	p->last.outcome = O_CANCELED;
 	p->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = p->nudge < 0 ? failed(C_CREATE_COMP_CHANNEL, errno) : make_queues(p);
 	if (!r.err)

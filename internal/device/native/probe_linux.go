@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
 )
 
@@ -119,8 +121,8 @@ type nativeProbe struct {
 	port     int
 	gidIndex int              // of the GID that it sends from; -1: none
 	keepsQP  bool             // its queue pair is the same in all rounds
-	unusable bool             // set by Round's goroutine
-	out      []C.struct_round // used by Round only
+	unusable bool           // set by Round's goroutine
+	last     C.struct_round // used by Rounds only
 	idle     chan struct{}
 	asking   sync.Mutex // held while the queue pair is queried, and destroyed
 
@@ -130,37 +132,31 @@ type nativeProbe struct {
 }
 
 func (p *nativeProbe) Round(pause time.Duration) (verbs.Round, error) {
-	one := [1]verbs.Round{{Outcome: verbs.OutcomeCanceled}}
-	_, err := p.Rounds(one[:], verbs.Pace{Pause: pause})
-	return one[0], err
+	r, _, err := p.Rounds(verbs.Pace{Pause: pause})
+	return r, err
 }
 
-func (p *nativeProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+func (p *nativeProbe) Rounds(pace verbs.Pace) (last verbs.Round, done int, err error) {
+	canceled := verbs.Round{Outcome: verbs.OutcomeCanceled}
 	if err := p.d.enter(); err != nil {
-		return 0, verbs.NewOpError("probe", p.d.name, p.port, err)
+		return canceled, 0, verbs.NewOpError("probe", p.d.name, p.port, err)
 	}
 	defer p.d.leave()
-	if len(rounds) == 0 {
-		return 0, nil
-	}
 	if !p.take() {
-		return 0, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
+		return canceled, 0, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
 	}
 	defer func() { p.idle <- struct{}{} }()
-	if len(p.out) < len(rounds) {
-		p.out = make([]C.struct_round, len(rounds))
+	var usable C.int
+	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For), &p.last, &usable))
+	last = verbs.RoundOf((*ledger.Round)(unsafe.Pointer(&p.last)))
+	if last.Outcome == verbs.OutcomeCanceled {
+		n--
+		if p.d.isClosed() {
+			return last, n, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
+		}
 	}
-	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For),
-		&p.out[0], C.int(len(rounds))))
-	for i := range n {
-		rounds[i] = goRound(&p.out[i])
-	}
-	last := &p.out[n-1]
-	if verbs.Outcome(last.outcome) == verbs.OutcomeCanceled && p.d.isClosed() {
-		return n, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
-	}
-	p.unusable = last.usable == 0
-	return n, nil
+	p.unusable = usable == 0
+	return last, n, nil
 }
 
 // Keep implements Probe.
@@ -174,14 +170,6 @@ func (p *nativeProbe) Keep() {
 	}
 	defer func() { p.idle <- struct{}{} }()
 	C.native_probe_keep(p.c)
-}
-
-func goRound(r *C.struct_round) verbs.Round {
-	return verbs.Round{
-		Outcome: verbs.Outcome(r.outcome), Status: roundStatus(r), Start: int64(r.start),
-		Wake: int64(r.wake), Get: int64(r.get), Arm: int64(r.arm), Drain: int64(r.drain),
-		Hold: int64(r.hold), Ack: int64(r.ack), Total: int64(r.total),
-	}
 }
 
 // Nudge implements Probe. The lock keeps destroy from freeing the C probe meanwhile.
@@ -202,21 +190,6 @@ func (p *nativeProbe) take() bool {
 		p.idle <- struct{}{}
 	}
 	return !p.closed
-}
-
-func roundStatus(r *C.struct_round) string {
-	switch verbs.Outcome(r.outcome) {
-	case verbs.OutcomeError, verbs.OutcomeCanceled:
-		if r.err != 0 {
-			return callName(r.call) + ": " + cause(unix.Errno(r.err)).Error()
-		}
-		if verbs.Outcome(r.outcome) == verbs.OutcomeError {
-			return completionStatus(int(r.wc_status))
-		}
-	case verbs.OutcomeLostEvent, verbs.OutcomeLostCompletion:
-		return verbs.Outcome(r.outcome).String()
-	}
-	return ""
 }
 
 func (p *nativeProbe) Usable() bool { return !p.unusable }

@@ -209,15 +209,15 @@ func (p *meteredProbe) Keep() {
 }
 
 // Rounds counts the rounds only if all of them succeeded.
-func (p *meteredProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (n int, err error) {
-	calls := p.m.made(func() { n, err = p.Probe.Rounds(rounds, pace) })
+func (p *meteredProbe) Rounds(pace verbs.Pace) (last verbs.Round, n int, err error) {
+	calls := p.m.made(func() { last, n, err = p.Probe.Rounds(verbs.Pace{Pause: pace.Pause}) })
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
-	if n > 0 && rounds[n-1].Outcome == verbs.OutcomeSuccess {
+	if last.Outcome == verbs.OutcomeSuccess {
 		p.m.rounds.n += n
 		p.m.rounds.add(calls)
 	}
-	return n, err
+	return last, n, err
 }
 
 func (p *meteredProbe) Close(timeout time.Duration) (err error) {

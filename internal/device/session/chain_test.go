@@ -112,20 +112,18 @@ type awayProbe struct {
 func (p *awayProbe) Usable() bool { return !p.unusable && p.Probe.Usable() }
 
 func (p *awayProbe) Round(pause time.Duration) (verbs.Round, error) {
-	var one [1]verbs.Round
-	_, err := p.Rounds(one[:], verbs.Pace{Pause: pause})
-	return one[0], err
+	r, _, err := p.Rounds(verbs.Pace{Pause: pause})
+	return r, err
 }
 
-func (p *awayProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+func (p *awayProbe) Rounds(pace verbs.Pace) (verbs.Round, int, error) {
 	if p.left.Load() == 0 { // the rig changes it while no prober runs
-		return p.Probe.Rounds(rounds, pace)
+		return p.Probe.Rounds(verbs.Pace{Pause: pace.Pause})
 	}
 	p.left.Add(-1)
 	p.unusable = true
 	time.Sleep(pace.Pause)
-	rounds[0] = verbs.Round{Outcome: verbs.OutcomeCanceled, Status: "ibv_create_ah: no data available"}
-	return 1, nil
+	return verbs.Round{Outcome: verbs.OutcomeCanceled, Status: "ibv_create_ah: no data available"}, 0, nil
 }
 
 func TestMissingAddressIsChosenAgain(t *testing.T) {

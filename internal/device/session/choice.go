@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +32,7 @@ type ChoiceConfig struct {
 	Asker   *Asker
 	Port    func() ProbedPort
 	Vector  int
-	Send    func(verbs.RoundItem, ...verbs.Round) // gets rounds of one probe; the other fields of each are those of the item
-	Report  func(verbs.ProbeItem)                 // gets each choice
+	Report  func(verbs.ProbeItem) // gets each choice
 }
 
 // ProbedPort is what a Choice has to know of its port.
@@ -83,22 +81,22 @@ func (c *Choice) set(probe verbs.Probe) {
 	c.probe = probe
 }
 
-// Rounds runs rounds of the probe, which there must be, and sends those that were not canceled. It returns how many these are.
-func (c *Choice) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
-	n, err := c.probe.Rounds(rounds, pace)
-	done := slices.DeleteFunc(rounds[:n], func(r verbs.Round) bool { return r.Outcome == verbs.OutcomeCanceled })
-	c.report(done...)
-	return len(done), err
+// Rounds runs rounds of the probe, which there must be. It returns how many they are without a canceled one.
+func (c *Choice) Rounds(pace verbs.Pace) (int, error) {
+	last, n, err := c.probe.Rounds(pace)
+	switch {
+	case last.Outcome != verbs.OutcomeCanceled:
+		c.note(last.Outcome)
+	case n > 0:
+		c.note(verbs.OutcomeSuccess)
+	}
+	return n, err
 }
 
-func (c *Choice) report(rounds ...verbs.Round) {
-	if n := len(rounds); n > 0 {
-		c.heard(rounds[n-1].Outcome)
-	}
-	for i := range rounds {
-		c.Asker.NoteRound(c.Port().Number, rounds[i].Outcome)
-	}
-	c.Send(verbs.RoundItem{ProbeKey: c.key(c.method)}, rounds...)
+// note takes account of the last of some rounds; those before it have succeeded.
+func (c *Choice) note(o verbs.Outcome) {
+	c.heard(o)
+	c.Asker.NoteRound(c.Port().Number, o)
 }
 
 // Outdated reports whether to choose again. Right after an event a port may refuse a
@@ -243,7 +241,7 @@ func (c *Choice) try(m verbs.Method, trial bool) (refused string, ran bool, err 
 		return "", true, nil
 	}
 	if !unfit || !trial {
-		c.report(r)
+		c.note(r.Outcome)
 	}
 	if unfit {
 		c.heard(r.Outcome)

@@ -77,7 +77,7 @@ func TestAGIDTableThatTheOutboxHadNoRoomForIsSentLater(t *testing.T) {
 		dev, err := devices.New(r.World).Open("sim0", r.Ledger)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, dev.Close(time.Second)) }()
-		s := newSession(dev, r.Options)
+		s := newSession(dev, r.Ledger, r.Options)
 		for len(s.out.now.items) < outboxLimit {
 			s.out.add(verbs.Item{Reading: &verbs.Reading{}})
 		}

@@ -3,55 +3,48 @@ package session
 import (
 	"sync"
 
+	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/wake"
 )
 
-// outboxLimit is the most items that wait for a host that does not read. 8192 runs are
-// several minutes of a link that flaps twenty times a second.
+// outboxLimit is the most items that wait for a host that does not read.
 const outboxLimit = 8192
 
 // factsLimit is the most facts of Fabrics that wait likewise, a few MiB.
 const factsLimit = 1 << 15
 
-// outbox holds the items that were not sent yet. Its writers never wait. Equal
-// consecutive runs are joined. Beyond the limit a run joins the last one of its type and
-// port, which keeps every count but loses the order. Rounds, readings and GID tables
-// beyond the limit are left out: the ledger has the counts of rounds, and a newer reading
-// or table follows. Who adds facts of a Fabric hears that they are left out: their host counts
-// on having them all.
+// outbox holds the items that were not sent yet. Its writers never wait. Readings and GID tables
+// beyond the limit are left out: a newer reading or table follows. Who adds facts of a Fabric hears
+// that they are left out: their host counts on having them all. Events and rounds are not here, but
+// in the rings of the ledger.
 type outbox struct {
+	led   *ledger.Ledger
 	mu    sync.Mutex
 	now   *buffer
 	taken *buffer     // the buffer whose items take returned last
-	ready wake.Signal // holds one token while items wait that must be sent at once
-	round wake.Signal // holds one token while rounds wait
+	ready wake.Signal // holds one token while items wait
 }
 
-// buffer is memory for items. It is reused, so that the reader allocates nothing for an
-// event.
+// buffer is memory for items. It is reused.
 type buffer struct {
-	items  []verbs.Item
-	runs   slab[verbs.Run]
-	rounds slab[verbs.RoundItem]
-	facts  slab[verbs.FabricFacts]
-	fact   row[verbs.FabricFact] // of facts
+	items []verbs.Item
+	facts slab[verbs.FabricFacts]
+	fact  row[verbs.FabricFact] // of facts
 }
 
 func (b *buffer) reset() {
 	clear(b.items)
 	b.items = b.items[:0]
 	if cap(b.items) > 4*slabChunk {
-		b.items = nil // release the memory of a storm of events
+		b.items = nil // release the memory of a host that did not read for a while
 	}
-	b.runs.reset()
-	b.rounds.reset()
 	b.facts.reset()
 	b.fact.reset()
 }
 
-func newOutbox() *outbox {
-	return &outbox{now: &buffer{}, taken: &buffer{}, ready: wake.New(), round: wake.New()}
+func newOutbox(led *ledger.Ledger) *outbox {
+	return &outbox{led: led, now: &buffer{}, taken: &buffer{}, ready: wake.New()}
 }
 
 // add reports whether all items were added.
@@ -60,12 +53,9 @@ func (o *outbox) add(items ...verbs.Item) bool {
 	defer o.mu.Unlock()
 	all := true
 	for _, it := range items {
-		switch {
-		case it.Run != nil:
-			o.addRun(*it.Run)
-		case len(o.now.items) < outboxLimit || it.Probe != nil || it.Command != nil || it.FabricPort != nil:
-			o.now.items = append(o.now.items, it)
-		default:
+		if len(o.now.items) < outboxLimit || it.Probe != nil || it.Command != nil || it.FabricPort != nil {
+			o.append(it)
+		} else {
 			all = false
 		}
 	}
@@ -73,31 +63,13 @@ func (o *outbox) add(items ...verbs.Item) bool {
 	return all
 }
 
-// addRounds adds rounds of one probe; the other fields of each item are those of r. take
-// returns them together. Good rounds may wait for others before they are sent; a bad one
-// is sent at once.
-func (o *outbox) addRounds(r verbs.RoundItem, rounds ...verbs.Round) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	to := o.round
-	for _, r.Round = range rounds {
-		if len(o.now.items) < outboxLimit {
-			kept := o.now.rounds.next()
-			*kept = r
-			o.now.items = append(o.now.items, verbs.Item{Round: kept})
-		}
-		if r.Outcome != verbs.OutcomeSuccess {
-			to = o.ready
-		}
-	}
-	if len(rounds) > 0 {
-		to.Send()
-	}
+func (o *outbox) append(it verbs.Item) {
+	it.After = o.led.RunsWritten()
+	o.now.items = append(o.now.items, it)
 }
 
-// addFacts adds a copy of what a Fabric saw, and reports whether there was room. Facts that are not urgent may wait for others,
-// as good rounds do.
-func (o *outbox) addFacts(f verbs.FabricFacts, urgent bool) bool {
+// addFacts adds a copy of what a Fabric saw, and reports whether there was room.
+func (o *outbox) addFacts(f verbs.FabricFacts) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.full() {
@@ -106,12 +78,8 @@ func (o *outbox) addFacts(f verbs.FabricFacts, urgent bool) bool {
 	kept := o.now.facts.next()
 	*kept = f
 	kept.Facts = o.now.fact.keep(f.Facts)
-	o.now.items = append(o.now.items, verbs.Item{FabricFacts: kept})
-	if urgent {
-		o.ready.Send()
-	} else {
-		o.round.Send()
-	}
+	o.append(verbs.Item{FabricFacts: kept})
+	o.ready.Send()
 	return true
 }
 
@@ -123,41 +91,6 @@ func (o *outbox) isFull() bool {
 }
 
 func (o *outbox) full() bool { return len(o.now.items) >= outboxLimit || o.now.fact.kept >= factsLimit }
-
-func (o *outbox) addRuns(runs []verbs.Run) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, r := range runs {
-		o.addRun(r)
-	}
-	o.ready.Send()
-}
-
-func (o *outbox) addRun(r verbs.Run) {
-	last := len(o.now.items) - 1
-	stop := max(last-1, -1) // compare with the last item only
-	if len(o.now.items) >= outboxLimit {
-		stop = -1
-	}
-	for i := last; i > stop; i-- {
-		if have := o.now.items[i].Run; have != nil && have.Type == r.Type && have.Port == r.Port {
-			join(have, r)
-			return
-		}
-	}
-	kept := o.now.runs.next()
-	*kept = r
-	o.now.items = append(o.now.items, verbs.Item{Run: kept})
-}
-
-func join(have *verbs.Run, r verbs.Run) {
-	have.Count += r.Count
-	have.Last = r.Last
-	have.HoldSum += r.HoldSum
-	have.AckSum += r.AckSum
-	have.HoldMax = max(have.HoldMax, r.HoldMax)
-	have.AckMax = max(have.AckMax, r.AckMax)
-}
 
 // take returns the items that wait. They are valid until the next call of take.
 func (o *outbox) take() []verbs.Item {

@@ -50,9 +50,8 @@ type Session interface {
 	// Send sends an item to the host, and reports whether there was room for it.
 	Send(verbs.Item) bool
 
-	// SendFacts sends a copy of what a Fabric saw, and reports whether there was room for it. Facts that are not urgent may
-	// wait for the rounds of probes.
-	SendFacts(facts verbs.FabricFacts, urgent bool) bool
+	// SendFacts sends a copy of what a Fabric saw, and reports whether there was room for it.
+	SendFacts(facts verbs.FabricFacts) bool
 
 	// Full reports whether SendFacts has no room.
 	Full() bool
@@ -80,11 +79,11 @@ func (s *session) Port(number int) PortInfo {
 	return PortInfo{}
 }
 
-func (s *session) Answers() bool                              { return s.asks.Answers() }
-func (s *session) Refused(port int, read verbs.Read) bool     { return s.asks.refusals.Refused(port, read) }
-func (s *session) Send(i verbs.Item) bool                     { return s.out.add(i) }
-func (s *session) SendFacts(f verbs.FabricFacts, u bool) bool { return s.out.addFacts(f, u) }
-func (s *session) Full() bool                                 { return s.out.isFull() }
+func (s *session) Answers() bool                          { return s.asks.Answers() }
+func (s *session) Refused(port int, read verbs.Read) bool { return s.asks.refusals.Refused(port, read) }
+func (s *session) Send(i verbs.Item) bool                 { return s.out.add(i) }
+func (s *session) SendFacts(f verbs.FabricFacts) bool     { return s.out.addFacts(f) }
+func (s *session) Full() bool                             { return s.out.isFull() }
 
 // portChanged tells the parts that Port may return something new for p.
 func (s *session) portChanged(p *port) {

@@ -17,7 +17,6 @@ type prober struct {
 	s      *session
 	next   time.Time   // when the next round is due
 	nudged wake.Signal // holds a token of nudge, for a prober without a probe
-	rounds []verbs.Round
 }
 
 // makeProbers makes one prober for each watched port and completion vector.
@@ -36,7 +35,7 @@ func (s *session) makeProbers() []*prober {
 	for _, p := range s.ports {
 		for _, v := range vectors {
 			one := &prober{s: s, nudged: wake.New(), Choice: NewChoice(ChoiceConfig{
-				Device: s.dev, Options: s.o.Probe, Asker: s.asks, Port: p.probed, Vector: v, Send: s.out.addRounds,
+				Device: s.dev, Options: s.o.Probe, Asker: s.asks, Port: p.probed, Vector: v,
 				Report: func(i verbs.ProbeItem) { s.out.add(verbs.Item{Probe: &i}) },
 			})}
 			p.probers = append(p.probers, one)
@@ -57,7 +56,6 @@ func (p *prober) run(ctx context.Context, index int) error {
 	// (docs/performance.md).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	p.rounds = make([]verbs.Round, min(roundsWait/interval+1, maxRounds))
 	p.next = time.Now()
 	for ctx.Err() == nil {
 		if err := p.round(ctx); err != nil {
@@ -107,7 +105,7 @@ func (p *prober) round(ctx context.Context) error {
 		return nil
 	}
 	interval := p.s.o.Probe.Interval
-	n, err := p.Rounds(p.rounds, verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
+	n, err := p.Rounds(verbs.Pace{Pause: p.pause(), Interval: interval, For: p.untilRetry()})
 	p.next = p.next.Add(interval * time.Duration(n))
 	if err != nil {
 		return err
@@ -117,6 +115,18 @@ func (p *prober) round(ctx context.Context) error {
 		return p.Discard()
 	}
 	return nil
+}
+
+// longest is how long rounds are run in one call at most. In it the thread stays in the library's language, where a round costs
+// two wake-ups: a call for each round costs twice as many. All that changes what a probe does ends the call earlier, by a nudge.
+const longest = time.Hour
+
+// untilRetry returns for how long rounds may be run before the method has to be chosen again.
+func (p *prober) untilRetry() time.Duration {
+	if !p.fallback {
+		return longest
+	}
+	return min(longest, max(0, p.again.at.Sub(p.now())))
 }
 
 // awaitAnswers waits until the device answers its commands. To make or destroy a queue pair is one too,

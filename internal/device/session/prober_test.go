@@ -133,22 +133,19 @@ type failingProbe struct {
 }
 
 func (p failingProbe) Round(pause time.Duration) (verbs.Round, error) {
-	var one [1]verbs.Round
-	_, err := p.Rounds(one[:], verbs.Pace{Pause: pause})
-	return one[0], err
+	r, _, err := p.Rounds(verbs.Pace{Pause: pause})
+	return r, err
 }
 
-func (p failingProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+func (p failingProbe) Rounds(pace verbs.Pace) (verbs.Round, int, error) {
 	if p.f.before != nil {
 		p.f.before()
 	}
-	n, err := p.Probe.Rounds(rounds[:1], pace)
-	for i := range rounds[:n] {
-		if r := &rounds[i]; r.Outcome == verbs.OutcomeSuccess && (p.f.well == nil || !p.f.well.Load()) {
-			r.Outcome, r.Status = p.f.outcome, p.f.outcome.String()
-		}
+	r, n, err := p.Probe.Rounds(verbs.Pace{Pause: pace.Pause})
+	if r.Outcome == verbs.OutcomeSuccess && (p.f.well == nil || !p.f.well.Load()) {
+		r.Outcome, r.Status = p.f.outcome, p.f.outcome.String()
 	}
-	return n, err
+	return r, n, err
 }
 
 func TestAProberKeepsItsThread(t *testing.T) {
@@ -315,11 +312,10 @@ type hastyProbe struct {
 	left *atomic.Int32
 }
 
-func (p hastyProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+func (p hastyProbe) Rounds(pace verbs.Pace) (verbs.Round, int, error) {
 	if p.left.Load() == 0 {
-		return p.Probe.Rounds(rounds, pace)
+		return p.Probe.Rounds(verbs.Pace{Pause: pace.Pause})
 	}
 	p.left.Add(-1)
-	rounds[0] = verbs.Round{Outcome: verbs.OutcomeError, Status: "ibv_create_qp: cannot allocate memory"}
-	return 1, nil
+	return verbs.Round{Outcome: verbs.OutcomeError, Status: "ibv_create_qp: cannot allocate memory"}, 1, nil
 }

@@ -23,7 +23,6 @@ func (s *session) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.out.addRuns(runs[:n])
 		s.noteRuns(runs[:n])
 	}
 }
@@ -48,7 +47,6 @@ func (s *session) drain(runs []verbs.Run) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		s.out.addRuns(runs[:n])
 		for i := range runs[:n] {
 			if runs[i].Type == verbs.EventDeviceFatal { // a worker that crashed after it is followed by this one
 				s.asks.NoteRun(&runs[i])

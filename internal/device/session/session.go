@@ -16,14 +16,8 @@ import (
 )
 
 const (
-	// heartbeat is how long after the last batch an empty one is sent.
-	heartbeat = time.Second
-	// roundsWait is how long a prober collects good rounds, and how long these rounds
-	// then wait for the rounds of other probers. Sending each round by itself costs more
-	// than the probing.
-	roundsWait = 250 * time.Millisecond
-	// maxRounds is the most rounds that wait in a prober, which limits their memory.
-	maxRounds = 256
+	// heartbeat is how often the session records in the ledger that its goroutines run.
+	heartbeat = 2 * time.Second
 	// closeTimeout is how long the library may take to close a device. An administrator's
 	// command may be waiting for the close.
 	closeTimeout = time.Second
@@ -57,7 +51,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	if err != nil {
 		return EndedBy(err), nil
 	}
-	s := newSession(dev, o)
+	s := newSession(dev, led, o)
 	for _, newPart := range parts {
 		if p := newPart(s); p != nil {
 			s.parts = append(s.parts, p)
@@ -93,7 +87,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 			spawn(in, s.afterBaseline(t.Run))
 		}
 	}
-	sent := s.pump(work, send, s.batchDelay(len(probers)))
+	sent := s.pump(work, send)
 	stop(sent)
 	said := false
 	for _, p := range s.parts {
@@ -168,6 +162,7 @@ func stamp(items []verbs.Item) verbs.Batch {
 // session is one open device.
 type session struct {
 	dev          verbs.Device
+	led          *ledger.Ledger
 	o            verbs.Options
 	began        time.Time
 	ports        []*port
@@ -215,8 +210,8 @@ func (s *session) probesMayChange(p *port, count *atomic.Uint64) {
 	s.portChanged(p)
 }
 
-func newSession(dev verbs.Device, o verbs.Options) *session {
-	s := &session{dev: dev, o: o, began: time.Now(), out: newOutbox(), querierWake: wake.New(),
+func newSession(dev verbs.Device, led *ledger.Ledger, o verbs.Options) *session {
+	s := &session{dev: dev, led: led, o: o, began: time.Now(), out: newOutbox(led), querierWake: wake.New(),
 		evidenceWake: wake.New(), gidsWake: wake.New(), drained: make(chan struct{}), baselineDone: make(chan struct{})}
 	s.asks = NewAsker(AskerConfig{
 		Device: dev, Options: o, Clock: hostClock{}, Send: func(i verbs.Item) { s.out.add(i) },
@@ -232,40 +227,19 @@ func newSession(dev verbs.Device, o verbs.Options) *session {
 // elapsed returns the ns since the session began, whatever happens to the wall clock.
 func (s *session) elapsed() int64 { return int64(time.Since(s.began)) }
 
-// batchDelay returns how long collected rounds wait for the rounds of other probers.
-// There is no delay where few rounds come, since each wake-up has a cost. There is no
-// delay for a single prober either: its rounds are sent right after a round. Sending
-// disturbs a round that runs at the same time, and the rounds of a quarter of a second
-// are sent within the pause before the next one.
-func (s *session) batchDelay(probers int) time.Duration {
-	if probers == 1 || s.o.Probe.Interval >= roundsWait*time.Duration(probers) {
-		return 0
-	}
-	return roundsWait
-}
-
-// pump sends the items, and a heartbeat when there are none.
-func (s *session) pump(ctx context.Context, send func(verbs.Batch) error, wait time.Duration) error {
-	beat := time.NewTimer(heartbeat)
+// pump sends the items, and records in the ledger that the session lives.
+func (s *session) pump(ctx context.Context, send func(verbs.Batch) error) error {
+	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	var due <-chan time.Time // set while a round waits
 	for {
+		s.led.Alive(clock.Monotonic())
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.out.round:
-			if due == nil && wait > 0 {
-				due = time.After(wait)
-			}
-			if due != nil {
-				continue
-			}
-		case <-due:
-		case <-s.out.ready:
 		case <-beat.C:
+			continue
+		case <-s.out.ready:
 		}
-		due = nil
-		beat.Reset(heartbeat)
 		if err := send(stamp(s.out.take())); err != nil {
 			return fmt.Errorf("send batch: %w", err)
 		}

@@ -73,7 +73,8 @@ type Device interface {
 	ListObjects(kinds ...ObjectKind) (*Objects, error)
 
 	// ReadEvents waits until at least one event is queued. It then reads and
-	// acknowledges the queued events, as many as runs has space for, and
+	// acknowledges the queued events, as many as runs has space for, writes the
+	// runs into the ring of the ledger and rings its doorbell, and
 	// returns the number of elements that it filled in. With wait < 0 it waits
 	// for ever. With wait == 0, or after wait, it returns 0, nil. Close wakes
 	// it: it still reads the events that are queued by then, and after that it
@@ -104,21 +105,24 @@ type Probe interface {
 	// Round waits for pause, causes one completion and waits for its event, for
 	// at most ProbeConfig.Timeout. The pause is part of the call because the
 	// latency depends on what the CPU did before: this way the thread only
-	// sleeps before the round. The error is nil if the round has an outcome,
-	// OutcomeError included. It is ErrClosed if Close came first.
+	// sleeps before the round. A round that is not canceled is written into the
+	// ring of the ledger, unless it is one of a trial. The error is nil if the
+	// round has an outcome, OutcomeError included. It is ErrClosed if Close
+	// came first.
 	Round(pause time.Duration) (Round, error)
 
 	// Rounds runs several rounds, each as Round does: the first after
-	// pace.Pause, the others every pace.Interval, for at most pace.For. It
-	// returns the number of rounds that it filled in. It ends early when rounds
-	// is full, and after a round that does not succeed, a canceled one
-	// included. Between its rounds the thread only sleeps.
-	Rounds(rounds []Round, pace Pace) (int, error)
+	// pace.Pause, the others every pace.Interval, for at most pace.For. It ends
+	// early after a round that does not succeed, a canceled one included. It
+	// returns the last round, and how many rounds there were without a canceled
+	// one. Between its rounds the thread only sleeps.
+	Rounds(pace Pace) (last Round, done int, err error)
 
 	// Keep ends a trial (ProbeConfig.Trial): the outcomes of its rounds are
 	// counted, and later rounds are counted as they end. Without Keep they are
 	// never counted, because it is no error of a device if it fails at
-	// something that it does not support. The goroutine that calls Round must
+	// something that it does not support. The last of the trial's rounds is
+	// then written into the ring of the ledger. The goroutine that calls Round must
 	// call Keep. Keep does nothing on a probe that is closed or was no trial.
 	Keep()
 

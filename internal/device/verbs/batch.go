@@ -59,12 +59,15 @@ type Batch struct {
 	Items []Item
 }
 
-// Item is one observation; exactly one member is set.
+// Item is one observation; exactly one member is set, and After.
 type Item struct {
+	// After is the number of runs that were in the ring of the ledger when the item was made: these come before it.
+	After uint64
+
 	Opened   *DeviceAttr // the device is open; the first item of a watch
-	Run      *Run
+	Run      *Run         // it comes in the ring of the ledger, not in the stream
 	Reading  *Reading
-	Round    *RoundItem
+	Round    *RoundItem // likewise
 	Probe    *ProbeItem
 	GIDs     *GIDTable // a table that differs from the one before it
 	Command  *Command

@@ -153,4 +153,8 @@ type Run struct {
 	// alone. All are in ns.
 	HoldSum, HoldMax int64
 	AckSum, AckMax   int64
+
+	// Unlisted marks events that the host knows by their number alone, since the ring of the ledger had no space for them.
+	// First and Last are then when it heard of them, and there are no durations.
+	Unlisted bool
 }

@@ -85,19 +85,26 @@ func (m *message) check(device string, now int64) error {
 	return nil
 }
 
+// checkRingItem is checkItem for what comes in the rings.
+func checkRingItem(it *verbs.Item, now int64) error {
+	switch {
+	case it.Run != nil:
+		return checkRun(it.Run, now)
+	case it.Round != nil:
+		return checkRound(it.Round, now)
+	}
+	return nil
+}
+
 func checkItem(it *verbs.Item, device string, now int64) error {
 	switch {
 	case it.Opened != nil:
 		return checkDevice(it.Opened, device)
-	case it.Run != nil:
-		return checkRun(it.Run, now)
 	case it.Reading != nil:
 		r := it.Reading
 		cleanNumbers(math.MaxUint16, &r.Attr.MTU, &r.Attr.LID, &r.Attr.SMLID)
 		r.Mono, r.Took = stampBy(r.Mono, now), stampBy(r.Took, now)
 		return checkPort(r.Port)
-	case it.Round != nil:
-		return checkRound(it.Round, now)
 	case it.Probe != nil:
 		return checkKey(it.Probe.ProbeKey, verbs.MethodNone)
 	case it.GIDs != nil:

@@ -2,11 +2,14 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
+	"sync"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"rdma_events/internal/device/ledger"
@@ -21,7 +24,8 @@ import (
 // additive; the handshake compares it.
 //
 // 2: the host gives orders (Order), which a worker of contract 1 does not take.
-const contractVersion = 2
+// 3: events and rounds are in rings of the shared memory, and no longer in the stream.
+const contractVersion = 3
 
 // programName is the name of the worker program in messages and in ps(1).
 const programName = "rdma-events-worker"
@@ -53,16 +57,20 @@ type Config struct {
 	Rand     func() float64
 }
 
-// Handler receives the reports of a Supervisor: Started, Batch..., Ended for each worker,
-// with Status in between. No two calls overlap, and none is made after Run has returned.
+// Handler receives the reports of a Supervisor: Started, Batch and Seen, Ended for each worker,
+// with Status in between. No two calls overlap but for Status, and none is made after Run has returned.
 // No method may block.
 type Handler interface {
 	// Started passes the ledger of a worker that is about to start. The ledger stays
-	// mapped until Ended returns.
-	Started(*ledger.Ledger)
+	// mapped until Ended returns. collect calls Seen, before it returns, if the rings of the
+	// ledger have something; any goroutine may call it, also after Ended, but no method of the Handler.
+	Started(led *ledger.Ledger, collect func())
 	// Batch is called for each batch of the worker's stream, with the status that
-	// follows from it. The batch is valid until Batch returns.
+	// follows from it. The events and rounds that came before it are among its items. The batch is valid until Batch returns.
 	Batch(verbs.Batch, status.Status)
+	// Seen is called for events and rounds in the rings of the ledger when the worker has rung the doorbell, by collect, and
+	// before Ended. The items are valid until Seen returns.
+	Seen([]verbs.Item)
 	// Ended is called when the worker has exited, or was given up; why is the reason. The
 	// ledger then has its last values.
 	Ended(why status.End)
@@ -102,13 +110,22 @@ type contract struct {
 }
 
 // Begin implements process.Contract.
-func (c *contract) Begin() (process.Attempt[message], *os.File, error) {
-	led, file, err := ledger.New(c.request.Options.Device)
+func (c *contract) Begin() (process.Attempt[message], []*os.File, error) {
+	bell, err := ledger.NewDoorbell()
 	if err != nil {
 		return nil, nil, err
 	}
-	c.handler.Started(led)
-	return &attempt{contract: c, led: led}, file, nil
+	theirs, err := bell.Share()
+	if err != nil {
+		return nil, nil, errors.Join(err, bell.Close())
+	}
+	led, file, err := ledger.New(c.request.Options.Device)
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close(), bell.Close())
+	}
+	a := &attempt{contract: c, led: led, bell: bell, rings: verbs.NewInbox(led)}
+	c.handler.Started(led, a.collect)
+	return a, []*os.File{file, theirs}, nil
 }
 
 // Status implements process.Contract.
@@ -117,23 +134,83 @@ func (c *contract) Status(s status.Status) { c.handler.Status(s) }
 // attempt is one worker. It implements process.Attempt.
 type attempt struct {
 	*contract
-	led  *ledger.Ledger
-	snap ledger.Snapshot
+	led    *ledger.Ledger
+	snap   ledger.Snapshot
+	bell   *ledger.Doorbell
+
+	mu     sync.Mutex // held while the handler gets what the rings have, so that it gets that in order
+	refuse context.CancelCauseFunc // ends the stream; nil: there is none yet
+	rings  *verbs.Inbox
+	opened bool // the handler knows that the device is open: events come after that
+	over   bool // the ledger is unmapped
+}
+
+// Rings of the doorbell that are heard at most: a broken library must not keep the host busy. What comes meanwhile is in the
+// rings, and is taken together.
+const (
+	ringsASecond = 200
+	ringsAtOnce  = 50
+)
+
+// listen takes what the rings have whenever the worker rings the doorbell, until ctx ends.
+func (a *attempt) listen(ctx context.Context) {
+	defer context.AfterFunc(ctx, a.bell.Wake)()
+	pace := rate.NewLimiter(ringsASecond, ringsAtOnce)
+	for a.bell.Wait() == nil && pace.Wait(ctx) == nil {
+		a.collect()
+	}
+}
+
+// collect hands on what the rings have. Before the handler knows that the device is open, it is left there.
+func (a *attempt) collect() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.opened && !a.over {
+		if items := a.take(nil); len(items) > 0 {
+			a.handler.Seen(items)
+		}
+	}
+}
+
+// take returns items with what the rings have, checked. The caller holds a.mu.
+func (a *attempt) take(items []verbs.Item) []verbs.Item {
+	now := clock.Monotonic()
+	all, err := a.rings.Take(items, now)
+	kept := all[:0]
+	for i := range all {
+		if bad := checkRingItem(&all[i], now); bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		kept = append(kept, all[i])
+	}
+	if err != nil && a.refuse != nil {
+		a.refuse(fmt.Errorf("%w: %w", ErrRefused, err))
+	}
+	return kept
 }
 
 // Stream implements process.Attempt.
 func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	worker := proto.NewWorkerClient(c)
 	// The watch is below: the worker refuses orders once it ends, and by then it is known that no worker takes them.
-	alive, dies := context.WithCancel(ctx)
-	defer dies()
+	alive, dies := context.WithCancelCause(ctx)
+	defer dies(nil)
 	in, err := worker.Watch(alive, requestToProto(a.request), grpc.MaxCallRecvMsgSize(maxMessage))
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
 	defer a.orders.giveTo(alive, worker)()
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	defer dies(nil)
+	a.refuseBy(dies)
+	listening.Go(func() { a.listen(alive) })
 	for {
 		m, err := in.Recv()
+		if why := context.Cause(alive); errors.Is(why, ErrRefused) {
+			return why
+		}
 		if err != nil {
 			return fmt.Errorf("read from the worker: %w", err)
 		}
@@ -146,6 +223,13 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 			return err
 		}
 	}
+}
+
+// refuseBy sets how the stream is ended if the rings are damaged.
+func (a *attempt) refuseBy(end context.CancelCauseFunc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refuse = end
 }
 
 // faultIfExpected makes it a fault that nothing can open a device that the configuration expects.
@@ -168,7 +252,20 @@ func (*attempt) Sign(m message) process.Sign {
 }
 
 // Take implements process.Attempt.
-func (a *attempt) Take(m message, s status.Status) { a.handler.Batch(m.batch, s) }
+func (a *attempt) Take(m message, s status.Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range m.batch.Items {
+		a.opened = a.opened || m.batch.Items[i].Opened != nil
+	}
+	if a.opened {
+		m.batch.Items = a.take(m.batch.Items)
+	}
+	a.handler.Batch(m.batch, s)
+}
+
+// Alive implements process.Attempt.
+func (a *attempt) Alive() int64 { return a.led.LastAlive() }
 
 // Busy implements process.Attempt.
 func (a *attempt) Busy(held func(thread int) bool) process.Call {
@@ -191,8 +288,13 @@ func callOf(l ledger.Lane) process.Call {
 
 // Ended implements process.Attempt.
 func (a *attempt) Ended(why status.End) {
+	a.collect()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
 	a.handler.Ended(why)
-	_ = a.led.Close() // unmapping fails only of an address that is not mapped
+	_ = a.led.Close()  // unmapping fails only of an address that is not mapped
+	_ = a.bell.Close() // nothing was written
 }
 
 // RetryAfter returns when another worker may succeed.

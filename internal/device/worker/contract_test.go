@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -16,15 +17,38 @@ import (
 
 // notes is a Handler that records its calls.
 type notes struct {
-	calls []string
-	led   *ledger.Ledger
-	last  ledger.Snapshot // taken when the worker had ended
+	calls   []string
+	items   []string
+	led     *ledger.Ledger
+	collect func()
+	last    ledger.Snapshot // taken when the worker had ended
 }
 
-func (n *notes) Started(l *ledger.Ledger) { n.led, n.calls = l, append(n.calls, "started") }
-func (n *notes) Status(s status.Status)   { n.calls = append(n.calls, "status "+string(s.State)) }
-func (n *notes) Batch(_ verbs.Batch, s status.Status) {
+func (n *notes) Started(l *ledger.Ledger, collect func()) {
+	n.led, n.collect, n.calls = l, collect, append(n.calls, "started")
+}
+func (n *notes) Status(s status.Status) { n.calls = append(n.calls, "status "+string(s.State)) }
+func (n *notes) Batch(b verbs.Batch, s status.Status) {
 	n.calls = append(n.calls, "batch, "+string(s.State))
+	n.keep(b.Items)
+}
+
+func (n *notes) Seen(items []verbs.Item) {
+	n.calls = append(n.calls, "seen")
+	n.keep(items)
+}
+
+func (n *notes) keep(items []verbs.Item) {
+	for _, it := range items {
+		switch {
+		case it.Run != nil:
+			n.items = append(n.items, fmt.Sprintf("%d %v", it.Run.Count, it.Run.Type))
+		case it.Round != nil:
+			n.items = append(n.items, it.Round.Outcome.String())
+		case it.Reading != nil:
+			n.items = append(n.items, "reading")
+		}
+	}
 }
 
 func (n *notes) Ended(e status.End) {
@@ -38,9 +62,47 @@ func begun(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File)
 	c := &contract{request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}, handler: n}
 	a, shared, err := c.Begin()
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, shared.Close()) })
-	return c, a, n, shared
+	t.Cleanup(func() {
+		for _, f := range shared {
+			require.NoError(t, f.Close())
+		}
+	})
+	return c, a, n, shared[0]
 }
+
+// The items of a batch and the events of the ring come in the order in which the worker saw them, and nothing comes before
+// the device is known to be open.
+func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
+	_, a, n, shared := begun(t)
+	theirs, err := ledger.Open(shared)
+	require.NoError(t, err)
+	defer theirs.Close()
+	event := func(typ verbs.EventType, count uint64) {
+		theirs.Count(int32(typ), 1, count, count)
+		theirs.AddRun(ledger.Run{Type: int32(typ), Port: 1, Count: count, First: 1, Last: 1})
+	}
+	slot, err := theirs.AddProbe(1, 0, int(verbs.MethodUDSend))
+	require.NoError(t, err)
+	event(verbs.EventPortErr, 3)
+	n.collect()
+	require.Empty(t, n.items, "the device is not known to be open")
+	reading := verbs.Item{Reading: &verbs.Reading{Port: 1}, After: theirs.RunsWritten()}
+	event(verbs.EventPortActive, 4)
+	theirs.ListRound(slot, ledger.Round{Outcome: int32(verbs.OutcomeLostEvent), Start: 1}, true)
+	a.Take(message{batch: verbs.Batch{Items: append(opened().Items, reading)}}, status.Status{})
+	require.Equal(t, []string{"3 port_err", "reading", "4 port_active", "lost_event"}, n.items)
+	n.items = nil
+	n.collect()
+	require.Empty(t, n.items, "nothing is handed on twice")
+	event(verbs.EventPortErr, 5)
+	n.collect()
+	event(verbs.EventPortErr, 6)
+	a.Ended(status.End{})
+	require.Equal(t, []string{"5 port_err", "6 port_err"}, n.items, "the last events of a worker that died")
+	n.collect()
+	require.Equal(t, []string{"started", "batch, ", "seen", "seen", "ended "}, n.calls)
+}
+
 
 func TestABatchComesWithTheStatusThatFollowsFromIt(t *testing.T) {
 	c, a, n, _ := begun(t)
@@ -141,7 +203,10 @@ func TestFilesThatAWorkerReadsReachItsNeeds(t *testing.T) {
 func TestAWorkerWithoutItsLedgerDoesNotServe(t *testing.T) {
 	shared, err := os.Open(os.DevNull)
 	require.NoError(t, err)
-	_, err = ServeConfig{}.service(process.Inherited{Shared: shared})
+	bell, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer bell.Close()
+	_, err = ServeConfig{}.service(process.Inherited{Shared: []*os.File{shared, bell}})
 	require.ErrorContains(t, err, "open ledger")
 	_, err = shared.Read(nil)
 	require.ErrorIs(t, err, os.ErrClosed)

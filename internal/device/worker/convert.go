@@ -153,7 +153,9 @@ func sendParts(b verbs.Batch, send func(*proto.Batch) error) error {
 func batchToProto(b verbs.Batch) *proto.Batch {
 	m := &proto.Batch{Wall: b.Wall, Mono: b.Mono}
 	for i := range b.Items {
-		m.Items = append(m.Items, itemToProto(&b.Items[i]))
+		item := itemToProto(&b.Items[i])
+		item.After = b.Items[i].After
+		m.Items = append(m.Items, item)
 	}
 	return m
 }
@@ -165,6 +167,7 @@ func messageFromProto(m *proto.Batch) message {
 		if e := item.GetEnded(); e != nil {
 			out.end = &status.End{Reason: cleanReason(e.GetReason()), Message: cleanText(e.GetMessage())}
 		} else if i, ok := itemFromProto(item); ok {
+			i.After = item.GetAfter()
 			out.batch.Items = append(out.batch.Items, i)
 		}
 	}
@@ -175,12 +178,8 @@ func itemToProto(i *verbs.Item) *proto.Item {
 	switch {
 	case i.Opened != nil:
 		return &proto.Item{What: &proto.Item_Opened{Opened: deviceToProto(i.Opened)}}
-	case i.Run != nil:
-		return &proto.Item{What: &proto.Item_Run{Run: runToProto(i.Run)}}
 	case i.Reading != nil:
 		return &proto.Item{What: &proto.Item_Reading{Reading: readingToProto(i.Reading)}}
-	case i.Round != nil:
-		return &proto.Item{What: &proto.Item_Round{Round: roundToProto(i.Round)}}
 	case i.Probe != nil:
 		return &proto.Item{What: &proto.Item_Probe{Probe: &proto.ProbeItem{
 			Port: int64(i.Probe.Port), Vector: int64(i.Probe.Vector),
@@ -206,12 +205,8 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 	switch w := m.GetWhat().(type) {
 	case *proto.Item_Opened:
 		return verbs.Item{Opened: deviceFromProto(w.Opened)}, true
-	case *proto.Item_Run:
-		return verbs.Item{Run: runFromProto(w.Run)}, true
 	case *proto.Item_Reading:
 		return verbs.Item{Reading: readingFromProto(w.Reading)}, true
-	case *proto.Item_Round:
-		return verbs.Item{Round: roundFromProto(w.Round)}, true
 	case *proto.Item_Probe:
 		return verbs.Item{Probe: &verbs.ProbeItem{
 			ProbeKey: verbs.ProbeKey{

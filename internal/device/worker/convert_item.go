@@ -46,24 +46,6 @@ func deviceFromProto(m *proto.DeviceAttr) *verbs.DeviceAttr {
 	}
 }
 
-func runToProto(r *verbs.Run) *proto.Run {
-	return &proto.Run{
-		Type: int32(r.Type), Port: int64(r.Port), Count: r.Count,
-		First: r.First, Last: r.Last,
-		HoldSum: r.HoldSum, HoldMax: r.HoldMax,
-		AckSum: r.AckSum, AckMax: r.AckMax,
-	}
-}
-
-func runFromProto(m *proto.Run) *verbs.Run {
-	return &verbs.Run{
-		Type: verbs.EventType(m.GetType()), Port: int(m.GetPort()), Count: m.GetCount(),
-		First: m.GetFirst(), Last: m.GetLast(),
-		HoldSum: m.GetHoldSum(), HoldMax: m.GetHoldMax(),
-		AckSum: m.GetAckSum(), AckMax: m.GetAckMax(),
-	}
-}
-
 func readingToProto(r *verbs.Reading) *proto.Reading {
 	a := r.Attr
 	return &proto.Reading{
@@ -102,26 +84,6 @@ func readingFromProto(m *proto.Reading) *verbs.Reading {
 			NetDev:        cleanText(a.GetNetDev()),
 			LinkDowned:    a.GetLinkDowned(),
 			HasLinkDowned: a.GetHasLinkDowned(),
-		},
-	}
-}
-
-func roundToProto(r *verbs.RoundItem) *proto.RoundItem {
-	return &proto.RoundItem{
-		Port: int64(r.Port), Vector: int64(r.Vector), Method: int32(r.Method),
-		Outcome: int32(r.Outcome), Status: sanitize.UTF8(r.Status), Start: r.Start,
-		Wake: r.Wake, Get: r.Get, Arm: r.Arm, Drain: r.Drain,
-		Hold: r.Hold, Ack: r.Ack, Total: r.Total,
-	}
-}
-
-func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
-	return &verbs.RoundItem{
-		ProbeKey: verbs.ProbeKey{Port: int(m.GetPort()), Vector: int(m.GetVector()), Method: verbs.Method(m.GetMethod())},
-		Round: verbs.Round{
-			Outcome: verbs.Outcome(m.GetOutcome()), Status: cleanText(m.GetStatus()), Start: m.GetStart(),
-			Wake: m.GetWake(), Get: m.GetGet(), Arm: m.GetArm(), Drain: m.GetDrain(),
-			Hold: m.GetHold(), Ack: m.GetAck(), Total: m.GetTotal(),
 		},
 	}
 }

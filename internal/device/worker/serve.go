@@ -39,7 +39,7 @@ func Serve(c ServeConfig) int {
 		ByHand: programName + " is started by rdma-events, one for each RDMA device; " +
 			"it is not to be started by hand",
 		Thread: status.WorkerComm,
-		Shared: true,
+		Shared: 2,
 		Make:   c.service,
 	}
 	if c.Needs != nil {
@@ -49,11 +49,13 @@ func Serve(c ServeConfig) int {
 }
 
 func (c ServeConfig) service(in process.Inherited) (register func(grpc.ServiceRegistrar), err error) {
-	defer in.Shared.Close()
-	led, err := ledger.Open(in.Shared)
+	memory, bell := in.Shared[0], in.Shared[1]
+	defer memory.Close()
+	led, err := ledger.Open(memory)
 	if err != nil {
 		return nil, err
 	}
+	led.SetDoorbell(ledger.OpenDoorbell(bell))
 	s := &service{watch: c.Watch, backend: c.Backend, ledger: led, end: in.End}
 	return func(r grpc.ServiceRegistrar) { proto.RegisterWorkerServer(r, s) }, nil
 }

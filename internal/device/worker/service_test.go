@@ -91,7 +91,7 @@ func TestBlockedWatcherIsReleasedWhenHostClosesStream(t *testing.T) {
 	c, ends := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
 		b := verbs.Batch{Items: make([]verbs.Item, 10_000)}
 		for i := range b.Items {
-			b.Items[i].Run = &verbs.Run{Count: 1}
+			b.Items[i].Reading = &verbs.Reading{Port: 1}
 		}
 		for {
 			if err := send(b); err != nil {
@@ -140,7 +140,7 @@ func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
 		want    string
 	}{
 		"no backend":             {requestToProto(verbs.Request{Backend: "x"}), `make backend "x": unexpected EOF`},
-		"a host of another kind": {old, "unsupported operation: a request of contract 99 to a worker of contract 2"},
+		"a host of another kind": {old, "unsupported operation: a request of contract 99 to a worker of contract 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := connected(t, &service{backend: func(verbs.Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }})

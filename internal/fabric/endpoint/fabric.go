@@ -189,19 +189,7 @@ func (f *fabric) send(facts []verbs.FabricFact, upTo int64, lasting time.Duratio
 		return true
 	}
 	f.sent = upTo
-	urgent := f.silence.recent(upTo) || lasting < fabricRun
-	return f.s.SendFacts(verbs.FabricFacts{Port: f.port, Epoch: f.at.Epoch, UpTo: upTo, Facts: facts}, urgent || haveFailure(facts))
-}
-
-// haveFailure reports whether an echo is missing or a write has failed by some facts, which are then sent at once.
-func haveFailure(facts []verbs.FabricFact) bool {
-	for i := range facts {
-		switch facts[i].Kind {
-		case verbs.FabricMissing, verbs.FabricWriteFailed:
-			return true
-		}
-	}
-	return false
+	return f.s.SendFacts(verbs.FabricFacts{Port: f.port, Epoch: f.at.Epoch, UpTo: upTo, Facts: facts})
 }
 
 // drop closes the Fabric. It first waits for an order that is under way: what the order makes in the device, Close would not

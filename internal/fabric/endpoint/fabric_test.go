@@ -43,7 +43,7 @@ func (s *fakeSession) Options() verbs.Options { return s.options }
 
 func (*fakeSession) Port(int) session.PortInfo { return session.PortInfo{State: verbs.PortActive} }
 
-func (s *fakeSession) SendFacts(f verbs.FabricFacts, _ bool) bool {
+func (s *fakeSession) SendFacts(f verbs.FabricFacts) bool {
 	f.Facts = slices.Clone(f.Facts)
 	s.facts = append(s.facts, f)
 	return true

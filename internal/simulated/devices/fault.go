@@ -50,7 +50,7 @@ type fault struct {
 	index  int // of its table, for errors
 
 	signal syscall.Signal // crash, tracer_crash
-	status string         // completion_error
+	status int            // completion_error, enum ibv_wc_status
 	factor float64        // slow
 	err    error          // open_error, tracer_refused
 	to     string         // renamed
@@ -83,7 +83,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 		lostCompletion: vector,
 		completionError: func(t *table, f *fault) {
 			vector(t, f)
-			f.status = t.choice("status", "wr_flush_err", statuses())
+			f.status, _ = verbs.ParseCompletionStatus(t.choice("status", "wr_flush_err", statuses()))
 		},
 		spurious:  vector,
 		late:      vector,

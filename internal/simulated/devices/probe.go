@@ -29,6 +29,7 @@ type probe struct {
 	unacked uint64
 	oldest  int64              // when the first of the unacknowledged events was read
 	held    ledger.ProbeCounts // counts of a trial
+	last    *ledger.Round      // the last round of a trial; nil: none
 
 	nudge wake.Signal // holds one token of Nudge
 }
@@ -98,7 +99,10 @@ func (p *probe) Keep() {
 	}
 	defer p.gate.leave()
 	p.d.led.AddRound(p.slot, p.held)
-	p.c.Trial, p.held = false, ledger.ProbeCounts{}
+	if p.last != nil {
+		p.list(*p.last)
+	}
+	p.c.Trial, p.held, p.last = false, ledger.ProbeCounts{}, nil
 }
 
 // Usable implements verbs.Probe.

@@ -109,7 +109,11 @@ func (d *device) drain(runs []verbs.Run) (int, error) {
 			return 0, verbs.ErrClosed
 		}
 		runs[n] = run
+		d.led.AddRun(verbs.RingRun(&run))
 		n++
+	}
+	if n > 0 {
+		d.led.Ring()
 	}
 	d.led.Reader(ledger.CallNone, d.w.clock())
 	return n, nil

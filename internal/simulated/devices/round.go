@@ -11,13 +11,22 @@ import (
 // decision is how a round goes. It is made before the waits of the round.
 type decision struct {
 	outcome verbs.Outcome
-	status  string
+	failure
 	events  uint64 // events read in this round
 	stray   uint64 // of them, those without a completion
 	tardy   bool   // its event comes after the deadline
 	breaks  bool   // the queue pair ends in the error state
 	until   int64  // end of the round; 0: it ends at once, without waiting for the drawn durations
 }
+
+// failure is why a round fails: the call that fails with EIO, or the status of its completion.
+type failure struct {
+	call       ledger.Call // CallNone: none
+	completion int
+}
+
+// flushed is the status IBV_WC_WR_FLUSH_ERR.
+const flushed = 5
 
 // Round implements verbs.Probe.
 func (p *probe) Round(pause time.Duration) (verbs.Round, error) {
@@ -35,22 +44,21 @@ func (p *probe) Round(pause time.Duration) (verbs.Round, error) {
 }
 
 // Rounds implements verbs.Probe.
-func (p *probe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+func (p *probe) Rounds(pace verbs.Pace) (last verbs.Round, done int, err error) {
 	due := p.d.w.clock() + int64(pace.Pause)
-	last := due + int64(pace.For)
-	for n := range rounds {
-		r, err := p.Round(time.Duration(due - p.d.w.clock()))
-		rounds[n] = r
-		if err != nil {
-			return n, err
+	end := due + int64(pace.For)
+	for {
+		last, err = p.Round(time.Duration(due - p.d.w.clock()))
+		if err != nil || last.Outcome == verbs.OutcomeCanceled {
+			return last, done, err
 		}
+		done++
 		due += int64(pace.Interval)
 		due += int64(verbs.Missed(time.Duration(p.d.w.clock()-due), pace.Interval))
-		if r.Outcome != verbs.OutcomeSuccess || pace.Interval <= 0 || due > last {
-			return n + 1, nil
+		if last.Outcome != verbs.OutcomeSuccess || pace.Interval <= 0 || due > end {
+			return last, done, nil
 		}
 	}
-	return len(rounds), nil
 }
 
 // nudged waits for pause and reports whether Nudge ended it. Close ends it too; the
@@ -119,9 +127,9 @@ func (p *probe) judge(start int64, s *stages) decision {
 	gone, dropped := p.link()
 	switch {
 	case gone:
-		return decision{outcome: verbs.OutcomeError, status: p.firstCall().String() + ": " + syscall.EIO.Error(), breaks: true}
+		return decision{outcome: verbs.OutcomeError, failure: failure{call: p.firstCall()}, breaks: true}
 	case dropped:
-		return decision{outcome: verbs.OutcomeError, status: "wr_flush_err", events: 1, breaks: true}
+		return decision{outcome: verbs.OutcomeError, failure: failure{completion: flushed}, events: 1, breaks: true}
 	}
 	deadline := start + int64(p.c.Timeout)
 	if f, _ := p.fault(disturbed, start); f != nil {
@@ -141,7 +149,7 @@ func (p *probe) judge(start int64, s *stages) decision {
 	}
 	if f, _ := p.fault(completionError, start); f != nil {
 		return decision{
-			outcome: verbs.OutcomeError, status: f.status, events: 1,
+			outcome: verbs.OutcomeError, failure: failure{completion: f.status}, events: 1,
 			breaks: p.c.Method != verbs.MethodFlush,
 		}
 	}
@@ -160,7 +168,7 @@ func (p *probe) judge(start int64, s *stages) decision {
 }
 
 func givenUp(o verbs.Outcome, deadline int64) decision {
-	return decision{outcome: o, status: o.String(), until: deadline}
+	return decision{outcome: o, until: deadline}
 }
 
 func tardy(deadline int64) decision {
@@ -190,7 +198,10 @@ func (p *probe) firstCall() ledger.Call {
 
 // conclude counts the round and fills in its durations.
 func (p *probe) conclude(start int64, s stages, d decision) verbs.Round {
-	r := verbs.Round{Outcome: d.outcome, Status: d.status, Start: start}
+	r := ledger.Round{Outcome: int32(d.outcome), Call: d.call, Completion: int32(d.completion), Start: start}
+	if d.call != ledger.CallNone {
+		r.Errno = int32(syscall.EIO)
+	}
 	c := ledger.ProbeCounts{Events: d.events + p.late, Late: p.late, Spurious: d.stray}
 	// The next round reads the event of a round that was given up.
 	p.late = 0
@@ -222,7 +233,16 @@ func (p *probe) conclude(start int64, s stages, d decision) verbs.Round {
 		countOutcome(&c, d.outcome)
 	}
 	p.d.led.AddRound(p.slot, c)
-	return r
+	if p.c.Trial {
+		p.last = &r
+	} else {
+		p.list(r)
+	}
+	return verbs.RoundOf(&r)
+}
+
+func (p *probe) list(r ledger.Round) {
+	p.d.led.ListRound(p.slot, r, verbs.Outcome(r.Outcome) != verbs.OutcomeSuccess)
 }
 
 func countOutcome(c *ledger.ProbeCounts, o verbs.Outcome) {

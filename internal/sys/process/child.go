@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -44,36 +45,37 @@ type child struct {
 // must not block the supervisor.
 const strayLimit = 500 * time.Millisecond
 
-// newChild prepares a child that runs s.Exe and gets shared, unless that is nil, as its
-// descriptor 4. newChild takes over shared; the caller calls Start or discard. The
-// child executes its own descriptor 5, a copy of s.Exe. The number that s.Exe has in the
+// newChild prepares a child that runs s.Exe and gets shared as its descriptors from 5 on.
+// newChild takes over shared; the caller calls Start or discard. The
+// child executes its own descriptor 4, a copy of s.Exe. The number that s.Exe has in the
 // host would not do: between fork and exec Go moves its error pipe to a number above the
 // child's descriptors, and that may be the number of s.Exe.
-func newChild(s *Spec, shared *os.File) (*child, error) {
-	c := &child{exited: make(chan struct{}), theirs: []*os.File{shared}, born: func() {}}
-	var outs [3]*os.File
+func newChild(s *Spec, shared []*os.File) (*child, error) {
+	c := &child{exited: make(chan struct{}), theirs: slices.Clone(shared), born: func() {}}
+	var outs, ends [3]*os.File // ends are written to
 	for i := range outs {
 		r, w, err := os.Pipe()
 		if err != nil {
-			closeAll(append(c.theirs, outs[:]...))
+			closeAll(slices.Concat(c.theirs, outs[:], ends[:]))
 			return nil, fmt.Errorf("make pipes of the child: %w", err)
 		}
 		outs[i] = r
-		c.theirs = append(c.theirs, w)
+		ends[i] = w
 	}
 	// The lifeline is the only pipe whose read end the child gets.
 	readEnd := outs[2]
 	c.tap, c.stderr = &tap{File: outs[0]}, outs[1]
-	c.lifeline, c.theirs[3] = c.theirs[3], readEnd
+	c.lifeline = ends[2]
+	c.theirs = append(c.theirs, ends[0], ends[1], readEnd)
 
 	c.name = s.Exe.Name()
 	c.cmd = &exec.Cmd{
 		Path:        "/proc/self/fd/" + strconv.Itoa(programFD),
 		Args:        []string{s.Name, s.Title},
 		Dir:         "/",
-		Stdout:      c.theirs[1],
-		Stderr:      c.theirs[2],
-		ExtraFiles:  []*os.File{readEnd, shared, s.Exe},
+		Stdout:      ends[0],
+		Stderr:      ends[1],
+		ExtraFiles:  append([]*os.File{readEnd, s.Exe}, shared...),
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	return c, nil

@@ -42,7 +42,7 @@ type client[M any] struct {
 }
 
 // startClient starts a process and returns at once. It takes over shared.
-func startClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File, deliver func(M) error) (*client[M], error) {
+func startClient[M any](s *Spec, dir string, a Attempt[M], shared []*os.File, deliver func(M) error) (*client[M], error) {
 	c, err := newClient(s, dir, a, shared, deliver)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func startClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File, deli
 	return c, nil
 }
 
-func newClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File, deliver func(M) error) (*client[M], error) {
+func newClient[M any](s *Spec, dir string, a Attempt[M], shared []*os.File, deliver func(M) error) (*client[M], error) {
 	child, err := newChild(s, shared)
 	if err != nil {
 		return nil, err

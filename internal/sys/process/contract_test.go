@@ -28,13 +28,13 @@ type testContract struct {
 	last status.Status
 }
 
-func (c *testContract) Begin() (Attempt[message], *os.File, error) {
+func (c *testContract) Begin() (Attempt[message], []*os.File, error) {
 	led, file, err := ledger.New("test")
 	if err != nil {
 		return nil, nil, err
 	}
 	c.started(led)
-	return &testAttempt{testContract: c, led: led}, file, nil
+	return &testAttempt{testContract: c, led: led}, []*os.File{file}, nil
 }
 
 func (c *testContract) Status(s status.Status) {
@@ -48,6 +48,8 @@ type testAttempt struct {
 	*testContract
 	led *ledger.Ledger
 }
+
+func (a *testAttempt) Alive() int64 { return a.led.LastAlive() }
 
 func (*testAttempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	in, err := c.NewStream(ctx, &talkStream, talkMethod)

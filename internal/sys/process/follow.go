@@ -33,12 +33,12 @@ type following[M any] struct {
 }
 
 // startFollowed starts a process. The first message waits until startFollowed returns.
-func (s *Supervisor[M]) startFollowed(a Attempt[M], shared *os.File) (*following[M], error) {
+func (s *Supervisor[M]) startFollowed(a Attempt[M], shared []*os.File) (*following[M], error) {
 	t := s.spec.Timing
 	f := &following[M]{
 		Attempt: a, s: s, ended: make(chan struct{}),
 	}
-	f.dog = watchdog{busy: f.waitsFor, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono, period: t.Beat / checksPerBeat}
+	f.dog = watchdog{busy: f.waitsFor, alive: f.Alive, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono, period: t.Beat / checksPerBeat}
 	// Before the first message come the fork and the start, which have limits of their
 	// own, and then the child opens its resource.
 	f.dog.quiet = -int((3*t.Start + t.Load + t.Stuck) / (t.Beat / checksPerBeat))

@@ -82,7 +82,7 @@ func childMain(mode string) int {
 
 func serveConfig() ServeConfig {
 	return ServeConfig{
-		Handshake: testHandshake(), ByHand: "it is not to be started by hand", Thread: "test-child-main", Shared: true,
+		Handshake: testHandshake(), ByHand: "it is not to be started by hand", Thread: "test-child-main", Shared: 1,
 	}
 }
 
@@ -176,8 +176,8 @@ type fault struct {
 
 // serve makes a child with the fault.
 func (f *fault) serve(in Inherited) (func(grpc.ServiceRegistrar), error) {
-	defer in.Shared.Close()
-	led, err := ledger.Open(in.Shared)
+	defer in.Shared[0].Close()
+	led, err := ledger.Open(in.Shared[0])
 	if err != nil {
 		return nil, err
 	}

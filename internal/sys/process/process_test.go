@@ -127,7 +127,7 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 			"cannot be started: /proc/self/exe is of another release (contract 2, wanted 1): install rdma-events and test-child of the same", nil,
 		},
 		"has no shared memory": {
-			status.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat shared memory: bad file descriptor"`, nil,
+			status.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat shared file: bad file descriptor"`, nil,
 		},
 	} {
 		t.Run(mode, func(t *testing.T) {
@@ -321,7 +321,7 @@ func TestAChildIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 	require.NoError(t, err)
 	defer led.Close()
 	closeAll(low[:20]) // numbers for pipes below the ledger's
-	c, err := newChild(&Spec{Exe: exe}, high)
+	c, err := newChild(&Spec{Exe: exe}, []*os.File{high})
 	require.NoError(t, err)
 	defer c.close()
 	c.cmd.Env = helperEnv("exits early", shortDir(t))
@@ -343,7 +343,7 @@ func TestAChildInheritsOnlyWhatItNeeds(t *testing.T) {
 		require.Contains(t, got, want)
 	}
 	require.NotContains(t, got, "hush")
-	require.NotContains(t, got, "fd 4 /memfd", "that of the shared memory is not needed once it is mapped")
+	require.NotContains(t, got, "/memfd", "that of the shared memory is not needed once it is mapped")
 	require.NotContains(t, got, "process.test", "nor that of its program")
 }
 

@@ -33,8 +33,8 @@ const (
 // The descriptors that a child is started with, after the standard ones.
 const (
 	lifelineFD = 3 // the read end of a pipe; at its end of file the host is gone
-	sharedFD   = 4
-	programFD  = 5 // the program's file, through which it was executed
+	programFD  = 4 // the program's file, through which it was executed
+	sharedFD   = 5 // the first file that the host shares
 )
 
 // ServeConfig has the parts of a child program.
@@ -51,18 +51,18 @@ type ServeConfig struct {
 	// gives up the rest, and all capabilities. nil: it keeps everything. An error ends the
 	// process. It is called in each of the two starts.
 	Needs func() (confine.Needs, error)
-	// Shared says that the host hands over a file, see Contract.Begin. If it does not,
-	// descriptor 4 is any file of the process.
-	Shared bool
+	// Shared is how many files the host hands over, see Contract.Begin. If it does not,
+	// their descriptors are any files of the process.
+	Shared int
 	// Make makes the child's service before the handshake, and returns the function that
 	// registers it. An error ends the process.
 	Make func(Inherited) (register func(grpc.ServiceRegistrar), err error)
 }
 
-// Inherited has the things that Make gets: the shared file of the host, and a way to end
+// Inherited has the things that Make gets: the shared files of the host, and a way to end
 // the process.
 type Inherited struct {
-	Shared *os.File         // descriptor 4, which Make closes; nil without ServeConfig.Shared
+	Shared []*os.File       // as many as ServeConfig.Shared; Make closes them
 	End    func(stuck bool) // ends the process; stuck: it could not close what it holds
 }
 
@@ -188,9 +188,9 @@ func (c ServeConfig) setUp() (register func(grpc.ServiceRegistrar), err error) {
 	nameThread(c.Thread)
 	beSmall()
 	in := Inherited{End: end}
-	if c.Shared {
-		unix.CloseOnExec(sharedFD)
-		in.Shared = os.NewFile(sharedFD, "shared memory")
+	for i := range c.Shared {
+		unix.CloseOnExec(sharedFD + i)
+		in.Shared = append(in.Shared, os.NewFile(uintptr(sharedFD+i), "shared file"))
 	}
 	return c.Make(in)
 }
@@ -216,7 +216,7 @@ func nameThread(text string) {
 // clearStdout reserves stdout for the handshake. Descriptor 1 becomes stderr, since
 // native libraries print to it, and os.Stdout becomes the previous descriptor 1.
 func clearStdout() error {
-	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, programFD)
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, sharedFD)
 	if err != nil {
 		return fmt.Errorf("keep stdout for the handshake: %w", err)
 	}

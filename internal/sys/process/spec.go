@@ -45,9 +45,9 @@ type Handshake struct {
 // Contract is the agreement between a host and its children. M is a message of a child.
 // The methods are called from the goroutine of Run.
 type Contract[M any] interface {
-	// Begin prepares one process, which gets the returned file as descriptor 4. The
-	// Supervisor takes over the file, which may be nil.
-	Begin() (a Attempt[M], shared *os.File, err error)
+	// Begin prepares one process, which gets the returned files as descriptors from 5
+	// on. The Supervisor takes over the files.
+	Begin() (a Attempt[M], shared []*os.File, err error)
 	// Status is called for each change of the status that no message brings.
 	Status(status.Status)
 }
@@ -65,6 +65,9 @@ type Attempt[M any] interface {
 	Sign(M) Sign
 	// Take handles a message, with the status that follows from it.
 	Take(M, status.Status)
+	// Alive returns a number that changes as long as the child lives, whether or not it
+	// sends messages. It is constant if nothing but messages shows that.
+	Alive() int64
 	// Busy returns the call that the child is in, of several the one that lasts longest.
 	// It leaves out a call without which the rest of the child works if held returns true
 	// for its thread, by TID. held may be nil: then it leaves out none.

@@ -59,7 +59,7 @@ type instance interface {
 type Supervisor[M any] struct {
 	spec     Spec
 	contract Contract[M]
-	launch   func(a Attempt[M], shared *os.File, deliver func(M) error) (instance, error) // takes over the file
+	launch   func(a Attempt[M], shared []*os.File, deliver func(M) error) (instance, error) // takes over the files
 	mono     func() int64                                                                 // CLOCK_MONOTONIC, ns
 	exits    func(pid int) bool                                                           // isExiting
 	wake     wake.Signal
@@ -94,10 +94,10 @@ func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
 	return v
 }
 
-func (s *Supervisor[M]) start(a Attempt[M], shared *os.File, deliver func(M) error) (instance, error) {
+func (s *Supervisor[M]) start(a Attempt[M], shared []*os.File, deliver func(M) error) (instance, error) {
 	dir, again, err := s.spec.Dir.Use()
 	if err != nil {
-		closeAll([]*os.File{shared})
+		closeAll(shared)
 		return nil, err
 	}
 	if again {

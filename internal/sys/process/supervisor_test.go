@@ -202,7 +202,7 @@ func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsChild(t *testing.T) {
 
 func TestWatchdogCountsChecksAndNotTheClock(t *testing.T) {
 	now, call := int64(time.Hour), Call{}
-	w := watchdog{busy: func() Call { return call }, limit: 4, stuck: 10 * time.Second, mono: func() int64 { return now }}
+	w := watchdog{alive: neverAlive, busy: func() Call { return call }, limit: 4, stuck: 10 * time.Second, mono: func() int64 { return now }}
 
 	w.beat()
 	now += int64(time.Hour) // the host was stopped
@@ -224,6 +224,7 @@ func TestWatchdogBlamesNoCallForAPauseOfTheHost(t *testing.T) {
 	now := int64(time.Hour)
 	call := Call{"ibv_query_port", now}
 	w := watchdog{
+		alive: neverAlive,
 		busy: func() Call { return call }, limit: 1000, stuck: 10 * time.Second, period: time.Second, mono: func() int64 { return now },
 	}
 	require.Equal(t, causeNone, w.check())
@@ -235,4 +236,22 @@ func TestWatchdogBlamesNoCallForAPauseOfTheHost(t *testing.T) {
 	}
 	now += int64(time.Second)
 	require.Equal(t, causeStuck, w.check(), "it does not end after the pause either")
+}
+
+// neverAlive is that of a child which nothing but messages shows to live.
+func neverAlive() int64 { return 0 }
+
+func TestAChildThatSendsNothingAndLivesIsNotBlamed(t *testing.T) {
+	var lived int64
+	w := watchdog{busy: func() Call { return Call{} }, alive: func() int64 { return lived }, limit: 4, mono: func() int64 { return 0 }}
+	for range 20 {
+		lived++
+		for range 4 {
+			require.Equal(t, causeNone, w.check())
+		}
+	}
+	for range 4 {
+		require.Equal(t, causeNone, w.check())
+	}
+	require.Equal(t, causeHung, w.check())
 }

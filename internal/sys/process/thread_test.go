@@ -36,7 +36,7 @@ func TestAThreadThatRunsOrIsGoneIsInterruptible(t *testing.T) {
 func TestTheWatchdogLeavesAChildThatOnlyWaitsInTheKernel(t *testing.T) {
 	held := true
 	call := Call{Name: "ibv_query_port", Since: 1}
-	w := watchdog{limit: 1000, stuck: 10 * time.Second, mono: func() int64 { return int64(time.Hour) }, busy: func() Call {
+	w := watchdog{alive: neverAlive, limit: 1000, stuck: 10 * time.Second, mono: func() int64 { return int64(time.Hour) }, busy: func() Call {
 		if held {
 			return Call{}
 		}

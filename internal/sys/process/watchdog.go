@@ -7,7 +7,8 @@ import "time"
 // stopped for a while, or the machine was suspended.
 type watchdog struct {
 	busy  func() Call
-	quiet int // checks since the last message
+	alive func() int64
+	quiet int // checks since the last message, and since alive has changed
 	limit int
 	stuck time.Duration
 	mono  func() int64 // CLOCK_MONOTONIC, ns
@@ -17,6 +18,7 @@ type watchdog struct {
 	period time.Duration
 
 	last    Call
+	lived   int64 // what alive returned last
 	checked int64 // when the last check was, CLOCK_MONOTONIC ns; 0: there was none
 	resumed int64 // when a check came late last
 }
@@ -27,6 +29,10 @@ const checksPerBeat = 4
 func (w *watchdog) beat() { w.quiet = 0 }
 
 func (w *watchdog) check() cause {
+	if lived := w.alive(); lived != w.lived {
+		w.lived = lived
+		w.beat()
+	}
 	if w.quiet++; w.quiet > w.limit {
 		return causeHung
 	}

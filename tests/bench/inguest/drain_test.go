@@ -70,7 +70,7 @@ type drained struct{ ours, loop, threads, watch, mallocs float64 }
 
 func drainTurn(t *testing.T, turn int) (d drained) {
 	t.Helper()
-	dev := openDevice(t)
+	dev, _ := openDevice(t)
 	defer closeDevice(t, dev)
 	loop := start(t, program(t, "ASYNCDRAIN_BIN"), device, strconv.Itoa(queued))
 	loop.await("ready")

@@ -22,7 +22,7 @@ func TestGIDTable(t *testing.T) {
 	for i := range addresses {
 		guest.IP(t, "addr", "add", fmt.Sprintf("10.66.%d.1/24", i), "dev", netdev)
 	}
-	dev := openDevice(t)
+	dev, _ := openDevice(t)
 	defer closeDevice(t, dev)
 	f := bench.Figure{
 		Section: "GID table", Unit: "us", OtherIs: "the same table by sysfs", Bound: 1, Note: "the fastest of 20 readings a turn",

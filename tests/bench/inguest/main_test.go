@@ -53,7 +53,7 @@ func program(t *testing.T, variable string) string {
 	return path
 }
 
-func openDevice(t *testing.T) verbs.Device {
+func openDevice(t *testing.T) (verbs.Device, *ledger.Ledger) {
 	t.Helper()
 	led, f, err := ledger.New("bench")
 	if err != nil {
@@ -64,7 +64,7 @@ func openDevice(t *testing.T) verbs.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dev
+	return dev, led
 }
 
 func closeDevice(t *testing.T, dev verbs.Device) {

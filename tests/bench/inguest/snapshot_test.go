@@ -45,7 +45,7 @@ func TestSnapshotsAlone(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
 	const rounds = 200
-	dev := openDevice(t)
+	dev, _ := openDevice(t)
 	defer closeDevice(t, dev)
 	snapshot(t, dev) // the first one opens what the others use
 	took := bench.Figure{Section: "Snapshots", What: "a snapshot of a soft device, p50", Unit: "ms", Bound: 5}

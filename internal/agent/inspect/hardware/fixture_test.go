@@ -35,7 +35,7 @@ func (w *fakeWorker) AskLibrary(context.Context) (string, error) {
 
 func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	w.asked = append(w.asked, o)
-	h.Started(nil)
+	h.Started(nil, nil)
 	if o.Probe.Interval > 0 && w.stuck {
 		h.Ended(status.End{Reason: status.ReasonStuck, Message: "a verbs call hangs"})
 		return process.ErrAbandoned

@@ -1,0 +1,103 @@
+package verbs
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/device/ledger"
+)
+
+// NoErrno stands for the errno of a call that failed and set none, as NO_ERRNO in internal/device/native/native.h.
+const NoErrno unix.Errno = 4096
+
+// ErrNoErrno is the error of such a call.
+var ErrNoErrno = errors.New("it failed without an errno")
+
+// RunOf returns a run of the ring.
+func RunOf(r *ledger.Run) Run {
+	return Run{
+		Type: EventType(r.Type), Port: int(r.Port), Count: r.Count, First: r.First, Last: r.Last,
+		HoldSum: r.HoldSum, HoldMax: r.HoldMax, AckSum: r.AckSum, AckMax: r.AckMax,
+	}
+}
+
+// RingRun is the inverse of RunOf.
+func RingRun(r *Run) ledger.Run {
+	return ledger.Run{
+		Type: int32(r.Type), Port: int32(r.Port), Count: r.Count, First: r.First, Last: r.Last,
+		HoldSum: r.HoldSum, HoldMax: r.HoldMax, AckSum: r.AckSum, AckMax: r.AckMax,
+	}
+}
+
+// RoundOf returns a round of a ring.
+func RoundOf(r *ledger.Round) Round {
+	return Round{
+		Outcome: Outcome(r.Outcome), Status: roundStatus(r), Start: r.Start,
+		Wake: r.Wake, Get: r.Get, Arm: r.Arm, Drain: r.Drain, Hold: r.Hold, Ack: r.Ack, Total: r.Total,
+	}
+}
+
+func roundStatus(r *ledger.Round) string {
+	switch o := Outcome(r.Outcome); o {
+	case OutcomeError, OutcomeCanceled:
+		if r.Errno == int32(NoErrno) {
+			return r.Call.String() + ": " + ErrNoErrno.Error()
+		}
+		if r.Errno != 0 {
+			return r.Call.String() + ": " + unix.Errno(r.Errno).Error()
+		}
+		if o == OutcomeError {
+			return CompletionStatus(int(r.Completion))
+		}
+	case OutcomeLostEvent, OutcomeLostCompletion:
+		return o.String()
+	}
+	return ""
+}
+
+// Inbox takes the events and rounds that a worker has written into the rings of its ledger, and puts them among the items
+// that came in its stream. One goroutine at a time may use it.
+type Inbox struct {
+	led    *ledger.Ledger
+	reader *ledger.Reader
+	items  []Item
+	runs   []Run
+	rounds []RoundItem
+}
+
+// NewInbox returns the Inbox of a ledger, of which there may be one.
+func NewInbox(led *ledger.Ledger) *Inbox { return &Inbox{led: led, reader: ledger.NewReader(led)} }
+
+// Take returns items of the stream with what the rings have: before each item the events that were read before it was made
+// (Item.After), and after the last of them all else. now is CLOCK_MONOTONIC in ns; events for which the ring had no space get
+// it as their time. The items are valid until the next call. The error wraps ledger.ErrDamaged; what was taken by then is
+// returned with it.
+func (i *Inbox) Take(stream []Item, now int64) ([]Item, error) {
+	clear(i.items)
+	i.items, i.runs, i.rounds = i.items[:0], i.runs[:0], i.rounds[:0]
+	var errs []error
+	for at := range stream {
+		errs = append(errs, i.takeRuns(stream[at].After))
+		i.items = append(i.items, stream[at])
+	}
+	errs = append(errs, i.takeRuns(^uint64(0)))
+	i.reader.Unlisted(func(typ, port int32, events uint64) {
+		i.addRun(Run{Type: EventType(typ), Port: int(port), Count: events, First: now, Last: now, Unlisted: true})
+	})
+	errs = append(errs, i.reader.Rounds(func(port, vector, method int, r *ledger.Round) {
+		key := ProbeKey{Port: port, Vector: vector, Method: Method(method)}
+		i.rounds = append(i.rounds, RoundItem{ProbeKey: key, Round: RoundOf(r)})
+		i.items = append(i.items, Item{Round: &i.rounds[len(i.rounds)-1]})
+	}))
+	return i.items, errors.Join(errs...)
+}
+
+func (i *Inbox) takeRuns(end uint64) error {
+	return i.reader.Runs(end, func(r *ledger.Run) { i.addRun(RunOf(r)) })
+}
+
+func (i *Inbox) addRun(r Run) {
+	i.runs = append(i.runs, r)
+	i.items = append(i.items, Item{Run: &i.runs[len(i.runs)-1]})
+}
