@@ -9,6 +9,7 @@ import (
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/monitor"
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"
 	"rdma_events/internal/sys/process"
 	"rdma_events/internal/sys/status"

@@ -45,7 +45,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	defer cancel()
 	listener.Go(func() { w.listen(ctx, &adds, changed) })
 
-	rescan := time.NewTicker(w.cfg.Rescan)
+	rescan := wake.NewTicker(w.cfg.Rescan)
 	defer rescan.Stop()
 	problem := complaint{warn: w.cfg.Warn}
 	without := nodeless{sysfs: w.sysfs, types: w.cfg.Types}
@@ -65,18 +65,19 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 				first, last = false, found
 			}
 		}
-		if err := w.wait(ctx, changed, rescan.C); err != nil {
+		if err := w.wait(ctx, changed, rescan); err != nil {
 			return err
 		}
 	}
 }
 
 // wait returns when it is time to scan again, or with ctx.Err().
-func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, rescan <-chan time.Time) error {
+func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, rescan *wake.Ticker) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-rescan:
+	case <-rescan.C:
+		rescan.Next()
 		return nil
 	case <-changed:
 		return w.settle(ctx, changed)

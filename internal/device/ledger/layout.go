@@ -13,6 +13,7 @@ const (
 	FabricPairs = 64                 // of a port
 	RunRing     = 4096               // runs of events that wait for the host
 	RoundRing   = 128                // rounds of one probe that wait for the host
+	CommandRing = 64                 // commands that wait for the host
 	magic       = 0x52444d4145563034 // "RDMAEV04"
 )
 
@@ -41,8 +42,9 @@ type (
 		fabric  [FabricSlots]fabricSlot
 		runs    runRing
 		rounds  [ProbeSlots]roundRing // of the probe in the same place of probe
+		command commandRing           // C does not know it
 		_       [Size - 1024 - EventSlots*32 - ProbeSlots*128 - FabricSlots*(128+FabricPairs*64) -
-			(64 + RunRing*64) - ProbeSlots*(64+RoundRing*80)]byte
+			(64 + RunRing*64) - ProbeSlots*(64+RoundRing*80) - (64 + CommandRing*24)]byte
 	}
 	// threadState is the call that one thread is in. The lower half of call is the Call, 0
 	// for "in no call", and the upper half the port that the call is about. thread is the

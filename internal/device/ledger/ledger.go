@@ -21,7 +21,7 @@ type Ledger struct {
 	p    *page
 	mem  []byte
 	bell *Doorbell  // nil: nobody waits for it
-	mu   sync.Mutex // serialises AddProbe and AddFabric
+	mu   sync.Mutex // serialises AddProbe, AddFabric and ListCommand
 	done sync.Once
 }
 

@@ -27,6 +27,12 @@ type Round struct {
 	Start, Wake, Get, Arm, Drain, Hold, Ack, Total int64
 }
 
+// Command is a command in the ring of commands, see verbs.Command. The device has answered it.
+type Command struct {
+	Call, Port uint32
+	Mono, Took int64
+}
+
 // ring is the head of a ring. Its entries are numbered from 0 on; entry n is in the place n modulo the size. One thread of
 // the worker writes them, and raises written when one is complete. The host raises taken when it has copied entries; only
 // then the writer uses their places again. A writer never waits: without a free place it leaves the entry out.
@@ -45,6 +51,10 @@ type (
 	roundRing struct {
 		ring
 		entry [RoundRing]Round
+	}
+	commandRing struct {
+		ring
+		entry [CommandRing]Command
 	}
 )
 
@@ -92,6 +102,19 @@ func (l *Ledger) ListRound(index int, r Round, news bool) {
 	}
 }
 
+// ListCommand writes a command into the ring of commands. It returns false if that has no space. It does not ring the
+// doorbell: such a command is no news.
+func (l *Ledger) ListCommand(c Command) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i, ok := l.p.command.place(CommandRing)
+	if ok {
+		l.p.command.entry[i] = c
+		l.p.command.publish(CommandRing)
+	}
+	return ok
+}
+
 // Alive records that the goroutines of the worker run; now is CLOCK_MONOTONIC in ns.
 func (l *Ledger) Alive(now int64) { atomic.StoreInt64(&l.p.alive, now) }
 
@@ -106,6 +129,7 @@ type Reader struct {
 	round    Round
 	runs     uint64   // the next run
 	rounds   []uint64 // the next round, by slot
+	commands uint64   // the next command
 	left     uint64   // runs left out when unlisted was brought up to date
 	unlisted []uint64 // events that were reported as unlisted, by slot
 }
@@ -173,5 +197,19 @@ func (r *Reader) Rounds(f func(port, vector, method int, round *Round)) error {
 		}
 		atomic.StoreUint64(&from.taken, written)
 	}
+	return nil
+}
+
+// Commands calls f with each command, in order. It returns ErrDamaged if the indexes are impossible.
+func (r *Reader) Commands(f func(Command)) error {
+	from := &r.l.p.command
+	written := atomic.LoadUint64(&from.written)
+	if written-r.commands > CommandRing {
+		return ErrDamaged
+	}
+	for ; r.commands < written; r.commands++ {
+		f(from.entry[r.commands%CommandRing])
+	}
+	atomic.StoreUint64(&from.taken, written)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/sys/wake"
 )
 
 // job is the running Supervisor of a device. Device.mu guards its fields.
@@ -80,13 +81,14 @@ const retryInterval = lingering / 5
 
 // retryAll tries devices again (retry) until ctx ends, whether or not Gather is called.
 func (m *Monitor) retryAll(ctx context.Context) {
-	tick := time.NewTicker(retryInterval)
+	tick := wake.NewTicker(retryInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			tick.Next()
 			t := m.clock.read()
 			installed := m.cfg.LibrariesChanged()
 			o := m.overviewNow(&t)

@@ -119,8 +119,8 @@ type nativeProbe struct {
 	c        *C.struct_probe
 	d        *nativeDevice
 	port     int
-	gidIndex int              // of the GID that it sends from; -1: none
-	keepsQP  bool             // its queue pair is the same in all rounds
+	gidIndex int            // of the GID that it sends from; -1: none
+	keepsQP  bool           // its queue pair is the same in all rounds
 	unusable bool           // set by Round's goroutine
 	last     C.struct_round // used by Rounds only
 	idle     chan struct{}

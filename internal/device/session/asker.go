@@ -26,6 +26,9 @@ type AskerConfig struct {
 	Options verbs.Options // the intervals, and Ethtool
 	Clock   Clock
 	Send    func(verbs.Item) // gets what was found, and must not block
+	// List gets commands that the device has answered like the one before, and reports whether it had space for them. It must
+	// not block. nil: Send gets them too.
+	List func(*verbs.Command) bool
 	// Late is called when a call has lasted for CommandStuck. It must not block.
 	Late func()
 	// Wake is called when TakeSnapshots has something to do. It must not block.
@@ -51,13 +54,41 @@ type Asker struct {
 
 type askedPort struct {
 	number int
-	layer  atomic.Int32 // a verbs.LinkLayer, from the last query that succeeded
-	kick   kick         // why a snapshot is to be taken
+	layer  atomic.Int32                   // a verbs.LinkLayer, from the last query that succeeded
+	events atomic.Uint64                  // counts the runs of events of the port, and of those of the device
+	told   told                           // used by ReportQuery alone
+	good   [verbs.CommandQueryQP + 1]bool // by call: the device has answered the last one in time
+	kick   kick                           // why a snapshot is to be taken
 	pace   pace
 	// quality is when the quality of the link was read last; zero: never.
 	quality time.Time
 	// countsBlocks reports whether the last hourly reading had counts of the forward error correction.
 	countsBlocks bool
+}
+
+// told is what the host knows of a port by its readings.
+type told struct {
+	known  bool
+	answer verbs.Reading // the first of those with the same answer; only Mono, Attr and Refused are used
+	events uint64        // the port's count when it came
+	again  int           // how many have followed it
+}
+
+// confirmed is after how long another reading with the same answer tells the host nothing. Within it, the host compares
+// readings to find out whether the event of a change was lost (portstate.Settle, verbs.AnswerLimit).
+const confirmed = 2 * time.Second
+
+// isRepeated reports whether a reading tells the host nothing: it is at least the third with the same answer, after confirmed,
+// and no event of the port was read since the first. A slow one tells that the device has not answered for a while.
+func (p *askedPort) isRepeated(r *verbs.Reading) bool {
+	events := p.events.Load()
+	same := p.told.known && p.told.events == events && p.told.answer.Attr == r.Attr && p.told.answer.Refused == r.Refused
+	if !same || r.Err != "" || r.RateOnly || r.Took > int64(verbs.AnswerLimit) {
+		p.told = told{known: r.Err == "" && !r.RateOnly, answer: *r, events: events}
+		return false
+	}
+	p.told.again++
+	return p.told.again > 1 && r.Mono-p.told.answer.Mono > int64(confirmed)
 }
 
 // paused is how late a timer has to go off until the host counts as paused: what lasted for
@@ -207,24 +238,38 @@ func (a *Asker) ask(port int) error {
 		case errors.Is(err, verbs.ErrClosed):
 			return err
 		case !errors.Is(err, verbs.ErrUnsupported):
-			a.Send(verbs.Item{Command: &verbs.Command{
-				Call: c.call, Port: port, Mono: mono, Took: took, Status: verbs.CommandStatus(err),
-			}})
+			a.reportCommand(&verbs.Command{Call: c.call, Port: port, Mono: mono, Took: took, Status: verbs.CommandStatus(err)})
 			return nil
 		}
 	}
 	return nil
 }
 
-// ReportQuery sends what came of a query of a port, also as a Command if it is one. That a
+// ReportQuery sends what came of a query of a port unless that tells the host nothing, also as a Command if it is one. That a
 // query was answered after all is in its Reading, with any driver.
 func (a *Asker) ReportQuery(r *verbs.Reading, err error) {
 	if a.commands.Has(verbs.CommandQueryPort) {
-		a.Send(verbs.Item{Command: &verbs.Command{
+		a.reportCommand(&verbs.Command{
 			Call: verbs.CommandQueryPort, Port: r.Port, Mono: r.Mono, Took: r.Took, Status: verbs.CommandStatus(err),
-		}})
+		})
 	}
-	a.Send(verbs.Item{Reading: r})
+	if p := a.port(r.Port); p == nil || !p.isRepeated(r) {
+		a.Send(verbs.Item{Reading: r})
+	}
+}
+
+// reportCommand lists a command that was answered as soon as the one before it, and sends any other one. The next one after a
+// failure is sent too: the host hears at once that the device answers again.
+func (a *Asker) reportCommand(c *verbs.Command) {
+	good := c.Status == "" && c.Took <= int64(verbs.AnswerLimit)
+	news := true
+	if p := a.port(c.Port); p != nil {
+		news = !good || !p.good[c.Call]
+		p.good[c.Call] = good
+	}
+	if news || a.List == nil || !a.List(c) {
+		a.Send(verbs.Item{Command: c})
+	}
 }
 
 // timed makes a call that the firmware may not answer. When the call has lasted for

@@ -84,6 +84,11 @@ func (a *Asker) KickAll(why verbs.Trigger) {
 // explained with its first port.
 func (a *Asker) NoteRun(r *verbs.Run) {
 	port := r.Port
+	for _, p := range a.ports {
+		if port == 0 || port == p.number {
+			p.events.Add(1)
+		}
+	}
 	if r.Type == verbs.EventDeviceFatal {
 		now := a.Clock.Now()
 		a.fatal.Store(&now)

@@ -215,6 +215,9 @@ func newSession(dev verbs.Device, led *ledger.Ledger, o verbs.Options) *session 
 		evidenceWake: wake.New(), gidsWake: wake.New(), drained: make(chan struct{}), baselineDone: make(chan struct{})}
 	s.asks = NewAsker(AskerConfig{
 		Device: dev, Options: o, Clock: hostClock{}, Send: func(i verbs.Item) { s.out.add(i) },
+		List: func(c *verbs.Command) bool {
+			return led.ListCommand(ledger.Command{Call: uint32(c.Call), Port: uint32(c.Port), Mono: c.Mono, Took: c.Took})
+		},
 		Late: func() { s.out.ready.Send() }, Wake: func() { s.evidenceWake.Send() },
 		Free: func() { s.querierWake.Send() },
 	})

@@ -65,7 +65,7 @@ type Item struct {
 	After uint64
 
 	Opened   *DeviceAttr // the device is open; the first item of a watch
-	Run      *Run         // it comes in the ring of the ledger, not in the stream
+	Run      *Run        // it comes in the ring of the ledger, not in the stream
 	Reading  *Reading
 	Round    *RoundItem // likewise
 	Probe    *ProbeItem

@@ -56,27 +56,31 @@ func roundStatus(r *ledger.Round) string {
 	return ""
 }
 
-// Inbox takes the events and rounds that a worker has written into the rings of its ledger, and puts them among the items
+// Inbox takes the events, rounds and commands that a worker has written into the rings of its ledger, and puts them among the items
 // that came in its stream. One goroutine at a time may use it.
 type Inbox struct {
-	led    *ledger.Ledger
-	reader *ledger.Reader
-	items  []Item
-	runs   []Run
-	rounds []RoundItem
+	led      *ledger.Ledger
+	reader   *ledger.Reader
+	items    []Item
+	runs     []Run
+	rounds   []RoundItem
+	commands []Command
 }
 
 // NewInbox returns the Inbox of a ledger, of which there may be one.
 func NewInbox(led *ledger.Ledger) *Inbox { return &Inbox{led: led, reader: ledger.NewReader(led)} }
 
-// Take returns items of the stream with what the rings have: before each item the events that were read before it was made
+// Take returns items of the stream with what the rings have: the commands first, before each item the events that were read before it was made
 // (Item.After), and after the last of them all else. now is CLOCK_MONOTONIC in ns; events for which the ring had no space get
 // it as their time. The items are valid until the next call. The error wraps ledger.ErrDamaged; what was taken by then is
 // returned with it.
 func (i *Inbox) Take(stream []Item, now int64) ([]Item, error) {
 	clear(i.items)
-	i.items, i.runs, i.rounds = i.items[:0], i.runs[:0], i.rounds[:0]
-	var errs []error
+	i.items, i.runs, i.rounds, i.commands = i.items[:0], i.runs[:0], i.rounds[:0], i.commands[:0]
+	errs := []error{i.reader.Commands(func(c ledger.Command) {
+		i.commands = append(i.commands, Command{Call: CommandCall(c.Call), Port: int(c.Port), Mono: c.Mono, Took: c.Took})
+		i.items = append(i.items, Item{Command: &i.commands[len(i.commands)-1]})
+	})}
 	for at := range stream {
 		errs = append(errs, i.takeRuns(stream[at].After))
 		i.items = append(i.items, stream[at])

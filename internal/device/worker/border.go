@@ -92,6 +92,8 @@ func checkRingItem(it *verbs.Item, now int64) error {
 		return checkRun(it.Run, now)
 	case it.Round != nil:
 		return checkRound(it.Round, now)
+	case it.Command != nil:
+		return checkCommand(it.Command, now)
 	}
 	return nil
 }
@@ -111,12 +113,7 @@ func checkItem(it *verbs.Item, device string, now int64) error {
 		it.GIDs.Mono = stampBy(it.GIDs.Mono, now)
 		return checkPort(it.GIDs.Port)
 	case it.Command != nil:
-		c := it.Command
-		c.Mono, c.Took = stampBy(c.Mono, now), stampBy(c.Took, now)
-		if c.Call < verbs.CommandHWCounters || c.Call > verbs.CommandQueryQP {
-			return fmt.Errorf("command %d", c.Call)
-		}
-		return checkPort(c.Port)
+		return checkCommand(it.Command, now)
 	case it.Snapshot != nil:
 		return checkSnapshot(it.Snapshot, now)
 	case it.Objects != nil:
@@ -181,6 +178,14 @@ func checkRound(r *verbs.RoundItem, now int64) error {
 		*ns = stampBy(*ns, now)
 	}
 	return checkKey(r.ProbeKey, verbs.MethodNone+1)
+}
+
+func checkCommand(c *verbs.Command, now int64) error {
+	c.Mono, c.Took = stampBy(c.Mono, now), stampBy(c.Took, now)
+	if c.Call < verbs.CommandHWCounters || c.Call > verbs.CommandQueryQP {
+		return fmt.Errorf("command %d", c.Call)
+	}
+	return checkPort(c.Port)
 }
 
 func checkSnapshot(s *verbs.Snapshot, now int64) error {

@@ -134,11 +134,11 @@ func (c *contract) Status(s status.Status) { c.handler.Status(s) }
 // attempt is one worker. It implements process.Attempt.
 type attempt struct {
 	*contract
-	led    *ledger.Ledger
-	snap   ledger.Snapshot
-	bell   *ledger.Doorbell
+	led  *ledger.Ledger
+	snap ledger.Snapshot
+	bell *ledger.Doorbell
 
-	mu     sync.Mutex // held while the handler gets what the rings have, so that it gets that in order
+	mu     sync.Mutex              // held while the handler gets what the rings have, so that it gets that in order
 	refuse context.CancelCauseFunc // ends the stream; nil: there is none yet
 	rings  *verbs.Inbox
 	opened bool // the handler knows that the device is open: events come after that

@@ -103,7 +103,6 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	require.Equal(t, []string{"started", "batch, ", "seen", "seen", "ended "}, n.calls)
 }
 
-
 func TestABatchComesWithTheStatusThatFollowsFromIt(t *testing.T) {
 	c, a, n, _ := begun(t)
 	running := status.Status{State: status.StateRunning, PID: 7}

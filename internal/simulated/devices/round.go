@@ -12,11 +12,11 @@ import (
 type decision struct {
 	outcome verbs.Outcome
 	failure
-	events  uint64 // events read in this round
-	stray   uint64 // of them, those without a completion
-	tardy   bool   // its event comes after the deadline
-	breaks  bool   // the queue pair ends in the error state
-	until   int64  // end of the round; 0: it ends at once, without waiting for the drawn durations
+	events uint64 // events read in this round
+	stray  uint64 // of them, those without a completion
+	tardy  bool   // its event comes after the deadline
+	breaks bool   // the queue pair ends in the error state
+	until  int64  // end of the round; 0: it ends at once, without waiting for the drawn durations
 }
 
 // failure is why a round fails: the call that fails with EIO, or the status of its completion.

@@ -135,18 +135,18 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 		c := testSpec()
 		c.Log, c.Rand, c.Present = b.logger(), func() float64 { return 0.5 }, func() bool { return !b.gone.Load() }
 		b.Supervisor = New(c, &testContract{recorder: b.recorder})
-		b.launch = func(_ Attempt[message], f *os.File, deliver func(message) error) (instance, error) {
+		b.launch = func(_ Attempt[message], files []*os.File, deliver func(message) error) (instance, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			s := scripts[min(len(b.born), len(scripts)-1)]
 			if s == nil {
-				return nil, errors.Join(unix.EMFILE, f.Close())
+				return nil, errors.Join(unix.EMFILE, files[0].Close())
 			}
 			p := newFakeProcess(deliver)
 			close(p.started)
 			b.born, b.births = append(b.born, p), append(b.births, time.Now())
 			go s(p)
-			return p, f.Close()
+			return p, files[0].Close()
 		}
 		var ctx context.Context
 		ctx, b.cancel = context.WithCancel(t.Context())

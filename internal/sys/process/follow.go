@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/sys/wake"
 )
 
 // errOver ends the stream of a process that is no longer followed.
@@ -55,7 +56,7 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 	t := s.spec.Timing
 	period := t.Beat / checksPerBeat
 	starting, slow := f.p.Started(), f.p.Slow()
-	tick := time.NewTicker(period)
+	tick := wake.NewTicker(period) // with those of the other processes, so that the host wakes once for all
 	defer tick.Stop()
 	by := causeNone
 	for following := true; following && by == causeNone; {
@@ -73,6 +74,7 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 			s.logSlow(f)
 			started() // other starts need not wait for it
 		case <-tick.C:
+			tick.Next()
 			if slow == nil && starting != nil {
 				s.showStep(f)
 			}

@@ -326,9 +326,9 @@ func hostMain(mode string) {
 // announcer prints the number of the child that runs.
 type announcer struct{ *testContract }
 
-func (a announcer) Begin() (Attempt[message], *os.File, error) {
-	one, file, err := a.testContract.Begin()
-	return announced{one}, file, err
+func (a announcer) Begin() (Attempt[message], []*os.File, error) {
+	one, files, err := a.testContract.Begin()
+	return announced{one}, files, err
 }
 
 type announced struct{ Attempt[message] }

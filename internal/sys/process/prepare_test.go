@@ -24,7 +24,7 @@ const preparedKey = "RDMA_EVENTS_TEST_PREPARED"
 func prepares(fails bool) int {
 	says := func(what string) { fmt.Fprintln(os.Stderr, what, os.Getenv(preparedKey)) }
 	c := serveConfig()
-	c.Shared = false
+	c.Shared = 0
 	c.Prepare = func() error {
 		says("prepares")
 		if fails {

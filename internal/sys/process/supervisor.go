@@ -60,8 +60,8 @@ type Supervisor[M any] struct {
 	spec     Spec
 	contract Contract[M]
 	launch   func(a Attempt[M], shared []*os.File, deliver func(M) error) (instance, error) // takes over the files
-	mono     func() int64                                                                 // CLOCK_MONOTONIC, ns
-	exits    func(pid int) bool                                                           // isExiting
+	mono     func() int64                                                                   // CLOCK_MONOTONIC, ns
+	exits    func(pid int) bool                                                             // isExiting
 	wake     wake.Signal
 
 	restarts *Restarts

@@ -225,7 +225,7 @@ func TestWatchdogBlamesNoCallForAPauseOfTheHost(t *testing.T) {
 	call := Call{"ibv_query_port", now}
 	w := watchdog{
 		alive: neverAlive,
-		busy: func() Call { return call }, limit: 1000, stuck: 10 * time.Second, period: time.Second, mono: func() int64 { return now },
+		busy:  func() Call { return call }, limit: 1000, stuck: 10 * time.Second, period: time.Second, mono: func() int64 { return now },
 	}
 	require.Equal(t, causeNone, w.check())
 	now += int64(20 * time.Second) // a guest was stopped while its call was under way

@@ -37,7 +37,8 @@ func costsBeside(t *testing.T, section, what, note string, least float64, begin 
 	drained.Note = note
 	wake.What, wake.Unit, wake.Bound = "ud_send, wake p50, back to back, beside "+what, "us", 1.02
 	for i := range turns {
-		a, b := openDevice(t), openDevice(t)
+		a, _ := openDevice(t)
+		b, _ := openDevice(t)
 		guest.Inject(t, device, guest.PKeyChange, 1, queued)
 		inTurn(i, func() {
 			stop := begin(a)
@@ -51,7 +52,7 @@ func costsBeside(t *testing.T, section, what, note string, least float64, begin 
 		closeDevice(t, a)
 		closeDevice(t, b)
 	}
-	a := openDevice(t)
+	a, _ := openDevice(t)
 	defer closeDevice(t, a)
 	for i := range wakeTurns {
 		inTurn(i, func() {

@@ -30,7 +30,7 @@ func TestTracerBesideProbes(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
 	const tracerTurns = 21 // it takes seconds to attach here
-	a := openDevice(t)
+	a, _ := openDevice(t)
 	defer closeDevice(t, a)
 	f := bench.Figure{
 		Section: tracerSection, What: "ud_send, wake p50, back to back, beside the tracer", Unit: "us", OtherIs: "without it",

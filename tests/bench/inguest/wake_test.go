@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/tests/bench"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"

@@ -528,9 +528,7 @@ type Item struct {
 	// Types that are valid to be assigned to What:
 	//
 	//	*Item_Opened
-	//	*Item_Run
 	//	*Item_Reading
-	//	*Item_Round
 	//	*Item_Probe
 	//	*Item_Ended
 	//	*Item_Gids
@@ -539,7 +537,10 @@ type Item struct {
 	//	*Item_Objects
 	//	*Item_FabricPort
 	//	*Item_FabricFacts
-	What          isItem_What `protobuf_oneof:"what"`
+	What isItem_What `protobuf_oneof:"what"`
+	// The number of runs of events that were in the ring of the shared memory when
+	// the item was made.
+	After         uint64 `protobuf:"varint,13,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -590,28 +591,10 @@ func (x *Item) GetOpened() *DeviceAttr {
 	return nil
 }
 
-func (x *Item) GetRun() *Run {
-	if x != nil {
-		if x, ok := x.What.(*Item_Run); ok {
-			return x.Run
-		}
-	}
-	return nil
-}
-
 func (x *Item) GetReading() *Reading {
 	if x != nil {
 		if x, ok := x.What.(*Item_Reading); ok {
 			return x.Reading
-		}
-	}
-	return nil
-}
-
-func (x *Item) GetRound() *RoundItem {
-	if x != nil {
-		if x, ok := x.What.(*Item_Round); ok {
-			return x.Round
 		}
 	}
 	return nil
@@ -689,6 +672,13 @@ func (x *Item) GetFabricFacts() *FabricFacts {
 	return nil
 }
 
+func (x *Item) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
 type isItem_What interface {
 	isItem_What()
 }
@@ -697,16 +687,8 @@ type Item_Opened struct {
 	Opened *DeviceAttr `protobuf:"bytes,1,opt,name=opened,proto3,oneof"`
 }
 
-type Item_Run struct {
-	Run *Run `protobuf:"bytes,2,opt,name=run,proto3,oneof"`
-}
-
 type Item_Reading struct {
 	Reading *Reading `protobuf:"bytes,3,opt,name=reading,proto3,oneof"`
-}
-
-type Item_Round struct {
-	Round *RoundItem `protobuf:"bytes,4,opt,name=round,proto3,oneof"`
 }
 
 type Item_Probe struct {
@@ -743,11 +725,7 @@ type Item_FabricFacts struct {
 
 func (*Item_Opened) isItem_What() {}
 
-func (*Item_Run) isItem_What() {}
-
 func (*Item_Reading) isItem_What() {}
-
-func (*Item_Round) isItem_What() {}
 
 func (*Item_Probe) isItem_What() {}
 
@@ -921,114 +899,6 @@ func (x *DeviceAttr) GetAlwaysActive() bool {
 	return false
 }
 
-type Run struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Type          int32                  `protobuf:"varint,1,opt,name=type,proto3" json:"type,omitempty"`
-	Port          int64                  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
-	Count         uint64                 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
-	First         int64                  `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
-	Last          int64                  `protobuf:"varint,5,opt,name=last,proto3" json:"last,omitempty"`
-	HoldSum       int64                  `protobuf:"varint,6,opt,name=hold_sum,json=holdSum,proto3" json:"hold_sum,omitempty"`
-	HoldMax       int64                  `protobuf:"varint,7,opt,name=hold_max,json=holdMax,proto3" json:"hold_max,omitempty"`
-	AckSum        int64                  `protobuf:"varint,8,opt,name=ack_sum,json=ackSum,proto3" json:"ack_sum,omitempty"`
-	AckMax        int64                  `protobuf:"varint,9,opt,name=ack_max,json=ackMax,proto3" json:"ack_max,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Run) Reset() {
-	*x = Run{}
-	mi := &file_worker_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Run) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Run) ProtoMessage() {}
-
-func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Run.ProtoReflect.Descriptor instead.
-func (*Run) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *Run) GetType() int32 {
-	if x != nil {
-		return x.Type
-	}
-	return 0
-}
-
-func (x *Run) GetPort() int64 {
-	if x != nil {
-		return x.Port
-	}
-	return 0
-}
-
-func (x *Run) GetCount() uint64 {
-	if x != nil {
-		return x.Count
-	}
-	return 0
-}
-
-func (x *Run) GetFirst() int64 {
-	if x != nil {
-		return x.First
-	}
-	return 0
-}
-
-func (x *Run) GetLast() int64 {
-	if x != nil {
-		return x.Last
-	}
-	return 0
-}
-
-func (x *Run) GetHoldSum() int64 {
-	if x != nil {
-		return x.HoldSum
-	}
-	return 0
-}
-
-func (x *Run) GetHoldMax() int64 {
-	if x != nil {
-		return x.HoldMax
-	}
-	return 0
-}
-
-func (x *Run) GetAckSum() int64 {
-	if x != nil {
-		return x.AckSum
-	}
-	return 0
-}
-
-func (x *Run) GetAckMax() int64 {
-	if x != nil {
-		return x.AckMax
-	}
-	return 0
-}
-
 type Reading struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
@@ -1044,7 +914,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +926,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +939,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{9}
+	return file_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Reading) GetPort() int64 {
@@ -1141,7 +1011,7 @@ type PortAttr struct {
 
 func (x *PortAttr) Reset() {
 	*x = PortAttr{}
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1023,7 @@ func (x *PortAttr) String() string {
 func (*PortAttr) ProtoMessage() {}
 
 func (x *PortAttr) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1036,7 @@ func (x *PortAttr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortAttr.ProtoReflect.Descriptor instead.
 func (*PortAttr) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{10}
+	return file_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PortAttr) GetState() int32 {
@@ -1253,146 +1123,6 @@ func (x *PortAttr) GetEffectiveGbps() float64 {
 	return 0
 }
 
-type RoundItem struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
-	Vector        int64                  `protobuf:"varint,2,opt,name=vector,proto3" json:"vector,omitempty"`
-	Method        int32                  `protobuf:"varint,3,opt,name=method,proto3" json:"method,omitempty"`
-	Outcome       int32                  `protobuf:"varint,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	Status        string                 `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
-	Start         int64                  `protobuf:"varint,6,opt,name=start,proto3" json:"start,omitempty"`
-	Wake          int64                  `protobuf:"varint,7,opt,name=wake,proto3" json:"wake,omitempty"`
-	Get           int64                  `protobuf:"varint,8,opt,name=get,proto3" json:"get,omitempty"`
-	Arm           int64                  `protobuf:"varint,9,opt,name=arm,proto3" json:"arm,omitempty"`
-	Drain         int64                  `protobuf:"varint,10,opt,name=drain,proto3" json:"drain,omitempty"`
-	Hold          int64                  `protobuf:"varint,11,opt,name=hold,proto3" json:"hold,omitempty"`
-	Ack           int64                  `protobuf:"varint,12,opt,name=ack,proto3" json:"ack,omitempty"`
-	Total         int64                  `protobuf:"varint,13,opt,name=total,proto3" json:"total,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RoundItem) Reset() {
-	*x = RoundItem{}
-	mi := &file_worker_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RoundItem) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RoundItem) ProtoMessage() {}
-
-func (x *RoundItem) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RoundItem.ProtoReflect.Descriptor instead.
-func (*RoundItem) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *RoundItem) GetPort() int64 {
-	if x != nil {
-		return x.Port
-	}
-	return 0
-}
-
-func (x *RoundItem) GetVector() int64 {
-	if x != nil {
-		return x.Vector
-	}
-	return 0
-}
-
-func (x *RoundItem) GetMethod() int32 {
-	if x != nil {
-		return x.Method
-	}
-	return 0
-}
-
-func (x *RoundItem) GetOutcome() int32 {
-	if x != nil {
-		return x.Outcome
-	}
-	return 0
-}
-
-func (x *RoundItem) GetStatus() string {
-	if x != nil {
-		return x.Status
-	}
-	return ""
-}
-
-func (x *RoundItem) GetStart() int64 {
-	if x != nil {
-		return x.Start
-	}
-	return 0
-}
-
-func (x *RoundItem) GetWake() int64 {
-	if x != nil {
-		return x.Wake
-	}
-	return 0
-}
-
-func (x *RoundItem) GetGet() int64 {
-	if x != nil {
-		return x.Get
-	}
-	return 0
-}
-
-func (x *RoundItem) GetArm() int64 {
-	if x != nil {
-		return x.Arm
-	}
-	return 0
-}
-
-func (x *RoundItem) GetDrain() int64 {
-	if x != nil {
-		return x.Drain
-	}
-	return 0
-}
-
-func (x *RoundItem) GetHold() int64 {
-	if x != nil {
-		return x.Hold
-	}
-	return 0
-}
-
-func (x *RoundItem) GetAck() int64 {
-	if x != nil {
-		return x.Ack
-	}
-	return 0
-}
-
-func (x *RoundItem) GetTotal() int64 {
-	if x != nil {
-		return x.Total
-	}
-	return 0
-}
-
 type ProbeItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
@@ -1405,7 +1135,7 @@ type ProbeItem struct {
 
 func (x *ProbeItem) Reset() {
 	*x = ProbeItem{}
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1147,7 @@ func (x *ProbeItem) String() string {
 func (*ProbeItem) ProtoMessage() {}
 
 func (x *ProbeItem) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1160,7 @@ func (x *ProbeItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeItem.ProtoReflect.Descriptor instead.
 func (*ProbeItem) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{12}
+	return file_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProbeItem) GetPort() int64 {
@@ -1473,7 +1203,7 @@ type GidTable struct {
 
 func (x *GidTable) Reset() {
 	*x = GidTable{}
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1215,7 @@ func (x *GidTable) String() string {
 func (*GidTable) ProtoMessage() {}
 
 func (x *GidTable) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1228,7 @@ func (x *GidTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GidTable.ProtoReflect.Descriptor instead.
 func (*GidTable) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{13}
+	return file_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GidTable) GetPort() int64 {
@@ -1541,7 +1271,7 @@ type Gid struct {
 
 func (x *Gid) Reset() {
 	*x = Gid{}
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1283,7 @@ func (x *Gid) String() string {
 func (*Gid) ProtoMessage() {}
 
 func (x *Gid) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1296,7 @@ func (x *Gid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gid.ProtoReflect.Descriptor instead.
 func (*Gid) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{14}
+	return file_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Gid) GetIndex() int64 {
@@ -1610,7 +1340,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1352,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1365,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{15}
+	return file_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Command) GetCall() uint32 {
@@ -1695,7 +1425,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1437,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1450,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{16}
+	return file_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Snapshot) GetPort() int64 {
@@ -1836,7 +1566,7 @@ type NetDev struct {
 
 func (x *NetDev) Reset() {
 	*x = NetDev{}
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1578,7 @@ func (x *NetDev) String() string {
 func (*NetDev) ProtoMessage() {}
 
 func (x *NetDev) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1591,7 @@ func (x *NetDev) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetDev.ProtoReflect.Descriptor instead.
 func (*NetDev) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{17}
+	return file_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NetDev) GetName() string {
@@ -1924,7 +1654,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1936,7 +1666,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1949,7 +1679,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18}
+	return file_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Counters) GetSource() string {
@@ -1976,7 +1706,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +1718,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +1731,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19}
+	return file_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Link) GetExtState() string {
@@ -2030,7 +1760,7 @@ type Objects struct {
 
 func (x *Objects) Reset() {
 	*x = Objects{}
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2042,7 +1772,7 @@ func (x *Objects) String() string {
 func (*Objects) ProtoMessage() {}
 
 func (x *Objects) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2055,7 +1785,7 @@ func (x *Objects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objects.ProtoReflect.Descriptor instead.
 func (*Objects) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20}
+	return file_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Objects) GetMono() int64 {
@@ -2096,7 +1826,7 @@ type ObjectList struct {
 
 func (x *ObjectList) Reset() {
 	*x = ObjectList{}
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +1838,7 @@ func (x *ObjectList) String() string {
 func (*ObjectList) ProtoMessage() {}
 
 func (x *ObjectList) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +1851,7 @@ func (x *ObjectList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectList.ProtoReflect.Descriptor instead.
 func (*ObjectList) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21}
+	return file_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ObjectList) GetState() uint32 {
@@ -2150,7 +1880,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +1892,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +1905,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Holder) GetThread() int64 {
@@ -2227,7 +1957,7 @@ type FabricPort struct {
 
 func (x *FabricPort) Reset() {
 	*x = FabricPort{}
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +1969,7 @@ func (x *FabricPort) String() string {
 func (*FabricPort) ProtoMessage() {}
 
 func (x *FabricPort) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[23]
+	mi := &file_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +1982,7 @@ func (x *FabricPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricPort.ProtoReflect.Descriptor instead.
 func (*FabricPort) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{23}
+	return file_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FabricPort) GetPort() int64 {
@@ -2349,7 +2079,7 @@ type FabricGid struct {
 
 func (x *FabricGid) Reset() {
 	*x = FabricGid{}
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2091,7 @@ func (x *FabricGid) String() string {
 func (*FabricGid) ProtoMessage() {}
 
 func (x *FabricGid) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[24]
+	mi := &file_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2104,7 @@ func (x *FabricGid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricGid.ProtoReflect.Descriptor instead.
 func (*FabricGid) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{24}
+	return file_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FabricGid) GetIndex() int64 {
@@ -2404,7 +2134,7 @@ type FabricFacts struct {
 
 func (x *FabricFacts) Reset() {
 	*x = FabricFacts{}
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2146,7 @@ func (x *FabricFacts) String() string {
 func (*FabricFacts) ProtoMessage() {}
 
 func (x *FabricFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[25]
+	mi := &file_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2159,7 @@ func (x *FabricFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricFacts.ProtoReflect.Descriptor instead.
 func (*FabricFacts) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{25}
+	return file_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FabricFacts) GetPort() int64 {
@@ -2481,7 +2211,7 @@ type FabricFact struct {
 
 func (x *FabricFact) Reset() {
 	*x = FabricFact{}
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2223,7 @@ func (x *FabricFact) String() string {
 func (*FabricFact) ProtoMessage() {}
 
 func (x *FabricFact) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[26]
+	mi := &file_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2236,7 @@ func (x *FabricFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricFact.ProtoReflect.Descriptor instead.
 func (*FabricFact) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{26}
+	return file_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FabricFact) GetKind() int32 {
@@ -2608,7 +2338,7 @@ type FabricOrder struct {
 
 func (x *FabricOrder) Reset() {
 	*x = FabricOrder{}
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +2350,7 @@ func (x *FabricOrder) String() string {
 func (*FabricOrder) ProtoMessage() {}
 
 func (x *FabricOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[27]
+	mi := &file_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +2363,7 @@ func (x *FabricOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricOrder.ProtoReflect.Descriptor instead.
 func (*FabricOrder) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{27}
+	return file_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FabricOrder) GetPort() int64 {
@@ -2702,7 +2432,7 @@ type FabricPeer struct {
 
 func (x *FabricPeer) Reset() {
 	*x = FabricPeer{}
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2714,7 +2444,7 @@ func (x *FabricPeer) String() string {
 func (*FabricPeer) ProtoMessage() {}
 
 func (x *FabricPeer) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[28]
+	mi := &file_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2727,7 +2457,7 @@ func (x *FabricPeer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricPeer.ProtoReflect.Descriptor instead.
 func (*FabricPeer) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{28}
+	return file_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FabricPeer) GetHost() string {
@@ -2845,7 +2575,7 @@ type FabricDone struct {
 
 func (x *FabricDone) Reset() {
 	*x = FabricDone{}
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2587,7 @@ func (x *FabricDone) String() string {
 func (*FabricDone) ProtoMessage() {}
 
 func (x *FabricDone) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[29]
+	mi := &file_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +2600,7 @@ func (x *FabricDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FabricDone.ProtoReflect.Descriptor instead.
 func (*FabricDone) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{29}
+	return file_worker_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FabricDone) GetRc() uint32 {
@@ -2890,7 +2620,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +2632,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[30]
+	mi := &file_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +2645,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{30}
+	return file_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Ended) GetReason() string {
@@ -2983,12 +2713,10 @@ const file_worker_proto_rawDesc = "" +
 	"\x05Batch\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x121\n" +
-	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\xde\x05\n" +
+	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\x96\x05\n" +
 	"\x04Item\x12;\n" +
-	"\x06opened\x18\x01 \x01(\v2!.rdma_events.worker.v1.DeviceAttrH\x00R\x06opened\x12.\n" +
-	"\x03run\x18\x02 \x01(\v2\x1a.rdma_events.worker.v1.RunH\x00R\x03run\x12:\n" +
+	"\x06opened\x18\x01 \x01(\v2!.rdma_events.worker.v1.DeviceAttrH\x00R\x06opened\x12:\n" +
 	"\areading\x18\x03 \x01(\v2\x1e.rdma_events.worker.v1.ReadingH\x00R\areading\x128\n" +
-	"\x05round\x18\x04 \x01(\v2 .rdma_events.worker.v1.RoundItemH\x00R\x05round\x128\n" +
 	"\x05probe\x18\x05 \x01(\v2 .rdma_events.worker.v1.ProbeItemH\x00R\x05probe\x124\n" +
 	"\x05ended\x18\x06 \x01(\v2\x1c.rdma_events.worker.v1.EndedH\x00R\x05ended\x125\n" +
 	"\x04gids\x18\a \x01(\v2\x1f.rdma_events.worker.v1.GidTableH\x00R\x04gids\x12:\n" +
@@ -2998,8 +2726,9 @@ const file_worker_proto_rawDesc = "" +
 	" \x01(\v2\x1e.rdma_events.worker.v1.ObjectsH\x00R\aobjects\x12D\n" +
 	"\vfabric_port\x18\v \x01(\v2!.rdma_events.worker.v1.FabricPortH\x00R\n" +
 	"fabricPort\x12G\n" +
-	"\ffabric_facts\x18\f \x01(\v2\".rdma_events.worker.v1.FabricFactsH\x00R\vfabricFactsB\x06\n" +
-	"\x04what\"\xe0\x03\n" +
+	"\ffabric_facts\x18\f \x01(\v2\".rdma_events.worker.v1.FabricFactsH\x00R\vfabricFacts\x12\x14\n" +
+	"\x05after\x18\r \x01(\x04R\x05afterB\x06\n" +
+	"\x04whatJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05\"\xe0\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -3018,17 +2747,7 @@ const file_worker_proto_rawDesc = "" +
 	"\bfirmware\x18\f \x01(\tR\bfirmware\x12)\n" +
 	"\x10virtual_function\x18\r \x01(\bR\x0fvirtualFunction\x12%\n" +
 	"\x0ecounts_flushes\x18\x0e \x01(\bR\rcountsFlushes\x12#\n" +
-	"\ralways_active\x18\x0f \x01(\bR\falwaysActive\"\xd5\x01\n" +
-	"\x03Run\x12\x12\n" +
-	"\x04type\x18\x01 \x01(\x05R\x04type\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\x03R\x04port\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x04R\x05count\x12\x14\n" +
-	"\x05first\x18\x04 \x01(\x03R\x05first\x12\x12\n" +
-	"\x04last\x18\x05 \x01(\x03R\x04last\x12\x19\n" +
-	"\bhold_sum\x18\x06 \x01(\x03R\aholdSum\x12\x19\n" +
-	"\bhold_max\x18\a \x01(\x03R\aholdMax\x12\x17\n" +
-	"\aack_sum\x18\b \x01(\x03R\x06ackSum\x12\x17\n" +
-	"\aack_max\x18\t \x01(\x03R\x06ackMax\"\xc3\x01\n" +
+	"\ralways_active\x18\x0f \x01(\bR\falwaysActive\"\xc3\x01\n" +
 	"\aReading\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x123\n" +
@@ -3052,22 +2771,7 @@ const file_worker_proto_rawDesc = "" +
 	" \x01(\x04R\n" +
 	"linkDowned\x12&\n" +
 	"\x0fhas_link_downed\x18\v \x01(\bR\rhasLinkDowned\x12%\n" +
-	"\x0eeffective_gbps\x18\f \x01(\x01R\reffectiveGbps\"\xa1\x02\n" +
-	"\tRoundItem\x12\x12\n" +
-	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x16\n" +
-	"\x06vector\x18\x02 \x01(\x03R\x06vector\x12\x16\n" +
-	"\x06method\x18\x03 \x01(\x05R\x06method\x12\x18\n" +
-	"\aoutcome\x18\x04 \x01(\x05R\aoutcome\x12\x16\n" +
-	"\x06status\x18\x05 \x01(\tR\x06status\x12\x14\n" +
-	"\x05start\x18\x06 \x01(\x03R\x05start\x12\x12\n" +
-	"\x04wake\x18\a \x01(\x03R\x04wake\x12\x10\n" +
-	"\x03get\x18\b \x01(\x03R\x03get\x12\x10\n" +
-	"\x03arm\x18\t \x01(\x03R\x03arm\x12\x14\n" +
-	"\x05drain\x18\n" +
-	" \x01(\x03R\x05drain\x12\x12\n" +
-	"\x04hold\x18\v \x01(\x03R\x04hold\x12\x10\n" +
-	"\x03ack\x18\f \x01(\x03R\x03ack\x12\x14\n" +
-	"\x05total\x18\r \x01(\x03R\x05total\"g\n" +
+	"\x0eeffective_gbps\x18\f \x01(\x01R\reffectiveGbps\"g\n" +
 	"\tProbeItem\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x16\n" +
 	"\x06vector\x18\x02 \x01(\x03R\x06vector\x12\x16\n" +
@@ -3224,7 +2928,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_worker_proto_goTypes = []any{
 	(*WatchRequest)(nil),  // 0: rdma_events.worker.v1.WatchRequest
 	(*Options)(nil),       // 1: rdma_events.worker.v1.Options
@@ -3234,30 +2938,28 @@ var file_worker_proto_goTypes = []any{
 	(*Batch)(nil),         // 5: rdma_events.worker.v1.Batch
 	(*Item)(nil),          // 6: rdma_events.worker.v1.Item
 	(*DeviceAttr)(nil),    // 7: rdma_events.worker.v1.DeviceAttr
-	(*Run)(nil),           // 8: rdma_events.worker.v1.Run
-	(*Reading)(nil),       // 9: rdma_events.worker.v1.Reading
-	(*PortAttr)(nil),      // 10: rdma_events.worker.v1.PortAttr
-	(*RoundItem)(nil),     // 11: rdma_events.worker.v1.RoundItem
-	(*ProbeItem)(nil),     // 12: rdma_events.worker.v1.ProbeItem
-	(*GidTable)(nil),      // 13: rdma_events.worker.v1.GidTable
-	(*Gid)(nil),           // 14: rdma_events.worker.v1.Gid
-	(*Command)(nil),       // 15: rdma_events.worker.v1.Command
-	(*Snapshot)(nil),      // 16: rdma_events.worker.v1.Snapshot
-	(*NetDev)(nil),        // 17: rdma_events.worker.v1.NetDev
-	(*Counters)(nil),      // 18: rdma_events.worker.v1.Counters
-	(*Link)(nil),          // 19: rdma_events.worker.v1.Link
-	(*Objects)(nil),       // 20: rdma_events.worker.v1.Objects
-	(*ObjectList)(nil),    // 21: rdma_events.worker.v1.ObjectList
-	(*Holder)(nil),        // 22: rdma_events.worker.v1.Holder
-	(*FabricPort)(nil),    // 23: rdma_events.worker.v1.FabricPort
-	(*FabricGid)(nil),     // 24: rdma_events.worker.v1.FabricGid
-	(*FabricFacts)(nil),   // 25: rdma_events.worker.v1.FabricFacts
-	(*FabricFact)(nil),    // 26: rdma_events.worker.v1.FabricFact
-	(*FabricOrder)(nil),   // 27: rdma_events.worker.v1.FabricOrder
-	(*FabricPeer)(nil),    // 28: rdma_events.worker.v1.FabricPeer
-	(*FabricDone)(nil),    // 29: rdma_events.worker.v1.FabricDone
-	(*Ended)(nil),         // 30: rdma_events.worker.v1.Ended
-	nil,                   // 31: rdma_events.worker.v1.Counters.ValuesEntry
+	(*Reading)(nil),       // 8: rdma_events.worker.v1.Reading
+	(*PortAttr)(nil),      // 9: rdma_events.worker.v1.PortAttr
+	(*ProbeItem)(nil),     // 10: rdma_events.worker.v1.ProbeItem
+	(*GidTable)(nil),      // 11: rdma_events.worker.v1.GidTable
+	(*Gid)(nil),           // 12: rdma_events.worker.v1.Gid
+	(*Command)(nil),       // 13: rdma_events.worker.v1.Command
+	(*Snapshot)(nil),      // 14: rdma_events.worker.v1.Snapshot
+	(*NetDev)(nil),        // 15: rdma_events.worker.v1.NetDev
+	(*Counters)(nil),      // 16: rdma_events.worker.v1.Counters
+	(*Link)(nil),          // 17: rdma_events.worker.v1.Link
+	(*Objects)(nil),       // 18: rdma_events.worker.v1.Objects
+	(*ObjectList)(nil),    // 19: rdma_events.worker.v1.ObjectList
+	(*Holder)(nil),        // 20: rdma_events.worker.v1.Holder
+	(*FabricPort)(nil),    // 21: rdma_events.worker.v1.FabricPort
+	(*FabricGid)(nil),     // 22: rdma_events.worker.v1.FabricGid
+	(*FabricFacts)(nil),   // 23: rdma_events.worker.v1.FabricFacts
+	(*FabricFact)(nil),    // 24: rdma_events.worker.v1.FabricFact
+	(*FabricOrder)(nil),   // 25: rdma_events.worker.v1.FabricOrder
+	(*FabricPeer)(nil),    // 26: rdma_events.worker.v1.FabricPeer
+	(*FabricDone)(nil),    // 27: rdma_events.worker.v1.FabricDone
+	(*Ended)(nil),         // 28: rdma_events.worker.v1.Ended
+	nil,                   // 29: rdma_events.worker.v1.Counters.ValuesEntry
 }
 var file_worker_proto_depIdxs = []int32{
 	1,  // 0: rdma_events.worker.v1.WatchRequest.options:type_name -> rdma_events.worker.v1.Options
@@ -3266,37 +2968,35 @@ var file_worker_proto_depIdxs = []int32{
 	2,  // 3: rdma_events.worker.v1.Options.fabric:type_name -> rdma_events.worker.v1.FabricOptions
 	6,  // 4: rdma_events.worker.v1.Batch.items:type_name -> rdma_events.worker.v1.Item
 	7,  // 5: rdma_events.worker.v1.Item.opened:type_name -> rdma_events.worker.v1.DeviceAttr
-	8,  // 6: rdma_events.worker.v1.Item.run:type_name -> rdma_events.worker.v1.Run
-	9,  // 7: rdma_events.worker.v1.Item.reading:type_name -> rdma_events.worker.v1.Reading
-	11, // 8: rdma_events.worker.v1.Item.round:type_name -> rdma_events.worker.v1.RoundItem
-	12, // 9: rdma_events.worker.v1.Item.probe:type_name -> rdma_events.worker.v1.ProbeItem
-	30, // 10: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
-	13, // 11: rdma_events.worker.v1.Item.gids:type_name -> rdma_events.worker.v1.GidTable
-	15, // 12: rdma_events.worker.v1.Item.command:type_name -> rdma_events.worker.v1.Command
-	16, // 13: rdma_events.worker.v1.Item.snapshot:type_name -> rdma_events.worker.v1.Snapshot
-	20, // 14: rdma_events.worker.v1.Item.objects:type_name -> rdma_events.worker.v1.Objects
-	23, // 15: rdma_events.worker.v1.Item.fabric_port:type_name -> rdma_events.worker.v1.FabricPort
-	25, // 16: rdma_events.worker.v1.Item.fabric_facts:type_name -> rdma_events.worker.v1.FabricFacts
-	10, // 17: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
-	14, // 18: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
-	17, // 19: rdma_events.worker.v1.Snapshot.net_dev:type_name -> rdma_events.worker.v1.NetDev
-	18, // 20: rdma_events.worker.v1.Snapshot.counters:type_name -> rdma_events.worker.v1.Counters
-	19, // 21: rdma_events.worker.v1.Snapshot.link:type_name -> rdma_events.worker.v1.Link
-	31, // 22: rdma_events.worker.v1.Counters.values:type_name -> rdma_events.worker.v1.Counters.ValuesEntry
-	21, // 23: rdma_events.worker.v1.Objects.lists:type_name -> rdma_events.worker.v1.ObjectList
-	22, // 24: rdma_events.worker.v1.Objects.holders:type_name -> rdma_events.worker.v1.Holder
-	24, // 25: rdma_events.worker.v1.FabricPort.gids:type_name -> rdma_events.worker.v1.FabricGid
-	26, // 26: rdma_events.worker.v1.FabricFacts.facts:type_name -> rdma_events.worker.v1.FabricFact
-	28, // 27: rdma_events.worker.v1.FabricOrder.peer:type_name -> rdma_events.worker.v1.FabricPeer
-	0,  // 28: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
-	27, // 29: rdma_events.worker.v1.Worker.Order:input_type -> rdma_events.worker.v1.FabricOrder
-	5,  // 30: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
-	29, // 31: rdma_events.worker.v1.Worker.Order:output_type -> rdma_events.worker.v1.FabricDone
-	30, // [30:32] is the sub-list for method output_type
-	28, // [28:30] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	8,  // 6: rdma_events.worker.v1.Item.reading:type_name -> rdma_events.worker.v1.Reading
+	10, // 7: rdma_events.worker.v1.Item.probe:type_name -> rdma_events.worker.v1.ProbeItem
+	28, // 8: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
+	11, // 9: rdma_events.worker.v1.Item.gids:type_name -> rdma_events.worker.v1.GidTable
+	13, // 10: rdma_events.worker.v1.Item.command:type_name -> rdma_events.worker.v1.Command
+	14, // 11: rdma_events.worker.v1.Item.snapshot:type_name -> rdma_events.worker.v1.Snapshot
+	18, // 12: rdma_events.worker.v1.Item.objects:type_name -> rdma_events.worker.v1.Objects
+	21, // 13: rdma_events.worker.v1.Item.fabric_port:type_name -> rdma_events.worker.v1.FabricPort
+	23, // 14: rdma_events.worker.v1.Item.fabric_facts:type_name -> rdma_events.worker.v1.FabricFacts
+	9,  // 15: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
+	12, // 16: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
+	15, // 17: rdma_events.worker.v1.Snapshot.net_dev:type_name -> rdma_events.worker.v1.NetDev
+	16, // 18: rdma_events.worker.v1.Snapshot.counters:type_name -> rdma_events.worker.v1.Counters
+	17, // 19: rdma_events.worker.v1.Snapshot.link:type_name -> rdma_events.worker.v1.Link
+	29, // 20: rdma_events.worker.v1.Counters.values:type_name -> rdma_events.worker.v1.Counters.ValuesEntry
+	19, // 21: rdma_events.worker.v1.Objects.lists:type_name -> rdma_events.worker.v1.ObjectList
+	20, // 22: rdma_events.worker.v1.Objects.holders:type_name -> rdma_events.worker.v1.Holder
+	22, // 23: rdma_events.worker.v1.FabricPort.gids:type_name -> rdma_events.worker.v1.FabricGid
+	24, // 24: rdma_events.worker.v1.FabricFacts.facts:type_name -> rdma_events.worker.v1.FabricFact
+	26, // 25: rdma_events.worker.v1.FabricOrder.peer:type_name -> rdma_events.worker.v1.FabricPeer
+	0,  // 26: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
+	25, // 27: rdma_events.worker.v1.Worker.Order:input_type -> rdma_events.worker.v1.FabricOrder
+	5,  // 28: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
+	27, // 29: rdma_events.worker.v1.Worker.Order:output_type -> rdma_events.worker.v1.FabricDone
+	28, // [28:30] is the sub-list for method output_type
+	26, // [26:28] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -3306,9 +3006,7 @@ func file_worker_proto_init() {
 	}
 	file_worker_proto_msgTypes[6].OneofWrappers = []any{
 		(*Item_Opened)(nil),
-		(*Item_Run)(nil),
 		(*Item_Reading)(nil),
-		(*Item_Round)(nil),
 		(*Item_Probe)(nil),
 		(*Item_Ended)(nil),
 		(*Item_Gids)(nil),
@@ -3324,7 +3022,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
