@@ -124,6 +124,10 @@ func kept(it verbs.Item) verbs.Item {
 		round := *it.Round
 		it.Round = &round
 	}
+	if it.Command != nil {
+		command := *it.Command
+		it.Command = &command
+	}
 	if it.FabricFacts != nil {
 		facts := *it.FabricFacts
 		facts.Facts = slices.Clone(facts.Facts)

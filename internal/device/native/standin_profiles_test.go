@@ -162,7 +162,7 @@ func (l *observation) die(w *watched) error {
 	if err != nil {
 		return err
 	}
-	since := len(w.seen(0))
+	since, asked := len(w.seen(0)), w.m.asked()
 	want := 0
 	if w.p.Fatal >= 0 {
 		want = 1
@@ -173,7 +173,7 @@ func (l *observation) die(w *watched) error {
 	w.s.Dead = 1
 	err = w.await("the error state", func() bool {
 		l.DeadRounds = badRounds(w.seen(since))
-		return w.ended() != nil || int(w.events()["device_fatal of port 0"]) == want && readings(w.seen(since)) > 1 &&
+		return w.ended() != nil || int(w.events()["device_fatal of port 0"]) == want && w.m.asked() > asked+1 &&
 			(up.Method == verbs.MethodNone || len(l.DeadRounds) > 0)
 	})
 	if err != nil {

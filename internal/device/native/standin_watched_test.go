@@ -13,6 +13,7 @@ import (
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/session"
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/status"
 )
 
@@ -29,6 +30,7 @@ type watched struct {
 
 	mu      sync.Mutex
 	items   []verbs.Item
+	rings   *verbs.Inbox
 	why     *status.End // set when the watch has ended by itself
 	changed chan struct{}
 }
@@ -47,7 +49,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watched{
-		s: s, p: p, m: newMeter(s.backend("sys", "dev"), s.Control), led: led, stop: stop, pace: pace,
+		s: s, p: p, m: newMeter(s.backend("sys", "dev"), s.Control), led: led, rings: verbs.NewInbox(led), stop: stop, pace: pace,
 		done: make(chan error, 1), changed: make(chan struct{}, 1),
 	}
 	o := verbs.Options{
@@ -73,14 +75,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 func (w *watched) handle(b verbs.Batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, it := range b.Items {
-		if it.Round != nil {
-			round := *it.Round
-			it.Round = &round
-		}
-		it.Run = nil // the ledger counts events
-		w.items = append(w.items, it)
-	}
+	w.keep(b.Items)
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -88,10 +83,31 @@ func (w *watched) handle(b verbs.Batch) error {
 	return nil
 }
 
+// keep keeps items with copies of what the rings of the ledger have. The caller holds w.mu.
+func (w *watched) keep(items []verbs.Item) {
+	all, err := w.rings.Take(items, clock.Monotonic())
+	if err != nil {
+		panic(err)
+	}
+	for _, it := range all {
+		if it.Round != nil {
+			round := *it.Round
+			it.Round = &round
+		}
+		if it.Command != nil {
+			command := *it.Command
+			it.Command = &command
+		}
+		it.Run = nil // the ledger counts events
+		w.items = append(w.items, it)
+	}
+}
+
 // seen returns the items after the first n ones.
 func (w *watched) seen(n int) []verbs.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.keep(nil)
 	return append([]verbs.Item(nil), w.items[n:]...)
 }
 
@@ -181,16 +197,6 @@ func (w *watched) events() map[string]uint64 {
 		counts[fmt.Sprint(verbs.EventType(e.Type), " of port ", e.Port)] += e.Read
 	}
 	return counts
-}
-
-func readings(items []verbs.Item) int {
-	n := 0
-	for _, it := range items {
-		if it.Reading != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // badRounds returns the outcomes of the rounds among items, other than success.

@@ -74,7 +74,9 @@ func TestChoiceFollowsTheLinkLayer(t *testing.T) {
 					require.Equal(t, row.want, got.Method)
 					require.Contains(t, got.Reason, row.reason)
 				}
-				require.Zero(t, r.counts().LostCompletions, "a trial that is not kept is no round")
+				if row.want != verbs.MethodNone {
+					require.Zero(t, r.counts().LostCompletions, "a trial that is not kept is no round")
+				}
 			})
 		})
 	}
@@ -100,7 +102,7 @@ func away(b verbs.Backend, left *atomic.Int32) verbs.Backend {
 			return p
 		}
 		return &awayProbe{Probe: p, left: left}
-	}}
+	}, verbs.MethodNone}
 }
 
 type awayProbe struct {

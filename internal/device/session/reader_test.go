@@ -30,6 +30,5 @@ func TestAStormAtTheOpeningDoesNotHoldUpTheBaseline(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, s.drain(make([]verbs.Run, 8)))
 		require.LessOrEqual(t, time.Since(began), 2*baselineTimeout)
-		require.NotEmpty(t, s.out.take(), "what was read counts")
 	})
 }

@@ -85,23 +85,14 @@ func (m *message) check(device string, now int64) error {
 	return nil
 }
 
-// checkRingItem is checkItem for what comes in the rings.
-func checkRingItem(it *verbs.Item, now int64) error {
-	switch {
-	case it.Run != nil:
-		return checkRun(it.Run, now)
-	case it.Round != nil:
-		return checkRound(it.Round, now)
-	case it.Command != nil:
-		return checkCommand(it.Command, now)
-	}
-	return nil
-}
-
 func checkItem(it *verbs.Item, device string, now int64) error {
 	switch {
 	case it.Opened != nil:
 		return checkDevice(it.Opened, device)
+	case it.Run != nil:
+		return checkRun(it.Run, now)
+	case it.Round != nil:
+		return checkRound(it.Round, now)
 	case it.Reading != nil:
 		r := it.Reading
 		cleanNumbers(math.MaxUint16, &r.Attr.MTU, &r.Attr.LID, &r.Attr.SMLID)

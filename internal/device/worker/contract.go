@@ -178,7 +178,7 @@ func (a *attempt) take(items []verbs.Item) []verbs.Item {
 	all, err := a.rings.Take(items, now)
 	kept := all[:0]
 	for i := range all {
-		if bad := checkRingItem(&all[i], now); bad != nil {
+		if bad := checkItem(&all[i], a.request.Options.Device, now); bad != nil {
 			err = errors.Join(err, bad)
 			continue
 		}

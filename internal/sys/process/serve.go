@@ -35,6 +35,7 @@ const (
 	lifelineFD = 3 // the read end of a pipe; at its end of file the host is gone
 	programFD  = 4 // the program's file, through which it was executed
 	sharedFD   = 5 // the first file that the host shares
+	othersFD   = 8 // from here on are files that the child opens itself
 )
 
 // ServeConfig has the parts of a child program.
@@ -216,7 +217,7 @@ func nameThread(text string) {
 // clearStdout reserves stdout for the handshake. Descriptor 1 becomes stderr, since
 // native libraries print to it, and os.Stdout becomes the previous descriptor 1.
 func clearStdout() error {
-	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, sharedFD)
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, othersFD)
 	if err != nil {
 		return fmt.Errorf("keep stdout for the handshake: %w", err)
 	}

@@ -40,7 +40,7 @@ func (h *smallHost) end() {
 }
 
 // launch starts a process that completes the handshake unless it is too late.
-func (h *smallHost) launch(_ Attempt[message], f *os.File, deliver func(message) error) (instance, error) {
+func (h *smallHost) launch(_ Attempt[message], files []*os.File, deliver func(message) error) (instance, error) {
 	p := newFakeProcess(deliver)
 	takes := h.begin()
 	go func() {
@@ -53,7 +53,7 @@ func (h *smallHost) launch(_ Attempt[message], f *os.File, deliver func(message)
 		}
 		runFor(time.Hour)(p)
 	}()
-	return p, f.Close()
+	return p, files[0].Close()
 }
 
 func TestManyChildrenOfASmallHostStartInTurn(t *testing.T) {
@@ -96,9 +96,9 @@ func TestPlaceIsFreeAgainAfterEachKindOfStart(t *testing.T) {
 				c := testSpec()
 				c.Starts = starts
 				s := New(c, &testContract{recorder: r})
-				s.launch = func(_ Attempt[message], f *os.File, _ func(message) error) (instance, error) {
+				s.launch = func(_ Attempt[message], files []*os.File, _ func(message) error) (instance, error) {
 					require.Len(t, starts.places, 1)
-					return p, errors.Join(begin(p), f.Close())
+					return p, errors.Join(begin(p), files[0].Close())
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				var running sync.WaitGroup
@@ -188,7 +188,7 @@ func TestSlowStartGivesItsPlaceBack(t *testing.T) {
 		c := testSpec()
 		c.Starts, c.Log = starts, r.logger()
 		s := New(c, &testContract{recorder: r})
-		s.launch = func(_ Attempt[message], f *os.File, _ func(message) error) (instance, error) { return p, f.Close() }
+		s.launch = func(_ Attempt[message], files []*os.File, _ func(message) error) (instance, error) { return p, files[0].Close() }
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.Run(ctx) })
