@@ -78,7 +78,7 @@ func fleet(t testing.TB, devices int) *Monitor {
 			var items []verbs.Item
 			for port := range 2 {
 				items = append(items, verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: port + 1, Method: verbs.MethodRCWrite}, Round: verbs.Round{
-					Start: mono - ms, Wake: 40_000 + mono/1e6%9973, Ack: 300, Hold: 900, Total: 60_000 + mono/1e6%7919,
+					Start: mono, Wake: 40_000 + mono/1e6%9973, Ack: 300, Hold: 900, Total: 60_000 + mono/1e6%7919,
 				}}})
 			}
 			d.Batch(verbs.Batch{Wall: epoch + mono, Mono: mono, Items: items}, status.Status{})

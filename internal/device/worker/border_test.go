@@ -188,8 +188,6 @@ func FuzzNoBytesOfAWorkerReachBeyondItsDevice(f *testing.F) {
 	for _, it := range []verbs.Item{
 		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 2, Vectors: 8, Firmware: "28"}},
 		{Reading: &verbs.Reading{Port: 1, Attr: verbs.PortAttr{RateGbps: math.Inf(-1), Width: "4x"}}},
-		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3, First: 1, Last: math.MaxInt64}},
-		{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}}},
 		{Snapshot: &verbs.Snapshot{Port: 1, Counters: verbs.Counters{"counters": {"a\tb": 1}}, LeftOut: []string{"x"}}},
 		{GIDs: &verbs.GIDTable{Port: 1, Entries: []verbs.GID{{Index: 3, NetDev: "eth0"}}}},
 	} {

@@ -73,23 +73,20 @@ func drawn[T any](c *chance) *T {
 }
 
 func (c *chance) item() verbs.Item {
-	switch c.bits() % 8 {
+	after := c.bits()
+	switch c.bits() % 6 {
 	case 0:
-		return verbs.Item{Opened: drawn[verbs.DeviceAttr](c)}
+		return verbs.Item{After: after, Opened: drawn[verbs.DeviceAttr](c)}
 	case 1:
-		return verbs.Item{Run: drawn[verbs.Run](c)}
+		return verbs.Item{After: after, Reading: drawn[verbs.Reading](c)}
 	case 2:
-		return verbs.Item{Reading: drawn[verbs.Reading](c)}
+		return verbs.Item{After: after, Objects: drawn[verbs.Objects](c)}
 	case 3:
-		return verbs.Item{Round: drawn[verbs.RoundItem](c)}
+		return verbs.Item{After: after, FabricPort: drawn[verbs.FabricPort](c)}
 	case 4:
-		return verbs.Item{Objects: drawn[verbs.Objects](c)}
-	case 5:
-		return verbs.Item{FabricPort: drawn[verbs.FabricPort](c)}
-	case 6:
-		return verbs.Item{FabricFacts: drawn[verbs.FabricFacts](c)}
+		return verbs.Item{After: after, FabricFacts: drawn[verbs.FabricFacts](c)}
 	}
-	return verbs.Item{Probe: drawn[verbs.ProbeItem](c)}
+	return verbs.Item{After: after, Probe: drawn[verbs.ProbeItem](c)}
 }
 
 func FuzzABatchArrivesAsItWasSent(f *testing.F) {
@@ -131,8 +128,7 @@ func FuzzAnOrderArrivesAsItWasSent(f *testing.F) {
 // to protobuf and back once more.
 func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
 	seed, err := pb.Marshal(batchToProto(verbs.Batch{Wall: 1, Items: []verbs.Item{
-		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},
-		{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}}},
+		{Reading: &verbs.Reading{Port: 1, Mono: 3}, After: 7},
 		{FabricPort: &verbs.FabricPort{Port: 1, Epoch: 7, GIDs: []verbs.FabricGID{{Index: 3}}, UD: []uint32{17, 18}}},
 		{FabricFacts: &verbs.FabricFacts{Port: 1, Epoch: 7, Facts: []verbs.FabricFact{{Kind: verbs.FabricLate, Pair: -1}}}},
 	}}))

@@ -57,9 +57,11 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	begun := make(chan struct{})
+	bell, err := ledger.NewDoorbell()
+	require.NoError(t, err)
 	serving.Go(func() {
 		device := verbs.Options{Device: opened().Items[0].Opened.Name}
-		a := &attempt{contract: &contract{request: verbs.Request{Options: device}, orders: s.orders}}
+		a := &attempt{contract: &contract{request: verbs.Request{Options: device}, orders: s.orders}, bell: bell}
 		s.ended <- a.Stream(ctx, c, func(message) error {
 			close(begun)
 			return nil
@@ -71,6 +73,7 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 		require.NoError(t, c.Close())
 		s.server.Stop()
 		serving.Wait()
+		require.NoError(t, bell.Close())
 	})
 	return s
 }

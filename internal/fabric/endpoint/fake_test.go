@@ -22,7 +22,6 @@ import (
 const (
 	queryDelay = 10 * time.Millisecond
 	settle     = 100 * time.Millisecond
-	roundsWait = 250 * time.Millisecond
 )
 
 // fabricRig is a rig whose device makes Fabrics that the test leads by the hand.
