@@ -142,6 +142,13 @@ func startFleet(t *testing.T, devices int) *fleet {
 		t.Fatal(err)
 	}
 	p.lines = bufio.NewReaderSize(stdout, 1<<20)
+	p.awaitOpen(t, devices)
+	return p
+}
+
+// awaitOpen waits until as many devices are open.
+func (p *fleet) awaitOpen(t *testing.T, devices int) {
+	t.Helper()
 	open := map[string]bool{}
 	for len(open) < devices {
 		l := p.line(t)
@@ -149,7 +156,6 @@ func startFleet(t *testing.T, devices int) *fleet {
 			open[name] = true
 		}
 	}
-	return p
 }
 
 func (p *fleet) line(t *testing.T) string {

@@ -45,7 +45,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	defer cancel()
 	listener.Go(func() { w.listen(ctx, &adds, changed) })
 
-	rescan := wake.NewTicker(w.cfg.Rescan)
+	rescan := wake.NewTicker(w.cfg.Rescan, time.Time{})
 	defer rescan.Stop()
 	problem := complaint{warn: w.cfg.Warn}
 	without := nodeless{sysfs: w.sysfs, types: w.cfg.Types}

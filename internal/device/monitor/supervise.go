@@ -77,11 +77,11 @@ func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 const lingering = 10 * time.Second
 
 // retryInterval is how often retryAll looks for devices to try again.
-const retryInterval = lingering / 5
+const retryInterval = lingering / 4
 
 // retryAll tries devices again (retry) until ctx ends, whether or not Gather is called.
 func (m *Monitor) retryAll(ctx context.Context) {
-	tick := wake.NewTicker(retryInterval)
+	tick := wake.NewTicker(retryInterval, time.Time{})
 	defer tick.Stop()
 	for {
 		select {

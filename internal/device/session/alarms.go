@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"rdma_events/internal/sys/wake"
+)
 
 // alarms are the times at which something is looked at again: soon after an event, once the
 // events have settled, and at an interval. One goroutine uses them.
@@ -9,14 +13,14 @@ type alarms struct {
 	settled *time.Timer // settle after the last event
 	waiting bool        // soon is running
 	tick    <-chan time.Time
-	ticker  *time.Ticker // nil without an interval
+	ticker  *wake.Ticker // nil without an interval
 }
 
-// newAlarms returns alarms of which only the interval runs. The interval 0 is none.
-func newAlarms(interval time.Duration) *alarms {
+// newAlarms returns alarms of which only the interval runs, from a moment on. The interval 0 is none.
+func newAlarms(interval time.Duration, since time.Time) *alarms {
 	a := &alarms{soon: stopped(), settled: stopped()}
 	if interval > 0 {
-		a.ticker = time.NewTicker(interval)
+		a.ticker = wake.NewTicker(interval, since)
 		a.tick = a.ticker.C
 	}
 	return a

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/wake"
 )
 
 // kick is a reason to take a snapshot of a port. The reader, the querier and the probers set
@@ -185,9 +186,9 @@ func (p *pace) take(now time.Time) {
 // SnapshotInterval as a base, and others when they are asked for. All that may hang is in this
 // one goroutine, except the queries. It is not waited for.
 func (s *session) watchEvidence(ctx context.Context) error {
-	commands, stopCommands := ticks(s.asks.CommandInterval())
+	commands, nextCommands, stopCommands := ticks(s.asks.CommandInterval(), s.began)
 	defer stopCommands()
-	base, stopBase := ticks(s.o.SnapshotInterval)
+	base, nextBase, stopBase := ticks(s.o.SnapshotInterval, s.began)
 	defer stopBase()
 	first := s.baselineDone
 	due, waking := stopped(), false
@@ -200,6 +201,7 @@ func (s *session) watchEvidence(ctx context.Context) error {
 			first = nil
 			s.asks.KickAll(verbs.TriggerBase)
 		case <-base:
+			nextBase()
 			s.asks.KickAll(verbs.TriggerBase)
 		case <-s.evidenceWake:
 			if !waking { // a storm would put it off for ever
@@ -216,6 +218,7 @@ func (s *session) watchEvidence(ctx context.Context) error {
 				due.Reset(next)
 			}
 		case <-commands:
+			nextCommands()
 			if err := s.asks.AskAll(); err != nil {
 				return err
 			}
@@ -223,12 +226,12 @@ func (s *session) watchEvidence(ctx context.Context) error {
 	}
 }
 
-// ticks returns a ticker's channel and what stops it; without an interval, a channel on which
-// nothing comes.
-func ticks(interval time.Duration) (c <-chan time.Time, stop func()) {
+// ticks returns a ticker's channel, what is to be called after each tick, and what stops it; without an interval, a channel on
+// which nothing comes.
+func ticks(interval time.Duration, since time.Time) (c <-chan time.Time, next, stop func()) {
 	if interval <= 0 {
-		return nil, func() {}
+		return nil, func() {}, func() {}
 	}
-	t := time.NewTicker(interval)
-	return t.C, t.Stop
+	t := wake.NewTicker(interval, since)
+	return t.C, t.Next, t.Stop
 }

@@ -13,7 +13,7 @@ import (
 // table that is like the one before it is not sent. It has a goroutine of its own, since
 // a query of a port may hang in the device's firmware and a GID table comes from the kernel.
 func (s *session) watchGIDs(ctx context.Context) error {
-	due := newAlarms(s.o.GIDInterval)
+	due := newAlarms(s.o.GIDInterval, s.began)
 	defer due.stop()
 	sent := make([][]verbs.GID, len(s.ports))
 	for {
@@ -31,6 +31,7 @@ func (s *session) watchGIDs(ctx context.Context) error {
 			case <-due.settled.C:
 				again = true
 			case <-due.tick:
+				due.ticker.Next()
 				again = true
 			}
 		}

@@ -30,7 +30,7 @@ const confirm = portstate.Settle + 10*time.Millisecond
 // latter two answers differs from the answer before, query asks once more, and again as
 // long as the answers differ. After device_speed_change it queries the rates alone.
 func (s *session) query(ctx context.Context) error {
-	due, again := newAlarms(s.o.StateInterval), stopped()
+	due, again := newAlarms(s.o.StateInterval, s.began), stopped()
 	defer due.stop()
 	defer again.Stop()
 	if err := s.queryBaseline(ctx); err != nil {
@@ -85,6 +85,7 @@ func (s *session) query(ctx context.Context) error {
 				s.kickUnannounced(asked, doubtful)
 			}
 		case <-due.tick:
+			due.ticker.Next()
 			err = s.queryPorts(func(*port) bool { return true }, doubts)
 		}
 		if err != nil {

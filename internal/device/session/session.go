@@ -17,7 +17,7 @@ import (
 
 const (
 	// heartbeat is how often the session records in the ledger that its goroutines run.
-	heartbeat = 2 * time.Second
+	heartbeat = 2500 * time.Millisecond
 	// closeTimeout is how long the library may take to close a device. An administrator's
 	// command may be waiting for the close.
 	closeTimeout = time.Second
@@ -232,7 +232,7 @@ func (s *session) elapsed() int64 { return int64(time.Since(s.began)) }
 
 // pump sends the items, and records in the ledger that the session lives.
 func (s *session) pump(ctx context.Context, send func(verbs.Batch) error) error {
-	beat := time.NewTicker(heartbeat)
+	beat := wake.NewTicker(heartbeat, s.began)
 	defer beat.Stop()
 	for {
 		s.led.Alive(clock.Monotonic())
@@ -240,6 +240,7 @@ func (s *session) pump(ctx context.Context, send func(verbs.Batch) error) error 
 		case <-ctx.Done():
 			return nil
 		case <-beat.C:
+			beat.Next()
 			continue
 		case <-s.out.ready:
 		}

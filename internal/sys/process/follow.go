@@ -56,7 +56,7 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 	t := s.spec.Timing
 	period := t.Beat / checksPerBeat
 	starting, slow := f.p.Started(), f.p.Slow()
-	tick := wake.NewTicker(period) // with those of the other processes, so that the host wakes once for all
+	tick := wake.NewTicker(period, time.Time{}) // with those of the other processes, so that the host wakes once for all
 	defer tick.Stop()
 	by := causeNone
 	for following := true; following && by == causeNone; {

@@ -24,7 +24,7 @@ type watchdog struct {
 }
 
 // checksPerBeat is how many checks the watchdog makes within Timing.Beat.
-const checksPerBeat = 4
+const checksPerBeat = 2
 
 func (w *watchdog) beat() { w.quiet = 0 }
 
