@@ -3,6 +3,9 @@ package inspect
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"rdma_events/internal/device/ledger"
 	"rdma_events/internal/device/verbs"
@@ -37,7 +40,11 @@ func Observe(ctx context.Context, w Watcher, o verbs.Options, enough func(*Obser
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := &collector{enough: enough, done: cancel}
+	var collecting sync.WaitGroup
+	collecting.Go(func() { c.collectAll(ctx) })
 	err := w.Watch(ctx, o, c)
+	cancel()
+	collecting.Wait()
 	if err != nil && c.Why == "" {
 		c.Reason, c.Why = status.ReasonStuck, err.Error()
 	}
@@ -61,10 +68,35 @@ type collector struct {
 	enough func(*Observation) bool
 	done   context.CancelFunc
 	led    *ledger.Ledger
+	rings  atomic.Pointer[func()] // see worker.Handler; nil: no worker runs
+}
+
+// collectEvery is how often good rounds are taken, of which no worker tells.
+const collectEvery = 50 * time.Millisecond
+
+// collectAll takes what the workers have left in their rings until ctx ends.
+func (c *collector) collectAll(ctx context.Context) {
+	tick := time.NewTicker(collectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if collect := c.rings.Load(); collect != nil {
+				(*collect)()
+			}
+		}
+	}
 }
 
 // Started implements worker.Handler.
-func (c *collector) Started(led *ledger.Ledger, _ func()) { c.led = led }
+func (c *collector) Started(led *ledger.Ledger, collect func()) {
+	c.led = led
+	if collect != nil {
+		c.rings.Store(&collect)
+	}
+}
 
 // Status implements worker.Handler.
 func (*collector) Status(status.Status) {}

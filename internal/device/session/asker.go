@@ -253,7 +253,7 @@ func (a *Asker) ReportQuery(r *verbs.Reading, err error) {
 			Call: verbs.CommandQueryPort, Port: r.Port, Mono: r.Mono, Took: r.Took, Status: verbs.CommandStatus(err),
 		})
 	}
-	if p := a.port(r.Port); p == nil || !p.isRepeated(r) {
+	if p := a.port(r.Port); p == nil || !p.isRepeated(r) || a.Options.EveryReading {
 		a.Send(verbs.Item{Reading: r})
 	}
 }

@@ -17,6 +17,7 @@ type Options struct {
 	SnapshotInterval time.Duration
 	Ethtool          Ethtool
 	Objects          bool // who holds objects of the device is looked at
+	EveryReading     bool // the host gets also readings of ports that tell it nothing new
 	Probe            ProbeOptions
 	Fabric           FabricOptions
 }

@@ -40,6 +40,7 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 			SnapshotIntervalNs: int64(o.SnapshotInterval),
 			Ethtool:            uint32(o.Ethtool),
 			Objects:            o.Objects,
+			EveryReading:       o.EveryReading,
 			Fabric:             fabricOptionsToProto(o.Fabric),
 			Probe: &proto.ProbeOptions{
 				IntervalNs: int64(p.Interval),
@@ -74,6 +75,7 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 			SnapshotInterval: time.Duration(o.GetSnapshotIntervalNs()),
 			Ethtool:          verbs.Ethtool(o.GetEthtool()),
 			Objects:          o.GetObjects(),
+			EveryReading:     o.GetEveryReading(),
 			Fabric:           fabricOptionsFromProto(o.GetFabric()),
 			Probe: verbs.ProbeOptions{
 				Interval:  time.Duration(p.GetIntervalNs()),

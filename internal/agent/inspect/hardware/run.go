@@ -117,7 +117,7 @@ func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	ports := 0
-	seen := x.watchDevice(ctx, verbs.Options{StateInterval: callPace}, func(seen *inspect.Observation) bool {
+	seen := x.watchDevice(ctx, verbs.Options{StateInterval: callPace, EveryReading: true}, func(seen *inspect.Observation) bool {
 		ports = len(verbs.PortNumbers(seen.Attr.Ports, nil))
 		return len(seen.Readings) >= timedCalls*ports
 	})

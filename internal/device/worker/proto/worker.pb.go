@@ -106,6 +106,7 @@ type Options struct {
 	Ethtool            uint32                 `protobuf:"varint,9,opt,name=ethtool,proto3" json:"ethtool,omitempty"`
 	Objects            bool                   `protobuf:"varint,10,opt,name=objects,proto3" json:"objects,omitempty"`
 	Fabric             *FabricOptions         `protobuf:"bytes,11,opt,name=fabric,proto3" json:"fabric,omitempty"`
+	EveryReading       bool                   `protobuf:"varint,12,opt,name=every_reading,json=everyReading,proto3" json:"every_reading,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -215,6 +216,13 @@ func (x *Options) GetFabric() *FabricOptions {
 		return x.Fabric
 	}
 	return nil
+}
+
+func (x *Options) GetEveryReading() bool {
+	if x != nil {
+		return x.EveryReading
+	}
+	return false
 }
 
 // FabricOptions mirrors verbs.FabricOptions.
@@ -2671,7 +2679,7 @@ const file_worker_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.rdma_events.worker.v1.OptionsR\aoptions\x12\x18\n" +
 	"\abackend\x18\x03 \x01(\tR\abackend\x12,\n" +
-	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\xc4\x03\n" +
+	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\xe9\x03\n" +
 	"\aOptions\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\x03R\x05ports\x12*\n" +
@@ -2684,7 +2692,8 @@ const file_worker_proto_rawDesc = "" +
 	"\aethtool\x18\t \x01(\rR\aethtool\x12\x18\n" +
 	"\aobjects\x18\n" +
 	" \x01(\bR\aobjects\x12<\n" +
-	"\x06fabric\x18\v \x01(\v2$.rdma_events.worker.v1.FabricOptionsR\x06fabric\"\xcc\x01\n" +
+	"\x06fabric\x18\v \x01(\v2$.rdma_events.worker.v1.FabricOptionsR\x06fabric\x12#\n" +
+	"\revery_reading\x18\f \x01(\bR\feveryReading\"\xcc\x01\n" +
 	"\rFabricOptions\x12\x14\n" +
 	"\x05paths\x18\x01 \x01(\x03R\x05paths\x12\x1f\n" +
 	"\vinterval_ns\x18\x02 \x01(\x03R\n" +
