@@ -90,7 +90,7 @@ func statusExit(s *health.Status) int {
 	if s.Worst() != alerts.Critical && len(s.Pending) > 0 {
 		return exitUnknown
 	}
-	return severe(s.Worst())
+	return exitStatusOf(s.Worst())
 }
 
 // notJudged returns the alerts that a host cannot judge, with what it lacks.

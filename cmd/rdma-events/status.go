@@ -103,8 +103,8 @@ func (o *statusFlags) find(ctx context.Context) (s *health.Status, first string,
 	return s, first, err
 }
 
-// severe returns the exit status for the worst problem.
-func severe(worst alerts.Severity) int {
+// exitStatusOf returns the exit status for the worst problem.
+func exitStatusOf(worst alerts.Severity) int {
 	switch worst {
 	case alerts.Critical:
 		return exitFailed
