@@ -60,7 +60,7 @@ test: setup-test $(TESTED) ## all tests: unit with the race detector, the real p
 	go vet -tags $(ALL_TAGS) ./...
 	go test -race $(UNIT)
 	@# Most of these wait for servers and programs, so more packages than processors are tested at once.
-	go test -short -p 3 -parallel 8 $(PROGRAMS)
+	go test -short -p 4 -parallel 8 $(PROGRAMS)
 	$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$' $(LAST)
 
 .PHONY: test-push

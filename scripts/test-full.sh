@@ -20,7 +20,7 @@ lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 part() {
 	case $1 in
 	schema) make test-schema ;;
-	rules) go test -count=1 -timeout 30m -v -run '^TestEveryRuleFires' ./tests/grafana ;;
+	rules) go test -count=1 -timeout 39m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins ;;
 	race) go test -race -count=1 -timeout 30m ./... ;;
 	release-rxe) lab -timeout 39m -run '^(TestGuests|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 	release-siw | backports-rxe | backports-siw | next-library | newest)
@@ -36,7 +36,7 @@ part() {
 	hosts) lab -timeout 30m -run '^TestSummaryOfThreeGuestsNamesTheFlap$' ;;
 	fuzz) scripts/fuzz.sh 1m ;;
 	fabric)
-		go test -race -count=1 -v -run Storm ./internal/fabric/exchange -hello.callers 10000
+		go test -race -count=1 -v -run Storm ./internal/fabric/exchange -storm.callers 10000
 		go test -count=1 -timeout 20m -v ./tests/fabric/soak -soak.seeds 200
 		go test -count=1 -timeout 39m -v ./tests/fabric/model -model.runs 1000 -model.minutes 60 -model.prometheus
 		;;

@@ -29,9 +29,13 @@ fuzz)
 	;;
 rules)
 	variants
-	go test -count=1 -timeout 20m -v -run '^TestEveryRuleFires' ./tests/grafana
+	go test -count=1 -timeout 20m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins
 	;;
 harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
+slow)
+	variants
+	lab -timeout 30m -run '^TestSlow$'
+	;;
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;
 churn) long_form TestHundredAddsAndDeletesLeaveNothingBehind ;;

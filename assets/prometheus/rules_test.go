@@ -217,13 +217,47 @@ func (u *unit) test() prom.UnitTest {
 	return x
 }
 
-func writeUnits(t *testing.T, all []unit) string {
+// writeUnits writes the tests of an alert, on its rules alone: promtool evaluates all rules of a file in each test, and no alert
+// depends on another one.
+func writeUnits(t *testing.T, alert string, all []unit) string {
 	t.Helper()
 	var tests []prom.UnitTest
 	for i := range all {
 		tests = append(tests, all[i].test())
 	}
-	return writeTests(t, "1m", tests...)
+	return writeTestsOf(t, onlyAlert(t, alert), "1m", tests...)
+}
+
+// onlyAlert writes the rules of rules.yml that record, and those of one alert, and returns the path.
+func onlyAlert(t *testing.T, alert string) string {
+	t.Helper()
+	text, err := os.ReadFile("rules.yml")
+	require.NoError(t, err)
+	var file struct {
+		Groups []struct {
+			Name     string           `yaml:"name"`
+			Interval string           `yaml:"interval,omitempty"`
+			Rules    []map[string]any `yaml:"rules"`
+		} `yaml:"groups"`
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	found := 0
+	for i := range file.Groups {
+		g := &file.Groups[i]
+		g.Rules = slices.DeleteFunc(g.Rules, func(rule map[string]any) bool {
+			require.NotContains(t, rule["expr"], "ALERTS", "an alert would depend on another one")
+			if rule["alert"] == alert {
+				found++
+			}
+			return rule["alert"] != nil && rule["alert"] != alert
+		})
+	}
+	require.Positive(t, found, alert)
+	text, err = yaml.Marshal(file)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "rules.yml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
 }
 
 // writeTests writes tests of rules.yml. promtool evaluates all groups at this interval, whatever theirs is.
@@ -231,6 +265,12 @@ func writeTests(t *testing.T, interval string, tests ...prom.UnitTest) string {
 	t.Helper()
 	rules, err := filepath.Abs("rules.yml")
 	require.NoError(t, err)
+	return writeTestsOf(t, rules, interval, tests...)
+}
+
+// writeTestsOf is writeTests for the rules of a file.
+func writeTestsOf(t *testing.T, rules, interval string, tests ...prom.UnitTest) string {
+	t.Helper()
 	text, err := yaml.Marshal(prom.UnitFile{RuleFiles: []string{rules}, Interval: interval, Tests: tests})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "units.yml")
@@ -280,8 +320,17 @@ func TestEachRuleFiresAndClearsAndStaysQuiet(t *testing.T) {
 		delete(cases, name)
 	}
 	require.Empty(t, cases, "cases of alerts that are not there")
-	out, err := promtool(t, "test", "rules", writeUnits(t, units()))
-	require.NoError(t, err, out)
+	byAlert := map[string][]unit{}
+	for _, u := range units() {
+		byAlert[u.alert] = append(byAlert[u.alert], u)
+	}
+	for alert, cases := range byAlert {
+		t.Run(alert, func(t *testing.T) {
+			t.Parallel()
+			out, err := promtool(t, "test", "rules", writeUnits(t, alert, cases))
+			require.NoError(t, err, out)
+		})
+	}
 }
 
 func TestAPortForManagementThatIsDownIsAWarning(t *testing.T) {
@@ -325,7 +374,7 @@ func TestWhatBelongsToAPortForManagementIsAWarning(t *testing.T) {
 func TestAWrongExpectationIsFound(t *testing.T) {
 	u := units()[0]
 	u.fires, u.quiet = u.quiet, u.fires
-	out, err := promtool(t, "test", "rules", writeUnits(t, []unit{u}))
+	out, err := promtool(t, "test", "rules", writeUnits(t, u.alert, []unit{u}))
 	require.Error(t, err, out)
 }
 

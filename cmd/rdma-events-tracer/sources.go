@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/verbs"
-	tracesim "rdma_events/internal/simulated/applications"
+	"rdma_events/internal/simulated/applications"
 	"rdma_events/internal/simulated/devices"
 	"rdma_events/internal/sys/process"
 )
@@ -79,7 +79,7 @@ func simulated(r trace.Request, _ string) (trace.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trace.ErrUnsupported, err)
 	}
-	return tracesim.Open(world, r.HangAfter)
+	return applications.Open(world, r.HangAfter)
 }
 
 // die simulates a crash.

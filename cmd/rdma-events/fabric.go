@@ -183,7 +183,7 @@ func (t *pairTable) pairs() []timeline.Record {
 	var now []timeline.Record
 	for _, v := range t.devices.Views() {
 		if t.shows(v.Device) {
-			now = append(now, timeline.NewPair(&v.FabricPeer, &v.Counts, v.EchoP, v.WriteP, v.OwnVerdict))
+			now = append(now, timeline.NewPair(&v.FabricPeer, v.EchoP, v.WriteP, v.OwnVerdict))
 		}
 	}
 	if t.over() == nil {

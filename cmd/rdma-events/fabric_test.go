@@ -116,7 +116,7 @@ func TestTheListIsAnObjectAsItsSchemaSays(t *testing.T) {
 
 func TestTheExitStatusIsThatOfTheWorstPair(t *testing.T) {
 	pair := func(ofPair, ofPort verdict.Verdict) timeline.Record {
-		return timeline.NewPair(&measure.FabricPeer{Verdict: ofPair}, &verdict.Counts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, ofPort)
+		return timeline.NewPair(&measure.FabricPeer{Verdict: ofPair}, aggregate.Percentiles{}, aggregate.Percentiles{}, ofPort)
 	}
 	for _, tt := range []struct {
 		code  int

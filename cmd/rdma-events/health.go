@@ -9,6 +9,7 @@ import (
 	"rdma_events/internal/agent/alerts"
 	"rdma_events/internal/agent/health"
 	"rdma_events/internal/agent/statusfile"
+	"rdma_events/internal/agent/statustext"
 )
 
 const healthAbout = `Prints one line of at most 80 characters with what is wrong on this host, by the
@@ -71,7 +72,7 @@ func judge(args []string, stdout, stderr io.Writer) int {
 		err = indented(stdout, healthJSON{health.Schema, named(code), "", found.Problems, found.Pending, notJudged()})
 	default:
 		code = statusExit(found.Status)
-		_, err = fmt.Fprintln(stdout, found.Line(time.Now()))
+		_, err = fmt.Fprintln(stdout, statustext.Line(found.Status, time.Now()))
 	}
 	if err != nil {
 		code = exitUnknown
@@ -90,7 +91,7 @@ func statusExit(s *health.Status) int {
 	if s.Worst() != alerts.Critical && len(s.Pending) > 0 {
 		return exitUnknown
 	}
-	return severe(s.Worst())
+	return exitStatusOf(s.Worst())
 }
 
 // notJudged returns the alerts that a host cannot judge, with what it lacks.

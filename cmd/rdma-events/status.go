@@ -15,6 +15,7 @@ import (
 	"rdma_events/internal/agent/alerts"
 	"rdma_events/internal/agent/health"
 	"rdma_events/internal/agent/statusfile"
+	"rdma_events/internal/agent/statustext"
 )
 
 const statusAbout = `Shows how each RDMA device of this host is: its ports, since when, and which
@@ -71,7 +72,7 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	if o.json {
 		err = errors.Join(err, indented(stdout, s))
 	} else {
-		err = errors.Join(err, s.WriteText(stdout, first, time.Now()))
+		err = errors.Join(err, statustext.WriteScreen(stdout, s, first, time.Now()))
 	}
 	switch {
 	case err != nil, here > 0 && len(s.Devices) == 0: // no device is the one that was asked for
@@ -103,8 +104,8 @@ func (o *statusFlags) find(ctx context.Context) (s *health.Status, first string,
 	return s, first, err
 }
 
-// severe returns the exit status for the worst problem.
-func severe(worst alerts.Severity) int {
+// exitStatusOf returns the exit status for the worst problem.
+func exitStatusOf(worst alerts.Severity) int {
 	switch worst {
 	case alerts.Critical:
 		return exitFailed

@@ -239,7 +239,7 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	if said != before {
 		t.said, t.since = said, since
 	}
-	lost := count(&t.counts, said, uint64(2*f.Interval/time.Second))
+	count(&t.counts, said, uint64(2*f.Interval/time.Second))
 	bad := said.Reason == "" && said.Verdict.IsNetwork() && !ownLink
 	t.counts.PairsBad = 0
 	if bad {
@@ -250,7 +250,7 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	}
 	p := &measure.FabricPeer{
 		Device: "sim0", Port: 1, OwnGroup: h.Group, PeerHost: t.Name, PeerDevice: "sim0", PeerGroup: t.Group, Scope: t.scope, Bad: bad,
-		AgeNS: int64(since - t.since), Path: said.Path, Lost: lost, Direction: said.Verdict.Direction(), State: "active", Reason: said.Reason,
+		AgeNS: int64(since - t.since), Path: said.Path, Probes: t.counts.Counts, Direction: said.Verdict.Direction(), State: "active", Reason: said.Reason,
 		At: f.Start.Add(since),
 	}
 	switch {
@@ -269,15 +269,15 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 // lacksDevice reports whether the peer has no device for the pair, which is said once and counted nowhere.
 func (p FabricPair) lacksDevice() bool { return p.Reason == verdict.ReasonUnsupported }
 
-// count adds n probes and writes, by what is said of the pair, and returns how many probes the network has lost so far.
-func count(c *measure.FabricCounts, said FabricPair, n uint64) (lost uint64) {
+// count adds n probes and writes, by what is said of the pair.
+func count(c *measure.FabricCounts, said FabricPair, n uint64) {
 	c.Pairs, c.PairsMet, c.PairsBusy, c.PairsDown = 1, 1, 0, 0
 	if said.Reason != "" {
 		c.PairsMet = 0
 		if said.lacksDevice() {
 			c.Pairs = 0
 		}
-		return c.ForwardLost + c.ReverseLost
+		return
 	}
 	c.Sent += n
 	c.Writes += n
@@ -310,5 +310,4 @@ func count(c *measure.FabricCounts, said FabricPair, n uint64) (lost uint64) {
 		n = 0
 	}
 	c.WritesOK += n
-	return c.ForwardLost + c.ReverseLost
 }

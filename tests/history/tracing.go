@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/applications/tracer"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
-	tracesim "rdma_events/internal/simulated/applications"
+	"rdma_events/internal/simulated/applications"
 	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
 )
@@ -101,7 +101,7 @@ func (t *tracing) runTracers() {
 
 // runTracer runs one tracer and returns why it ended. It returns false at the end of the history.
 func (t *tracing) runTracer() (why status.End, ok bool) {
-	src, err := tracesim.Open(t.h.world, hangAfter)
+	src, err := applications.Open(t.h.world, hangAfter)
 	if err != nil {
 		return tracer.EndOf(err), true
 	}

@@ -46,7 +46,8 @@ var (
 // These are the tests that runSuites leaves out. soak runs in a guest of its own, and recorded in three guests, one after the other
 // (TestSummaryOfThreeGuestsNamesTheFlap). moves has the tests that move a device to another
 // network namespace, and runs on NewestKernel only: Linux before 7.3 refuses the move with every driver that works
-// without hardware. The tests in later are left out with -short only. They run as long forms.
+// without hardware. The tests in later and slow are left out with -short only. Those in later run as long forms. Those in slow take half a
+// minute each and find what few changes can break: they run in turn (scripts/rotation.sh), and in the part release-rxe of make test-full.
 const (
 	soak     = "^TestSoak$"
 	recorded = "^TestHostOfAJobRecords$"
@@ -56,6 +57,9 @@ const (
 	later   = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
 		"TestEventsAreReadWhileTheRTNLLockIsHeld|TestAReportLeavesBehindWhatTheKernelHolds|" +
 		"TestReaddedAddressKeepsItsIndex|TestTheReportOfABadDay|TestTheKernelKeepsTheContractWith.*)$"
+	slow = "^(TestAPauseOfTheGuestIsNoFault|TestDriverIsReplacedDuringARelease|TestALinkDeletionWaitsForNoSnapshot|" +
+		"TestABurstOf200000|TestHundredAddsAndDeletesLeaveNothingBehind|TestAStoppedTelegrafHoldsUpNoReader|" +
+		"TestThisLibraryServesEventsProbesAndCounters|TestOnARealDeviceFlapsAndAnOutageFireTheirRules)$"
 )
 
 // quickFabric is the test of the fabric that TestFabric runs with -short. No guest runs beside it: six plugins need both processors.
@@ -130,6 +134,23 @@ func TestLongForms(t *testing.T) {
 	}
 }
 
+// TestSlow runs the tests that TestGuests leaves out with -short because they are slow, each in its own guest.
+func TestSlow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow tests: make test-full PART=release-rxe")
+	}
+	v := usual()
+	img := image(t, v.kernel)
+	for _, s := range suites {
+		for _, name := range s.list(t, slow) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				session{variant: v, img: img, suites: []suite{s}, tests: []string{name}, cpus: processors(v, []string{name})}.run(t)
+			})
+		}
+	}
+}
+
 // TestCheckGuest runs a few tests in one guest: make check.
 func TestCheckGuest(t *testing.T) {
 	v := usual()
@@ -191,13 +212,13 @@ func (v variant) image(t *testing.T) *Image {
 	return img
 }
 
-// runSuites runs the tests of all suites on a variant in parallel guests, except soak, moves and, with -short, later.
+// runSuites runs the tests of all suites on a variant in parallel guests, except soak, moves and, with -short, later and slow.
 func runSuites(t *testing.T, v variant) {
 	t.Helper()
 	img := v.image(t)
 	not := []string{soak, recorded, moves}
 	if v.short {
-		not = append(not, later)
+		not = append(not, later, slow)
 	}
 	for n, one := range sessions(t, v, not...) {
 		if *share > 0 && n%3 != *share-1 {

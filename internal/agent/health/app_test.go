@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/agent/health/healthtest"
 	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
@@ -15,23 +16,23 @@ import (
 
 // The series of an application begins with its first event.
 func TestTheFirstEventOfAnApplicationMayBeAnError(t *testing.T) {
-	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	after(k, h, noon, time.Minute)
 	first := &measure.AppAsync{Device: "mlx5_0", App: "100%d", Unit: "job_1870"}
 	first.Types[verbs.EventQPAccessErr] = 3
 	at := noon.Add(2 * time.Minute)
-	s := k.Observe(append(h.points(at), first), at)
+	s := k.Observe(append(h.Points(at), first), at)
 	require.Equal(t, []Problem{{
 		ID: "app-errors", Severity: alerts.Warning, Device: "mlx5_0", Of: "100%d job_1870", Since: at, Text: "100%d job_1870 had error events, 3 in all",
 	}}, s.Problems)
 	at = at.Add(halfHour + 10*time.Second)
-	require.Empty(t, k.Observe(append(h.points(at), first), at).Problems)
+	require.Empty(t, k.Observe(append(h.Points(at), first), at).Problems)
 }
 
 func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
-	k, h := NewKeeper("v1", "gpu-17"), healthy()
-	h.app.Unit, h.app.Unread, h.app.UnreadErrors = "job_1870", 7, 2
-	h.hang = measure.AppHang{
+	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
+	h.App.Unit, h.App.Unread, h.App.UnreadErrors = "job_1870", 7, 2
+	h.Hang = measure.AppHang{
 		Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: 2, Age: int64(40 * time.Second), Missing: 1, PID: 4711, TID: 4713,
 		Number: 284, Proof: trace.ProofAsleep,
 	}
@@ -50,49 +51,17 @@ func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
 }
 
 func TestOwnWorkersRaiseNoAlertOfApplications(t *testing.T) {
-	k, h := NewKeeper("v1", "gpu-17"), healthy()
-	h.app.App, h.app.UnreadErrors = status.WorkerComm, 2
-	h.app.Types[verbs.EventDeviceFatal] = 2
-	h.hang = measure.AppHang{Device: "mlx5_0", App: status.WorkerComm, Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Minute)}
+	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
+	h.App.App, h.App.UnreadErrors = status.WorkerComm, 2
+	h.App.Types[verbs.EventDeviceFatal] = 2
+	h.Hang = measure.AppHang{Device: "mlx5_0", App: status.WorkerComm, Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Minute)}
 	require.Empty(t, after(k, h, noon, 10*time.Minute).Problems)
 }
 
-func TestProblemsOfSeveralApplicationsDifferInALine(t *testing.T) {
-	k := NewKeeper("v1", "gpu-17")
-	hang := func(app string, object verbs.Scope, number uint32) measure.Point {
-		return &measure.AppHang{
-			Device: "mlx5_0", App: app, Object: object, Number: number, Threads: 1, Age: int64(time.Minute), PID: 4711, Proof: trace.ProofAsleep, At: noon,
-		}
-	}
-	h := healthy()
-	for _, tt := range []struct {
-		hangs []measure.Point
-		want  string
-	}{
-		{
-			[]measure.Point{hang("a", verbs.ScopeQP, 284), hang("b", verbs.ScopeCQ, 0)},
-			"mlx5_0 app-destroy-hangs a qp 284 since 11:59; 1 more",
-		},
-		{
-			[]measure.Point{hang("b\x07", verbs.ScopeQP, 284)},
-			"mlx5_0 app-destroy-hangs b qp 284 since 11:59",
-		},
-	} {
-		s := k.Observe(append(h.points(noon), tt.hangs...), noon)
-		require.Equal(t, tt.want, s.Line(noon))
-		seen := map[string]bool{}
-		for _, p := range s.Problems {
-			require.False(t, seen[p.short(noon)], p.short(noon))
-			seen[p.short(noon)] = true
-		}
-		require.Len(t, seen, len(tt.hangs))
-	}
-}
-
 func TestATracerIsBlindWhileItIsNotAttached(t *testing.T) {
-	of := func(reason status.Reason) *host {
-		h := healthy()
-		h.tracer = measure.Tracer{Worker: status.Status{State: status.StateBackingOff, Reason: reason}}
+	of := func(reason status.Reason) *healthtest.Host {
+		h := healthtest.Healthy()
+		h.Tracer = measure.Tracer{Worker: status.Status{State: status.StateBackingOff, Reason: reason}}
 		return h
 	}
 	k := NewKeeper("v1", "gpu-17")
@@ -107,8 +76,8 @@ func TestATracerIsBlindWhileItIsNotAttached(t *testing.T) {
 
 // What an older plugin reports, or one without the options.
 func TestNothingIsKnownOfApplicationsWithoutTheirPoints(t *testing.T) {
-	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	for at := noon; at.Before(noon.Add(time.Hour)); at = at.Add(10 * time.Second) {
-		require.Empty(t, k.Observe([]measure.Point{&h.async, &h.port, &h.device, &measure.Host{At: at}, &h.collector}, at).Problems)
+		require.Empty(t, k.Observe([]measure.Point{&h.Async, &h.Port, &h.Device, &measure.Host{At: at}, &h.Collector}, at).Problems)
 	}
 }

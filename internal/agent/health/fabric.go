@@ -1,7 +1,6 @@
 package health
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -57,19 +56,4 @@ func (k *Keeper) portOf(device string, number int) *Port {
 		}
 	}
 	return nil
-}
-
-// text returns how many of the pairs are not as they ought to be, as in "7 of 8 pairs met, 1 bad".
-func (f *Fabric) text() string {
-	if f == nil {
-		return ""
-	}
-	return joined(", ", fmt.Sprintf("%d of %d pairs met", f.Met, f.Pairs), some(f.Bad, "bad"), some(f.Busy, "busy"), some(f.Down, "down"))
-}
-
-func some(n int64, what string) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

@@ -307,7 +307,7 @@ func (r *reading) text(template string) string {
 			return ""
 		case int64:
 			if strings.Contains(name, "_ns") {
-				return latency(v)
+				return Latency(v)
 			}
 			return fmt.Sprint(v)
 		case float64:
@@ -320,4 +320,15 @@ func (r *reading) text(template string) string {
 		}
 	})
 	return strings.ReplaceAll(strings.Join(strings.Fields(filled), " "), " :", ":")
+}
+
+// Latency returns a time in ns as the text of a problem has it: in us, or from 1 ms on in ms, or from 1 s on in s.
+func Latency(ns int64) string {
+	if ns >= int64(time.Second) {
+		return fmt.Sprintf("%.1f s", float64(ns)/float64(time.Second))
+	}
+	if ns >= int64(time.Millisecond) {
+		return fmt.Sprintf("%.1f ms", float64(ns)/float64(time.Millisecond))
+	}
+	return fmt.Sprintf("%.1f us", float64(ns)/float64(time.Microsecond))
 }

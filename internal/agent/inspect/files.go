@@ -3,6 +3,7 @@ package inspect
 import (
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -35,6 +36,30 @@ func (f Files) List(elem ...string) []string {
 		names[i] = e.Name()
 	}
 	return names
+}
+
+// Distribution returns the values of os-release(5) that name the distribution, by their keys in lower case.
+func (f Files) Distribution() map[string]string {
+	all := map[string]string{}
+	text := f.Text("etc/os-release")
+	if text == "" {
+		text = f.Text("usr/lib/os-release")
+	}
+	for line := range strings.Lines(text) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		switch key {
+		case "ID", "ID_LIKE", "VERSION_ID", "PRETTY_NAME", "BUILD_ID":
+		default:
+			continue
+		}
+		if unquoted, err := strconv.Unquote(value); err == nil {
+			value = unquoted
+		}
+		if ok {
+			all[strings.ToLower(key)] = strings.Trim(value, "'")
+		}
+	}
+	return all
 }
 
 // Relative returns an absolute path in the form that an fs.FS of the root needs.

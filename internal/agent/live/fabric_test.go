@@ -18,13 +18,12 @@ import (
 func pair(port int, host string, ofPair, ofPort verdict.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: port, PeerHost: host, PeerDevice: "mlx5_0", PeerGroup: "rack1", Scope: "group", Verdict: ofPair, Path: -1,
-		AgeNS: int64(4200 * time.Millisecond),
+		AgeNS: int64(4200 * time.Millisecond), Probes: verdict.Counts{Sent: 1023, Answered: 1006, ForwardLost: 17},
 	}
 	for _, f := range change {
 		f(p)
 	}
-	c := &verdict.Counts{Sent: 1023, Answered: 1006, ForwardLost: 17}
-	return timeline.NewPair(p, c, aggregate.Percentiles{Count: 9, P50: 2100, P99: 5300}, aggregate.Percentiles{}, ofPort)
+	return timeline.NewPair(p, aggregate.Percentiles{Count: 9, P50: 2100, P99: 5300}, aggregate.Percentiles{}, ofPort)
 }
 
 func some() []timeline.Record {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	pb "google.golang.org/protobuf/proto"
 
 	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/applications/tracer/proto"
@@ -235,7 +236,7 @@ func TestAHandlerThatFailsEndsTheStream(t *testing.T) {
 }
 
 func TestAMessageThatIsTooLargeIsNotRead(t *testing.T) {
-	huge := &trace.Snapshot{Apps: make([]trace.App, 1<<20)}
+	huge := &trace.Snapshot{Apps: make([]trace.App, maxMessage/pb.Size(appToProto(&trace.App{}))+1)}
 	c, _ := connected(t, opens(newScripted(huge)))
 	_, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
 	require.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err))

@@ -13,14 +13,18 @@ func TestHostReadsWhatTheFabricOfAPortCounts(t *testing.T) {
 	l.AddFabricCounts(i, FabricCounts{Events: 3, Acked: 2, Spurious: 1, Echoed: 4, Refused: 5, Foreign: 6, Dry: 7})
 	l.AddFabricCounts(i, FabricCounts{Events: 1})
 	l.JoinFabricPair(i, 63, 42)
-	l.AddFabricPair(i, 63, FabricPairCounts{Sent: 9, Answered: 8, Writes: 7, WritesOK: 5, WriteErrors: 1})
+	var counts FabricPairCounts
+	for k := range counts.all() {
+		counts.all()[k] = uint64(100 - k)
+	}
+	l.AddFabricPair(i, 63, counts)
 
 	var s Snapshot
 	l.Snapshot(&s)
 	require.Equal(t, []Fabric{{
 		Port:         2,
 		FabricCounts: FabricCounts{Events: 4, Acked: 2, Spurious: 1, Echoed: 4, Refused: 5, Foreign: 6, Dry: 7},
-		Pairs:        []FabricPair{{42, FabricPairCounts{Sent: 9, Answered: 8, Writes: 7, WritesOK: 5, WriteErrors: 1}}},
+		Pairs:        []FabricPair{{42, counts}},
 	}}, s.Fabrics)
 	l.Snapshot(&s)
 	require.Len(t, s.Fabrics, 1)

@@ -1,7 +1,11 @@
 package ledger
 
 import (
+	"os"
+	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -52,6 +56,33 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 64, unsafe.Sizeof(Run{}))
 	require.EqualValues(t, 80, unsafe.Sizeof(Round{}))
 	require.EqualValues(t, 16, unsafe.Offsetof(Round{}.Start))
+}
+
+// A count that stands in another place in Go than in C would be read as another one.
+func TestCountsHaveTheOrderOfTheNativeBackend(t *testing.T) {
+	header, err := os.ReadFile("../native/native.h")
+	require.NoError(t, err)
+	for name, counts := range map[string]reflect.Type{
+		"ledger_probe":       reflect.TypeFor[ProbeCounts](),
+		"ledger_fabric":      reflect.TypeFor[FabricCounts](),
+		"ledger_fabric_pair": reflect.TypeFor[FabricPair](),
+	} {
+		body := regexp.MustCompile(`(?s)struct ` + name + ` \{(.*?)\n\};`).FindSubmatch(header)
+		require.NotNil(t, body, name)
+		var inC, inGo []string
+		for _, fields := range regexp.MustCompile(`(?s)uint64_t ([^;]*);`).FindAllSubmatch(body[1], -1) {
+			for field := range strings.SplitSeq(string(fields[1]), ",") {
+				inC = append(inC, strings.ReplaceAll(strings.TrimSpace(field), "_", ""))
+			}
+		}
+		for _, f := range reflect.VisibleFields(counts) {
+			if f.Type.Kind() == reflect.Uint64 {
+				inGo = append(inGo, strings.ToLower(f.Name))
+			}
+		}
+		require.NotEmpty(t, inGo, name)
+		require.Equal(t, inGo, inC, name)
+	}
 }
 
 func TestCountsAreAddedAndSubtractedFieldByField(t *testing.T) {

@@ -1,5 +1,6 @@
 //go:build linux && cgo
 
+#include <stddef.h>
 #include <string.h>
 #include <time.h>
 
@@ -215,16 +216,19 @@ static struct result make_handles(struct fabric *f, struct pair *p)
 // died finds no counts of one session under the number of another.
 static struct pair *install(struct fabric *f, int pair, struct pair *p)
 {
+	enum {
+		FIRST = offsetof(struct ledger_fabric_pair, sent) / sizeof(uint64_t),
+		END = offsetof(struct ledger_fabric_pair, pad) / sizeof(uint64_t)
+	};
+	uint64_t *words = (uint64_t *)p->led;
 	struct pair *before;
-	uint64_t *counts[] = { &p->led->sent, &p->led->answered, &p->led->writes, &p->led->writes_ok,
-			       &p->led->write_errors };
 	unsigned i;
 
 	pthread_mutex_lock(&f->lock);
 	before = f->pair[pair];
 	__atomic_store_n(&p->led->session, 0, __ATOMIC_SEQ_CST);
-	for (i = 0; i < sizeof counts / sizeof *counts; i++)
-		__atomic_store_n(counts[i], 0, __ATOMIC_RELEASE);
+	for (i = FIRST; i < END; i++) // each count
+		__atomic_store_n(&words[i], 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&p->led->session, p->peer.session, __ATOMIC_RELEASE);
 	for (i = 0; i < FABRIC_PATHS; i++)
 		p->own_dry[i] = f->dry[i];

@@ -190,7 +190,7 @@ struct seen {
 	enum ibv_wc_status status;
 };
 
-// Completions and their events (native_events.c).
+// Completions and their events (native_completions.c).
 // take polls the CQ until it is empty; it returns an errno.
 int take(struct probe *p, struct seen *s);
 // next_event reads one event and polls the completions that it announces. It returns
@@ -204,7 +204,7 @@ struct result drop_qp(struct probe *p);
 // prepare_flush makes the queue pair that the next round of the flush method moves to the
 // error state.
 struct result prepare_flush(struct probe *p);
-// acknowledge (native_events.c) acknowledges all events that were read and returns
+// acknowledge (native_completions.c) acknowledges all events that were read and returns
 // their number; t is the current time.
 int acknowledge(struct probe *p, int64_t t);
 

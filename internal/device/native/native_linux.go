@@ -375,33 +375,32 @@ func (d *nativeDevice) resolving() bool {
 func withinUnlessResolving(resolving func() bool, timeout time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
-	wait := func() error { return <-done }
+	var grace <-chan time.Time
 	if timeout > resolveGrace {
-		err := within(resolveGrace, wait)
-		if !errors.Is(err, verbs.ErrStuck) {
-			return err
-		}
-		if resolving() {
-			return verbs.ErrResolving
-		}
-		timeout -= resolveGrace
+		t := time.NewTimer(resolveGrace)
+		defer t.Stop()
+		grace = t.C
 	}
-	return within(timeout, wait)
+	end := time.NewTimer(timeout)
+	defer end.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-grace:
+			if resolving() {
+				return verbs.ErrResolving
+			}
+		case <-end.C:
+			return verbs.ErrStuck
+		}
+	}
 }
 
 // within runs f and returns ErrStuck if f takes longer than timeout: the library may
 // block f for ever. After ErrStuck the goroutine and the thread of f are lost.
 func within(timeout time.Duration, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		return verbs.ErrStuck
-	}
+	return withinUnlessResolving(func() bool { return false }, timeout, f)
 }
 
 func callName(c C.uint32_t) string { return ledger.Call(c).String() }

@@ -35,6 +35,10 @@ type meter struct {
 	queries int          // of the port, those of a new probe included
 }
 
+// patience is how many times as long as a session allows it a close may take here. A session allows a second, in which each of
+// several threads has to run, and here twenty processes share the processors with other tests.
+const patience = 10
+
 // work is how often an operation was done, and the calls that it took.
 type work struct {
 	n       int
@@ -167,6 +171,9 @@ func (d *meteredDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return &meteredProbe{Probe: p, m: d.m, method: c.Method}, nil
 }
 
+// Close gives the library more time than a session does.
+func (d *meteredDevice) Close(timeout time.Duration) error { return d.Device.Close(patience * timeout) }
+
 // begin records that a probe is to be made, and whether a choice begins with it.
 func (m *meter) begin(method verbs.Method) {
 	m.mu.Lock()
@@ -221,7 +228,7 @@ func (p *meteredProbe) Rounds(pace verbs.Pace) (last verbs.Round, n int, err err
 }
 
 func (p *meteredProbe) Close(timeout time.Duration) (err error) {
-	calls := p.m.made(func() { err = p.Probe.Close(timeout) })
+	calls := p.m.made(func() { err = p.Probe.Close(patience * timeout) })
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
 	if !p.kept {

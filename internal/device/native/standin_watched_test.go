@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,7 +32,9 @@ type watched struct {
 	mu      sync.Mutex
 	items   []verbs.Item
 	rings   *verbs.Inbox
-	why     *status.End // set when the watch has ended by itself
+	chosen  verbs.ProbeItem   // the last of items
+	found   []verbs.PortState // by the queries among items, without repetitions
+	why     *status.End       // set when the watch has ended by itself
 	changed chan struct{}
 }
 
@@ -100,6 +103,12 @@ func (w *watched) keep(items []verbs.Item) {
 		}
 		it.Run = nil // the ledger counts events
 		w.items = append(w.items, it)
+		if it.Probe != nil {
+			w.chosen = *it.Probe
+		}
+		if r := it.Reading; r != nil && r.Err == "" && (len(w.found) == 0 || w.found[len(w.found)-1] != r.Attr.State) {
+			w.found = append(w.found, r.Attr.State)
+		}
 	}
 }
 
@@ -134,24 +143,16 @@ func (w *watched) ended() *status.End {
 
 // states returns the port states that queries have found, without repetitions.
 func (w *watched) states() []verbs.PortState {
-	var states []verbs.PortState
-	for _, it := range w.seen(0) {
-		if r := it.Reading; r != nil && r.Err == "" && (len(states) == 0 || states[len(states)-1] != r.Attr.State) {
-			states = append(states, r.Attr.State)
-		}
-	}
-	return states
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.found)
 }
 
 // choice returns the last choice that was reported.
 func (w *watched) choice() verbs.ProbeItem {
-	var choice verbs.ProbeItem
-	for _, it := range w.seen(0) {
-		if it.Probe != nil {
-			choice = *it.Probe
-		}
-	}
-	return choice
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.chosen
 }
 
 // probing waits for a choice that is later than the number after, and then for some

@@ -66,7 +66,7 @@ func warm(t *testing.T, r *responder, c *Credentials) {
 	require.NoError(t, p.Close())
 }
 
-var callers = flag.Int("hello.callers", 1000, "callers of a storm")
+var callers = flag.Int("storm.callers", 1000, "callers of a storm")
 
 // After a leaf has restarted, all hosts come at once. The server keeps to its limits, and the others come again.
 func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {

@@ -54,10 +54,9 @@ func (pr *pair) isWell() bool {
 
 func (pr *pair) point(at int64) *measure.FabricPeer {
 	k, p := pr.port.k, pr.port
-	c := pr.tracker.Counts()
 	out := &measure.FabricPeer{
 		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, PeerHost: pr.host.Name, PeerDevice: pr.remote.Device,
-		PeerGroup: pr.host.Group, Scope: pr.host.Scope, Path: -1, Lost: c.ForwardLost + c.ReverseLost,
+		PeerGroup: pr.host.Group, Scope: pr.host.Scope, Path: -1, Probes: pr.tracker.Counts(),
 		WriteNSP50: pr.write.Percentiles(at, &k.scratch).P50, Reason: pr.reason, AgeNS: max(0, at-pr.unmet), At: k.wall(at),
 	}
 	if pr.judge == nil {
@@ -152,7 +151,6 @@ func sorted(sums map[groupKey]*measure.Fabric) []groupKey {
 // View is one pair as a person looks at it.
 type View struct {
 	measure.FabricPeer
-	measure.FabricCounts
 	EchoP, WriteP aggregate.Percentiles // of the window, in ns
 	OwnVerdict    verdict.Verdict       // of the port
 }
@@ -171,7 +169,7 @@ func (k *Keeper) Views() []View {
 		for _, pr := range p.pairs {
 			if pr != nil {
 				all = append(all, View{
-					FabricPeer: *pr.point(now), FabricCounts: pr.counts(), EchoP: pr.echoes.Percentiles(now, &k.scratch),
+					FabricPeer: *pr.point(now), EchoP: pr.echoes.Percentiles(now, &k.scratch),
 					WriteP: pr.write.Percentiles(now, &k.scratch), OwnVerdict: p.verdict.verdict,
 				})
 			}

@@ -24,6 +24,9 @@ type Counts struct {
 	Reconnects  uint64 `json:"reconnects"` // of the queue pair of the writes
 }
 
+// Lost returns how many probes were lost in the network, in both directions.
+func (c *Counts) Lost() uint64 { return c.ForwardLost + c.ReverseLost }
+
 // Add adds the counts of other pairs.
 func (c *Counts) Add(o *Counts) {
 	c.Sent += o.Sent

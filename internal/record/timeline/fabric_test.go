@@ -34,6 +34,10 @@ func silent(d time.Duration) func(*measure.FabricPeer) {
 	return func(p *measure.FabricPeer) { p.SilentNS, p.Bad = int64(d), p.Verdict == "path" }
 }
 
+func lost(probes uint64) func(*measure.FabricPeer) {
+	return func(p *measure.FabricPeer) { p.Probes.ForwardLost, p.Probes.ReverseLost = probes-5, 5 }
+}
+
 func fabricPort(ms int, verdict verdict.Verdict) *measure.FabricPort {
 	p := &measure.FabricPort{Device: "mlx5_0", Port: 1, OwnGroup: "rack1", Verdict: verdict, List: "00112233aabbccdd", At: at(ms)}
 	p.Pairs, p.PairsMet = 8, 8
@@ -87,9 +91,9 @@ func TestEachVerdictIsExplained(t *testing.T) {
 		"partial  path 2 silent, others are not":                                         peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
 		"partial  the write's path silent, others are not":                               peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
 		"partial  one path silent, others are not":                                       peer(0, "partial"),
-		"lossy_forward  probes lost on the way there, 17 so far":                         peer(0, "lossy_forward", func(p *measure.FabricPeer) { p.Lost = 17 }),
-		"lossy_reverse  echoes lost on the way back, 17 so far":                          peer(0, "lossy_reverse", func(p *measure.FabricPeer) { p.Lost = 17 }),
-		"lossy_both  probes lost in both directions, 17 so far":                          peer(0, "lossy_both", func(p *measure.FabricPeer) { p.Lost = 17 }),
+		"lossy_forward  probes lost on the way there, 17 so far":                         peer(0, "lossy_forward", lost(17)),
+		"lossy_reverse  echoes lost on the way back, 17 so far":                          peer(0, "lossy_reverse", lost(17)),
+		"lossy_both  probes lost in both directions, 17 so far":                          peer(0, "lossy_both", lost(17)),
 		"own_link  most pairs of the own port are bad at once: its own link is at fault": peer(0, "own_link"),
 		"not met: no_responder  no process answers there; run the plugin there":          unmet(0, "no_responder"),
 		"eclipse  ": peer(0, "eclipse"), // of a later version
@@ -135,14 +139,15 @@ func TestAPortThatIsNotWellAtFirstIsNews(t *testing.T) {
 }
 
 func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
-	r := NewPair(peer(0, "path", silent(time.Second)), &verdict.Counts{Sent: 9, Answered: 7, ForwardLost: 2},
-		aggregate.Percentiles{Count: 7, P50: 2100, P99: 5300}, aggregate.Percentiles{}, "ok")
+	p := peer(0, "path", silent(time.Second))
+	p.Probes = verdict.Counts{Sent: 9, Answered: 7, ForwardLost: 2}
+	r := NewPair(p, aggregate.Percentiles{Count: 7, P50: 2100, P99: 5300}, aggregate.Percentiles{}, "ok")
 	r.Schema = Schema
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	schema.Require(t, "fabric", string(text))
 	require.JSONEq(t, `{"schema":1,"time":"2023-11-14T22:13:20Z","kind":"fabric_pair","device":"mlx5_0","port":1,
-		"peer":{"host":"gpu042","device":"mlx5_0","group":"rack2","scope":"across","verdict":"path","bad":true,"silent_ns":1000000000,"lost":0},
+		"peer":{"host":"gpu042","device":"mlx5_0","group":"rack2","scope":"across","verdict":"path","bad":true,"silent_ns":1000000000,"lost":2},
 		"pair":{"own_verdict":"ok","sent":9,"answered":7,"forward_lost":2,"reverse_lost":0,"busy_lost":0,"unknown_lost":0,"pending":0,
 			"writes":0,"writes_ok":0,"writes_late":0,"write_errors":0,"reconnects":0,"echo_ns_p50":2100,"echo_ns_p99":5300}}`, string(text))
 }

@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/conformance/tracetest"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/applications"
-	verbssim "rdma_events/internal/simulated/devices"
+	"rdma_events/internal/simulated/devices"
 )
 
 func TestTheSimulatedSourceKeepsTheContract(t *testing.T) {
@@ -33,13 +33,13 @@ func TestTheSimulatedSourceKeepsTheContractWithADriverThatCannotTakeADeviceAway(
 
 // host is a simulated host whose only device, sim0, is removed when it is an hour old.
 type host struct {
-	w       *verbssim.World
+	w       *devices.World
 	removal time.Time
 }
 
 func newHost(t testing.TB, profile string) *host {
 	const age = time.Hour
-	w, err := verbssim.Load(verbssim.Options{
+	w, err := devices.Load(devices.Options{
 		Profile: profile, Clock: fakeTime, Timeline: "[[fault]]\nkind = 'removed'\nat = '" + age.String() + "'\n",
 	})
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func (h *host) Start(t testing.TB) tracetest.Process {
 
 // process leads an actor. Each of its actions has a moment of its own.
 type process struct {
-	*verbssim.Actor
+	*devices.Actor
 	numbers map[verbs.EventType]uint32 // of the objects
 	unread  []verbs.EventType
 	held    uint32

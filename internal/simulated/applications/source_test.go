@@ -12,23 +12,23 @@ import (
 	"rdma_events/internal/applications/trace"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/simulated/applications"
-	verbssim "rdma_events/internal/simulated/devices"
+	"rdma_events/internal/simulated/devices"
 )
 
 // traced is an open source over a scenario, in a synctest bubble.
 type traced struct {
 	*testing.T
-	w   *verbssim.World
+	w   *devices.World
 	src trace.Source
 }
 
-func play(t *testing.T, o verbssim.Options) *traced {
+func play(t *testing.T, o devices.Options) *traced {
 	t.Helper()
 	if o.Profile == "" {
 		o.Profile = "fleet1"
 	}
 	o.Clock = fakeTime
-	w, err := verbssim.Load(o)
+	w, err := devices.Load(o)
 	require.NoError(t, err)
 	p := &traced{T: t, w: w}
 	p.open()
@@ -58,7 +58,7 @@ func (p *traced) next(times int) (*trace.Snapshot, []trace.Event) {
 
 func TestASnapshotIsASecondAfterTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, verbssim.Options{})
+		p := play(t, devices.Options{})
 		began := p.w.Now()
 		for n := range 3 {
 			snap, _ := p.next(1)
@@ -74,7 +74,7 @@ func TestASnapshotIsASecondAfterTheOneBefore(t *testing.T) {
 
 func TestAProcessIsTheOneThatHoldsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, verbssim.Options{Timeline: `
+		p := play(t, devices.Options{Timeline: `
 			[[app]]
 			name = "python3"
 			unit = "job_7"
@@ -93,7 +93,7 @@ func TestAProcessIsTheOneThatHoldsObjects(t *testing.T) {
 
 func TestTooManyEventsForASecondAreCountedAndLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, verbssim.Options{Timeline: `
+		p := play(t, devices.Options{Timeline: `
 			[[app]]
 			name = "a"
 			event = "qp_fatal"
@@ -110,7 +110,7 @@ func TestTooManyEventsForASecondAreCountedAndLost(t *testing.T) {
 
 func TestWhatTheKernelHasNoMemoryForIsNeitherUnreadNorRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, verbssim.Options{Timeline: `
+		p := play(t, devices.Options{Timeline: `
 			[[app]]
 			name = "a"
 			event = "qp_fatal"
@@ -135,7 +135,7 @@ func TestWhatTheKernelHasNoMemoryForIsNeitherUnreadNorRead(t *testing.T) {
 
 func TestAFaultOfTheTracerLosesRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, verbssim.Options{Timeline: `
+		p := play(t, devices.Options{Timeline: `
 			[[app]]
 			name = "a"
 			event = "qp_fatal"
@@ -154,7 +154,7 @@ func TestAFaultOfTheTracerLosesRecords(t *testing.T) {
 
 func TestAProcessWithoutAPlaceIsCountedWithoutAName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, verbssim.Options{Timeline: `
+		p := play(t, devices.Options{Timeline: `
 			[[app]]
 			name = "early"
 			for = "8s"
@@ -203,7 +203,7 @@ func TestATracerIsRefusedForATime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := play(t, verbssim.Options{Timeline: `
+				p := play(t, devices.Options{Timeline: `
 					[[fault]]
 					kind = "tracer_refused"
 					at = "1s"
@@ -223,7 +223,7 @@ func TestATracerIsRefusedForATime(t *testing.T) {
 func TestATracerThatDiesDoesSoOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaths []int64
-		p := play(t, verbssim.Options{
+		p := play(t, devices.Options{
 			Die: func(s syscall.Signal) {
 				require.Equal(t, syscall.SIGKILL, s)
 				deaths = append(deaths, fakeTime())
@@ -244,7 +244,7 @@ func TestATracerThatDiesDoesSoOnTime(t *testing.T) {
 
 func TestTheApplicationsOfTheLivelyScenario(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, verbssim.Options{Profile: "roce2", Scenario: "lively"})
+		p := play(t, devices.Options{Profile: "roce2", Scenario: "lively"})
 		time.Sleep(500 * time.Millisecond) // its events come at whole seconds, and take a moment to be read
 		p.open()
 		hangs, unread, ended, fatal := map[string]int{}, map[string]uint64{}, 0, uint64(0)

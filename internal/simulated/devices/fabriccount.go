@@ -19,10 +19,14 @@ func (c *fabricCount) dry()     { c.add(ledger.FabricCounts{Dry: 1}) }
 // echoed counts a probe of the peer in a place that was answered.
 func (c *fabricCount) echoed(place int) {
 	c.add(ledger.FabricCounts{Echoed: 1})
-	c.led.AddFabricPair(c.slot, place, ledger.FabricPairCounts{Answered: 1})
+	c.addOfPair(place, ledger.FabricPairCounts{Answered: 1})
 }
 
 func (c *fabricCount) add(n ledger.FabricCounts) { c.led.AddFabricCounts(c.slot, n) }
+
+func (c *fabricCount) addOfPair(place int, n ledger.FabricPairCounts) {
+	c.led.AddFabricPair(c.slot, place, n)
+}
 
 func (c *fabricCount) joined(place int, session uint64) { c.led.JoinFabricPair(c.slot, place, session) }
 
@@ -43,7 +47,7 @@ func (c *fabricCount) saw(fact *verbs.FabricFact) {
 	default:
 		return
 	}
-	c.led.AddFabricPair(c.slot, fact.Pair, n)
+	c.addOfPair(fact.Pair, n)
 }
 
 // lane records the call that the thread of the Fabric is in.

@@ -188,7 +188,9 @@ func TestSlowStartGivesItsPlaceBack(t *testing.T) {
 		c := testSpec()
 		c.Starts, c.Log = starts, r.logger()
 		s := New(c, &testContract{recorder: r})
-		s.launch = func(_ Attempt[message], files []*os.File, _ func(message) error) (instance, error) { return p, files[0].Close() }
+		s.launch = func(_ Attempt[message], files []*os.File, _ func(message) error) (instance, error) {
+			return p, files[0].Close()
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.Run(ctx) })

@@ -23,7 +23,7 @@ type FabricPeer struct {
 	SilentNS   int64           // since the first probe without an echo, where the verdict is about silence; for people, and no field
 	Direction  string          // forward, reverse or both; "": not known
 	Path       int             // index of the path that is silent; only with the verdict partial
-	Lost       uint64          // probes lost in the network since they met, in both directions
+	Probes     verdict.Counts  // since they met, with the writes
 	WriteNSP50 int64           // 0: no write was acknowledged in the window
 	State      string          // what the peer's process says of its port; "": nothing
 	Reason     verdict.Reason  // why they have not met
@@ -41,7 +41,7 @@ func (p *FabricPeer) Key() Key {
 // Time implements Point.
 func (p *FabricPeer) Time() time.Time { return p.At }
 
-// Merge implements Point: the later one replaces this. Its Lost has that of this one in it.
+// Merge implements Point: the later one replaces this. Its Probes have those of this one in them.
 func (p *FabricPeer) Merge(later Point) { *p = *later.(*FabricPeer) }
 
 // Clone implements Point.
@@ -80,7 +80,7 @@ var fabricPeers = table[FabricPeer]{
 			func(v *FabricPeer) (int64, bool) {
 				return int64(v.Path), v.Verdict == verdict.VerdictPartial && v.Path >= 0
 			}),
-		counter("lost", "probes lost in the network since they met, in both directions", func(v *FabricPeer) uint64 { return v.Lost }),
+		counter("lost", "probes lost in the network since they met, in both directions", func(v *FabricPeer) uint64 { return v.Probes.Lost() }),
 		maybe("write_ns_p50", "ns", "from the post of a write to its acknowledgement, p50 of the window",
 			func(v *FabricPeer) (int64, bool) { return v.WriteNSP50, v.WriteNSP50 > 0 }),
 		text("state", "what the peer's process said last of its port", func(v *FabricPeer) string { return v.State }),

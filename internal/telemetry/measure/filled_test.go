@@ -2,6 +2,7 @@ package measure
 
 import (
 	"net/netip"
+	"reflect"
 	"time"
 
 	"rdma_events/internal/applications/trace"
@@ -27,6 +28,27 @@ func all(from uint64, scopes ...verbs.Scope) []EventCount {
 		}
 	}
 	return counts
+}
+
+// withCounts returns v with 2 in each count that was 0, so that a count that is new need not be named here.
+func withCounts[T any](v T) T {
+	setCounts(reflect.ValueOf(&v).Elem())
+	return v
+}
+
+func setCounts(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Uint64:
+			if f.IsZero() {
+				f.SetUint(2)
+			}
+		case reflect.Struct:
+			if f.CanSet() {
+				setCounts(f)
+			}
+		}
+	}
 }
 
 func statOf(n int64) aggregate.Stat { return aggregate.Stat{Count: 3, Mean: n, Max: 2 * n} }
@@ -123,12 +145,12 @@ func filledAppAsync() *AppAsync {
 }
 
 func filledFabric() []Point {
-	counts := FabricCounts{
+	counts := withCounts(FabricCounts{
 		Pairs: 8, PairsMet: 7, PairsBad: 1, PairsBusy: 1, PairsDown: 2, Counts: verdict.Counts{
 			Sent: 1000, Answered: 940, ForwardLost: 20, ReverseLost: 15, BusyLost: 12, UnknownLost: 10, Pending: 3,
 			Writes: 980, WritesOK: 970, WritesLate: 4, WriteErrors: 9, Reconnects: 6,
 		},
-	}
+	})
 	latencies := FabricLatencies{EchoP: ranks(8000), EchoMax: 9000, ResponderP: ranks(3000), WriteP: ranks(4000), WriteMax: 5000}
 	return []Point{
 		&Fabric{OwnGroup: "rack1", PeerGroup: "rack2", Scope: "across", FabricCounts: counts, FabricLatencies: latencies, At: at(0)},
@@ -141,7 +163,8 @@ func filledFabric() []Point {
 		},
 		&FabricPeer{
 			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu042", PeerDevice: "mlx5_0", PeerGroup: "rack2", Scope: "across",
-			Verdict: "partial", Bad: true, AgeNS: 8_000_000_000, Direction: "forward", Path: 3, Lost: 17, WriteNSP50: 4100, State: "active", At: at(257),
+			Verdict: "partial", Bad: true, AgeNS: 8_000_000_000, Direction: "forward", Path: 3, WriteNSP50: 4100, State: "active", At: at(257),
+			Probes: withCounts(verdict.Counts{ForwardLost: 12, ReverseLost: 5}),
 		},
 		&FabricPeer{
 			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu043", PeerGroup: "rack1", Scope: "group", AgeNS: 60_000_000_000,
@@ -182,10 +205,10 @@ func filledProbe() *Probe {
 func filledPort() *Port {
 	return &Port{
 		Device: "mlx5_0", Port: 1, Expected: true, Role: verbs.RoleManagement, Known: true, HasState: true, State: verbs.PortActive,
-		Attr: verbs.PortAttr{
+		Attr: withCounts(verbs.PortAttr{
 			State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 4096, LID: 7, SMLID: 1,
 			Width: "4x", RateGbps: 100, EffectiveGbps: 90, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,
-		},
+		}),
 		RateBestGbps: 200, RateExpectedGbps: 400, ExpectedReason: expect.ReasonExpectedDown, Legs: 2, LegsUp: 1, HasLegs: true, Cable: "506b:4b03:00aa:0000/0/1",
 		Transitions: 6, Flaps: 3, FlapsDay: 2, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
 		MissedTransitions: 1, PhantomEvents: 2, GIDs: 4, HasGIDs: true, GIDMoves: 2, At: at(0),

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/agent"
 )
 
-//go:generate go run ./metricsdoc ../../../docs/metrics.md
+//go:generate go run ./metricsdoc ../../../docs/metrics.md README.md ../../../internal/telemetry/measure/testdata/filled.influx
 //go:generate go run ./driversdoc ../../..
 //go:generate go run ./fabricdoc ../../../docs/fabric.md
 

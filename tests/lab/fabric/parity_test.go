@@ -3,30 +3,37 @@
 package fabric
 
 import (
-	"slices"
+	"fmt"
 
+	"rdma_events/internal/telemetry/measure"
 	"rdma_events/tests/rig"
 )
 
-// counts are the fields of rdma_fabric and rdma_fabric_port that never fall while a plugin runs, and lane those that only the
-// port has.
-var (
-	counts = []string{
-		"sent", "answered", "forward_lost", "reverse_lost", "busy_lost", "unknown_lost",
-		"writes", "writes_ok", "writes_late", "write_errors", "reconnects",
-	}
-	lane = []string{"events", "acked", "released", "spurious", "echoed", "refused", "foreign", "dry"}
-)
+// counters are the fields of rdma_fabric and rdma_fabric_port that never fall while a plugin runs, by measurement.
+var counters = countersOf("rdma_fabric", "rdma_fabric_port")
 
-func isCounter(measurement, field string) bool {
-	switch measurement {
-	case "rdma_fabric":
-		return slices.Contains(counts, field)
-	case "rdma_fabric_port":
-		return slices.Contains(counts, field) || slices.Contains(lane, field)
+// countersOf returns the cumulative fields of measurements.
+func countersOf(measurements ...string) map[string]map[string]bool {
+	all := map[string]map[string]bool{}
+	for _, m := range measurements {
+		all[m] = map[string]bool{}
 	}
-	return false
+	for _, m := range measure.All() {
+		for _, f := range m.Fields {
+			if of, ok := all[m.Name]; ok && f.Cumulative {
+				of[f.Name] = true
+			}
+		}
+	}
+	for name, fields := range all {
+		if !fields["sent"] {
+			panic(fmt.Sprintf("%s has no counter of probes", name))
+		}
+	}
+	return all
 }
+
+func isCounter(measurement, field string) bool { return counters[measurement][field] }
 
 // complaints returns what a point says that cannot be.
 func complaints(p rig.Point) (all []string) {

@@ -195,19 +195,10 @@ func (s *System) editConfig() advice.Line {
 
 // install returns the command that installs libibverbs and its providers.
 func (s *System) install() advice.Line {
-	release := s.read("etc/os-release")
+	distribution := s.files().Distribution()
+	names := strings.Fields(distribution["id"] + " " + distribution["id_like"])
 	is := func(ids ...string) bool {
-		for line := range strings.Lines(release) {
-			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-			if key != "ID" && key != "ID_LIKE" {
-				continue
-			}
-			words := strings.Fields(strings.Trim(value, `"'`))
-			if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(words, id) }) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(names, id) })
 	}
 	switch {
 	case is("rhel", "fedora", "centos"):

@@ -89,7 +89,7 @@ func ReadHost(root fs.FS, q HostQuery) *Host {
 	h := &Host{
 		Schema: Schema, Time: q.Time.UTC(), Name: q.Name, Kernel: q.Kernel, Programs: q.Programs,
 		Booted:   r.booted(),
-		Packages: orEmpty(q.Packages), Distribution: r.distribution(), Modules: []Module{}, Devices: []HostDevice{},
+		Packages: orEmpty(q.Packages), Distribution: r.Distribution(), Modules: []Module{}, Devices: []HostDevice{},
 	}
 	names := slices.Clone(q.Modules)
 	for _, d := range q.Devices {
@@ -123,30 +123,6 @@ func (f files) booted() time.Time {
 		}
 	}
 	return time.Time{}
-}
-
-// distribution reads os-release(5): the keys that name the distribution.
-func (f files) distribution() map[string]string {
-	all := map[string]string{}
-	text := f.Text("etc/os-release")
-	if text == "" {
-		text = f.Text("usr/lib/os-release")
-	}
-	for line := range strings.Lines(text) {
-		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
-		switch key {
-		case "ID", "ID_LIKE", "VERSION_ID", "PRETTY_NAME", "BUILD_ID":
-		default:
-			continue
-		}
-		if unquoted, err := strconv.Unquote(value); err == nil {
-			value = unquoted
-		}
-		if ok {
-			all[strings.ToLower(key)] = strings.Trim(value, "'")
-		}
-	}
-	return all
 }
 
 func (f files) module(name string) (Module, bool) {

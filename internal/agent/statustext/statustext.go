@@ -1,4 +1,6 @@
-package health
+// Package statustext writes what is known of a host for people: a screen for `rdma-events status`, and a line for
+// `rdma-events health`.
+package statustext
 
 import (
 	"cmp"
@@ -9,18 +11,18 @@ import (
 	"unicode"
 
 	"rdma_events/internal/agent/alerts"
+	"rdma_events/internal/agent/health"
 	"rdma_events/internal/device/expect"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
 )
 
-// WriteText writes the status as one screen for people, below a first line of the caller's. It shows times in the time
-// zone of now.
-func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
+// WriteScreen writes a status as one screen, below a first line of the caller's. It shows times in the time zone of now.
+func WriteScreen(w io.Writer, s *health.Status, first string, now time.Time) error {
 	var b strings.Builder
 	b.WriteString(joined("", first) + "\n")
 	for i := range s.Devices {
-		s.Devices[i].text(&b, now)
+		writeDevice(&b, &s.Devices[i], now)
 	}
 	if len(s.Devices) == 0 {
 		b.WriteString("no devices\n")
@@ -29,23 +31,22 @@ func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
 		fmt.Fprintf(&b, "%s left out; virtual_functions = true watches all\n", counted(uint64(n), "virtual or scalable function"))
 	}
 	for _, p := range s.Problems {
-		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, joined(" ", p.where(), p.ID), joined("", p.Text), moment(p.Since, now))
+		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, joined(" ", placeOf(p.Device, p.Port), p.ID), joined("", p.Text), moment(p.Since, now))
 	}
 	for _, p := range s.Pending {
-		at := Problem{Device: p.Device, Port: p.Port}
-		fmt.Fprintf(&b, "pending   %s: %s\n", joined("", at.where()), joined("", p.Text))
+		fmt.Fprintf(&b, "pending   %s: %s\n", joined("", placeOf(p.Device, p.Port)), joined("", p.Text))
 	}
-	if s.Source == SourcePlugin && len(s.Problems)+len(s.Pending) == 0 {
+	if s.Source == health.SourcePlugin && len(s.Problems)+len(s.Pending) == 0 {
 		b.WriteString("no problems\n")
 	}
-	if s.Source == SourcePlugin && !s.MemorySince.IsZero() {
+	if s.Source == health.SourcePlugin && !s.MemorySince.IsZero() {
 		fmt.Fprintf(&b, "what was before %s is not remembered: the plugin has no state directory\n", moment(s.MemorySince, now))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (d *Device) text(b *strings.Builder, now time.Time) {
+func writeDevice(b *strings.Builder, d *health.Device, now time.Time) {
 	numa := ""
 	if d.NUMANode != nil {
 		numa = fmt.Sprintf("NUMA node %d", *d.NUMANode)
@@ -55,24 +56,25 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 		link = verbs.PCILink(*d.PCILink).String()
 	}
 	fmt.Fprintf(b, "%s: %s\n", joined("", d.Device),
-		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, link, numa, d.describeWatch(now)))
-	for _, p := range d.Ports {
-		fmt.Fprintf(b, "    port %d: %s\n", p.Port, p.text(now))
+		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, link, numa, describeWatch(d, now)))
+	for i := range d.Ports {
+		p := &d.Ports[i]
+		fmt.Fprintf(b, "    port %d: %s\n", p.Port, describePort(p, now))
 		for _, probe := range d.Probes {
 			if probe.Port == p.Port {
-				fmt.Fprintf(b, "        vector %d, %s: %s\n", probe.Vector, joined("", probe.Method), probe.text())
+				fmt.Fprintf(b, "        vector %d, %s: %s\n", probe.Vector, joined("", probe.Method), describeProbe(&probe))
 			}
 		}
 		for _, c := range d.Commands {
 			if c.Port == p.Port && c.Stuck {
-				fmt.Fprintf(b, "        %s: %s\n", joined("", c.Call), c.text())
+				fmt.Fprintf(b, "        %s: %s\n", joined("", c.Call), describeCommand(&c))
 			}
 		}
 	}
 }
 
 // describeWatch says whether the device is watched, and why not.
-func (d *Device) describeWatch(now time.Time) string {
+func describeWatch(d *health.Device, now time.Time) string {
 	since := ""
 	if !d.AwaySince.IsZero() {
 		since = "since " + moment(d.AwaySince, now)
@@ -90,7 +92,7 @@ func (d *Device) describeWatch(now time.Time) string {
 	return "not watched: " + string(d.Reason)
 }
 
-func (p *Port) text(now time.Time) string {
+func describePort(p *health.Port, now time.Time) string {
 	state := cmp.Or(p.State, "unknown")
 	if !p.Since.IsZero() {
 		state += " since " + moment(p.Since, now)
@@ -108,11 +110,11 @@ func (p *Port) text(now time.Time) string {
 	case p.ExpectedUp != nil && p.State != verbs.PortActive.String():
 		expected = expectations[p.ExpectedReason]
 	}
-	return joined(", ", state, p.PhysState, p.rateText(), p.LinkLayer, p.NetDev, role, flaps, expected, p.Fabric.text())
+	return joined(", ", state, p.PhysState, describeRate(p), p.LinkLayer, p.NetDev, role, flaps, expected, describePairs(p.Fabric))
 }
 
-// rateText returns the rate of the port in words, with the rate that it should have and the best that it has had where these are higher.
-func (p *Port) rateText() string {
+// describeRate returns the rate of the port in words, with the rate that it should have and the best that it has had where these are higher.
+func describeRate(p *health.Port) string {
 	rate, best, expected := "", "", ""
 	if p.RateGbps > 0 {
 		rate = fmt.Sprintf("%g Gbit/s (%s)", p.RateGbps, p.Width)
@@ -135,7 +137,22 @@ var expectations = map[expect.Reason]string{
 	expect.ReasonNeverActive: "need not be active (it never was)",
 }
 
-func (p *Probe) text() string {
+// describePairs returns how many of the pairs are not as they ought to be, as in "7 of 8 pairs met, 1 bad".
+func describePairs(f *health.Fabric) string {
+	if f == nil {
+		return ""
+	}
+	return joined(", ", fmt.Sprintf("%d of %d pairs met", f.Met, f.Pairs), some(f.Bad, "bad"), some(f.Busy, "busy"), some(f.Down, "down"))
+}
+
+func some(n int64, what string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+func describeProbe(p *health.Probe) string {
 	well, wake := "no round has ended yet", ""
 	if p.OK != nil && *p.OK {
 		well = "the last round is well"
@@ -143,46 +160,33 @@ func (p *Probe) text() string {
 		well = "the last round failed"
 	}
 	if p.WakeP99NS > 0 {
-		wake = "wake-up p99 " + latency(p.WakeP99NS)
+		wake = "wake-up p99 " + health.Latency(p.WakeP99NS)
 	}
 	return joined(", ", well, wake, counted(p.LostEvents, "lost event"), counted(p.LostCompletions, "lost completion"),
 		counted(p.Errors, "error"))
 }
 
-// text returns what is known of calls that are stuck.
-func (c *Command) text() string {
+// describeCommand returns what is known of calls that are stuck.
+func describeCommand(c *health.Command) string {
 	last, lasts := "", ""
 	if c.BusyNS > 0 {
-		lasts = "for " + latency(c.BusyNS)
+		lasts = "for " + health.Latency(c.BusyNS)
 	} else {
 		last = named("the last one ended in ", c.Status)
 	}
 	return joined(", ", joined(" ", "the firmware does not answer", lasts), last, counted(c.Errors, "error"))
 }
 
-// latency returns a time in ns in us, or from 1 ms on in ms, or from 1 s on in s.
-func latency(ns int64) string {
-	if ns >= int64(time.Second) {
-		return fmt.Sprintf("%.1f s", float64(ns)/float64(time.Second))
-	}
-	if ns >= int64(time.Millisecond) {
-		return fmt.Sprintf("%.1f ms", float64(ns)/float64(time.Millisecond))
-	}
-	return fmt.Sprintf("%.1f us", float64(ns)/float64(time.Microsecond))
-}
-
 // lineLength is the most characters of Line: node-problem-detector cuts longer messages (max_output_length).
 const lineLength = 80
 
-// Line returns all problems in one line of at most 80 characters, the most severe ones first; or, if there is no critical one, what cannot be
-// told yet. It shows times in the
-// time zone of now.
-func (s *Status) Line(now time.Time) string {
+// Line returns all problems of a status in one line of at most 80 characters, the most severe ones first; or, if there is no critical
+// one, what cannot be told yet. It shows times in the time zone of now.
+func Line(s *health.Status, now time.Time) string {
 	if len(s.Pending) > 0 && s.Worst() != alerts.Critical {
 		line := "cannot tell yet"
 		for _, p := range s.Pending {
-			at := Problem{Device: p.Device, Port: p.Port}
-			line += "; " + joined(": ", at.where(), p.Text)
+			line += "; " + joined(": ", placeOf(p.Device, p.Port), p.Text)
 		}
 		return line[:min(len(line), lineLength)]
 	}
@@ -194,8 +198,8 @@ func (s *Status) Line(now time.Time) string {
 		return fmt.Sprintf("no problems: %d devices, %d ports", len(s.Devices), ports)
 	}
 	line := ""
-	for i, p := range s.Problems {
-		longer := joined("; ", line, p.short(now))
+	for i := range s.Problems {
+		longer := joined("; ", line, short(&s.Problems[i], now))
 		rest := ""
 		if left := len(s.Problems) - i - 1; left > 0 {
 			rest = fmt.Sprintf("; %d more", left)
@@ -210,19 +214,20 @@ func (s *Status) Line(now time.Time) string {
 }
 
 // short returns the problem as in "mlx5_1:1 port-down since 14:02" or "mlx5_0 app-destroy-hangs python3 qp 284 since 14:02".
-func (p *Problem) short(now time.Time) string {
+func short(p *health.Problem, now time.Time) string {
 	detail := "since " + moment(p.Since, now)
 	if p.ID == "worker-down" {
 		detail = p.Text // the reason
 	}
-	return joined(" ", p.where(), p.ID, p.Of, detail)
+	return joined(" ", placeOf(p.Device, p.Port), p.ID, p.Of, detail)
 }
 
-func (p *Problem) where() string {
-	if p.Port == 0 {
-		return p.Device
+// placeOf names a port as in "mlx5_1:1", or the device if port is 0.
+func placeOf(device string, port int) string {
+	if port == 0 {
+		return device
 	}
-	return fmt.Sprintf("%s:%d", p.Device, p.Port)
+	return fmt.Sprintf("%s:%d", device, port)
 }
 
 // moment returns the time of day, with the date if that is not the same day.

@@ -64,7 +64,7 @@ type Peer struct {
 func NewPeer(p *measure.FabricPeer) *Peer {
 	out := &Peer{
 		Host: p.PeerHost, Device: p.PeerDevice, Group: p.PeerGroup, Scope: p.Scope, Verdict: p.Verdict, Reason: p.Reason, Bad: p.Bad,
-		AgeNS: p.AgeNS, SilentNS: p.SilentNS, Direction: p.Direction, Lost: p.Lost, WriteNSP50: p.WriteNSP50, State: p.State,
+		AgeNS: p.AgeNS, SilentNS: p.SilentNS, Direction: p.Direction, Lost: p.Probes.Lost(), WriteNSP50: p.WriteNSP50, State: p.State,
 	}
 	if path := p.Path; path >= 0 && p.Verdict == verdict.VerdictPartial {
 		out.Path = &path
@@ -212,10 +212,10 @@ type Pair struct {
 }
 
 // NewPair returns the record of a pair as it is now.
-func NewPair(p *measure.FabricPeer, c *verdict.Counts, echo, write aggregate.Percentiles, ownVerdict verdict.Verdict) Record {
+func NewPair(p *measure.FabricPeer, echo, write aggregate.Percentiles, ownVerdict verdict.Verdict) Record {
 	return Record{
 		Time: p.At, Kind: KindFabricPair, Device: p.Device, Port: p.Port, Peer: NewPeer(p), Pair: &Pair{
-			OwnVerdict: ownVerdict, Counts: *c,
+			OwnVerdict: ownVerdict, Counts: p.Probes,
 			EchoNSP50: echo.P50, EchoNSP99: echo.P99, WriteNSP50: write.P50, WriteNSP99: write.P99,
 		},
 	}
