@@ -29,8 +29,8 @@ part() {
 	days) go test -count=1 -timeout 39m -v -run '^Test(Routine|Faults)' ./tests/days -days.engines ;;
 	soak) RDMA_EVENTS_SOAK=10m lab -timeout 20m -run '^TestSoak$' ;;
 	kills)
-		go test -count=1 -timeout 15m -v -run '^(TestKilledProcessIsReplaced|TestKilledWriter)' \
-			./tests/e2e ./internal/record/recorder -kill.rounds 300
+		go test -count=1 -timeout 15m -v -run '^(TestKilledProcessIsReplaced|TestKilledWriter|TestNothingIsLostOrTorn)' \
+			./tests/e2e ./internal/record/recorder ./internal/device/ledger -kill.rounds 300
 		;;
 	cuts) lab -timeout 39m -run '^TestRecordsOutliveAPowerCut$' -power.cuts 20 ;;
 	hosts) lab -timeout 30m -run '^TestSummaryOfThreeGuestsNamesTheFlap$' ;;

@@ -1,6 +1,7 @@
 // Package ledger is the shared memory in which a worker counts: per event type and port
 // the events read and acknowledged, per probe how its rounds ended, per pair of hosts the
-// probes and writes, and per thread the verbs call it is in. The host creates it as a memfd and passes it to the worker. So the
+// probes and writes, and per thread the verbs call it is in. It also has rings in which a worker leaves the details: runs of
+// events, rounds of probes and commands. The host creates it as a memfd and passes it to the worker, with a doorbell. So the
 // counts outlive a worker that dies with events in flight, an acknowledgement that hangs
 // shows as an event read and not acknowledged, and a crash report can name the call.
 //

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
+
+var killRounds = flag.Int("kill.rounds", 30, "kills of a writer; make test-full does 300")
 
 // writerKey is the environment variable by which this test's program becomes a worker that writes into the rings. Its value
 // is a seed.
@@ -156,10 +159,7 @@ func (y *tally) requireComplete() {
 // The writer is killed at random moments, while its host reads at random moments and is itself held up.
 func TestNothingIsLostOrTornWhenAWriterIsKilled(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	kills := 300
-	if testing.Short() {
-		kills = 30
-	}
+	kills := *killRounds
 	var runs, unlisted uint64
 	for i := range kills {
 		w := startWriter(t, i)
