@@ -25,6 +25,8 @@ import (
 //	whole                              to h2, then from it   path of both ends of each pair with h2, nothing of others
 //	cut, then back                     cut, then whole       peer_down, which is not bad, while h2 cannot be asked; path once it can; then ok
 //	cut                                cut for 5 s           no verdict on the network once RDMA is whole, though TCP is not
+//	whole, then cut                    cut, then whole       path, which ends though TCP is still cut
+//	cut for long                       cut for 650 ms        what was lost, and never that the writes are silent: they need TCP to go on
 //	refused between h1 and h2          both ways of h2 cut   peer_down between h1 and h2, path of the others with h2
 //	whole, then cut                    plugin of h6 killed   peer_down of h6 and nothing of others; ok when it is back
 //	cut                                worker of h3 killed   at most peer_down with h3, which cannot meet again; ok once TCP is back
@@ -55,6 +57,8 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 		{"RDMA is cut in one direction", (*fleet).cutOneDirection},
 		{"both are cut and TCP returns first", (*fleet).cutBoth},
 		{"RDMA is cut for a while within an outage of TCP", (*fleet).cutWithinOutage},
+		{"TCP is cut while RDMA is and RDMA returns first", (*fleet).outageWithinCut},
+		{"RDMA is cut for a moment long after TCP", (*fleet).blipWithinOutage},
 		{"RDMA is cut while two hosts refuse each other", (*fleet).cutWhileRefused},
 		{"a plugin is killed", func(f *fleet) { f.killedPlugin(6) }},
 		{"a plugin is killed while TCP is cut", (*fleet).killWithinOutage},
@@ -201,8 +205,8 @@ func (f *fleet) cutBoth() {
 			f.t.Errorf("%v: want peer_down, which is not bad, as long as TCP is cut too, got %v", p, s.Fields)
 		}
 	}
-	f.management.Heal()
 	restored()
+	f.management.Heal()
 	back := time.Now()
 	found = f.awaitVerdict("path", back, 2*time.Minute, with(2))
 	f.t.Logf("path %v to %v after TCP is back", seconds(back, earliestOf(found)), seconds(back, latestOf(found)))
@@ -229,16 +233,65 @@ func (f *fleet) cutWithinOutage() {
 	for _, p := range f.pairs {
 		f.t.Logf("%v: %v", p, f.turns(p, began))
 	}
-	f.management.Heal()
 	restored()
+	f.management.Heal()
 	f.awaitWell(2*time.Minute, all)
 	f.judgeBy(&tr, began)
+}
+
+// outageWithinCut cuts TCP while the RDMA packets of a host are cut, and heals these first.
+func (f *fleet) outageWithinCut() {
+	f.t.Helper()
+	var tr truth
+	began := time.Now()
+	heal := begin(&tr.silent, with(2))
+	cut := f.cutHost(2)
+	f.awaitVerdict("path", cut, time.Minute, with(2))
+	f.management.CutAll()
+	restored := begin(&tr.unheard, all)
+	pause(f.t, connectionsEnd)
+	f.net.Heal()
+	heal()
+	healed := time.Now()
+	found := f.await("no verdict on the network", healed, time.Minute, with(2), func(s said) bool { return s.verdict == "ok" })
+	f.t.Logf("ok %v to %v after RDMA is whole, without TCP", seconds(healed, earliestOf(found)), seconds(healed, latestOf(found)))
+	restored()
+	f.management.Heal()
+	f.awaitTalk()
+	f.awaitWell(2*time.Minute, all)
+	f.judgeBy(&tr, began)
+}
+
+// connectionsEnd is longer than both ends of a connection take to notice that no packet comes.
+const connectionsEnd = 20 * time.Second
+
+// blipWithinOutage breaks the queue pairs of the writes of a host, which need TCP to be connected anew.
+func (f *fleet) blipWithinOutage() {
+	f.t.Helper()
+	began := time.Now()
+	f.management.CutAll()
+	pause(f.t, connectionsEnd)
+	errors := f.sum("write_errors")
+	cut := f.cutHost(2)
+	pause(f.t, 650*time.Millisecond)
+	f.net.Heal()
+	pause(f.t, 20*time.Second)
+	f.t.Logf("%d writes have failed", f.sum("write_errors")-errors)
+	f.management.Heal()
+	f.awaitTalk()
+	f.awaitWell(3*time.Minute, all)
+	for _, s := range f.since(began) {
+		p := pair{numberOf(s.by), numberOf(s.of)}
+		if s.verdict == "partial" || !with(2)(p) && s.verdict != "peer_busy" && s.verdict != "ok" {
+			f.t.Errorf("%v, %v after the cut: %v", p, seconds(cut, s.came), s.Fields)
+		}
+	}
 }
 
 // cutWhileRefused cuts the RDMA packets of a host while one other host does not reach it by TCP.
 func (f *fleet) cutWhileRefused() {
 	f.t.Helper()
-	apart := func(p pair) bool { return p == pair{1, 2} || p == pair{2, 1} }
+	apart := between(1, 2)
 	others := func(p pair) bool { return with(2)(p) && !apart(p) }
 	var tr truth
 	before, began := f.connections(), time.Now()
@@ -251,8 +304,8 @@ func (f *fleet) cutWhileRefused() {
 	f.awaitVerdict("peer_down", cut, time.Minute, apart)
 	f.net.Heal()
 	heal()
-	f.management.Heal()
 	restored()
+	f.management.Heal()
 	f.awaitWell(2*time.Minute, all)
 	f.judgeBy(&tr, began)
 }
@@ -274,8 +327,8 @@ func (f *fleet) killWithinOutage() {
 	f.hosts[host].awaitOpen()
 	up()
 	pause(f.t, 5*time.Second)
-	f.management.Heal()
 	restored()
+	f.management.Heal()
 	back := time.Now()
 	f.awaitVerdict("ok", back, 3*time.Minute, with(host))
 	met()
@@ -297,12 +350,11 @@ func (f *fleet) workerKilledWithinOutage() {
 	f.signal(f.hosts[host].worker(), syscall.SIGKILL)
 	f.awaitVerdict("peer_down", killed, time.Minute, to(host))
 	pause(f.t, 10*time.Second)
-	f.management.Heal()
 	restored()
+	f.management.Heal()
 	back := time.Now()
 	f.awaitVerdict("ok", back, 3*time.Minute, with(host))
 	met()
 	f.t.Logf("all pairs with h%d are well %v after TCP is back", host, seconds(back, time.Now()))
 	f.judgeBy(&tr, began)
 }
-

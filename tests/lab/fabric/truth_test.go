@@ -13,6 +13,7 @@ import (
 type truth struct {
 	silent   []spell // no packet of RDMA comes back: the way there or back is cut
 	unheard  []spell // TCP between the hosts of the pair is cut, or refused
+	hardly   []spell // it is slow, or was reset
 	ended    []spell // the plugin or worker of one of the hosts does not run
 	answered []spell // as ended, of the plugin of the host that is probed: nothing of it answers
 }
@@ -58,9 +59,8 @@ const (
 //   - peer_busy is never wrong here: an emulated machine is busy.
 func (tr *truth) wrongly(s said) string {
 	p := pair{numberOf(s.by), numberOf(s.of)}
-	reached := during(tr.unheard, p, s.came, metWithin)
 	holds := mendedWithin
-	if reached {
+	if during(tr.unheard, p, s.came, metWithin) || during(tr.hardly, p, s.came, metWithin) {
 		holds = metWithin
 	}
 	silent := during(tr.silent, p, s.came, holds)

@@ -147,7 +147,9 @@ const (
 
 func (m *ManagementNetwork) setBridgePorts(hosts []int, state int) {
 	m.t.Helper()
-	m.batch(ipProgram, hosts, func(port string) string { return fmt.Sprintf("link set dev %s type bridge_slave state %d", port, state) })
+	m.batch(ipProgram, hosts, func(port string) string {
+		return fmt.Sprintf("link set dev %s type bridge_slave state %d", port, state)
+	})
 }
 
 func (m *ManagementNetwork) setLinks(hosts []int, state string) {

@@ -66,7 +66,9 @@ type conversation struct {
 // converse connects host 1 to host 2.
 func converse(t *testing.T, m *ManagementNetwork) *conversation {
 	t.Helper()
-	l := in(t, 2, func() (net.Listener, error) { return net.Listen("tcp4", fmt.Sprintf("%s:%d", m.Address(2), managementPort)) })
+	l := in(t, 2, func() (net.Listener, error) {
+		return net.Listen("tcp4", fmt.Sprintf("%s:%d", m.Address(2), managementPort))
+	})
 	defer l.Close()
 	caller := in(t, 1, func() (net.Conn, error) { return net.DialTimeout("tcp4", l.Addr().String(), 20*time.Second) })
 	t.Cleanup(func() { _ = caller.Close() }) // it may be reset
