@@ -26,11 +26,11 @@ func TestSoakOfManagementNetwork(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(rig.Seed(t), 0))
 	f := startFleet(t, plan{hosts: hosts, managed: true})
-	var bag []round
+	var bag []soakRound
 	happened := map[string]int{}
 	for began := time.Now(); time.Since(began) < lasting; {
 		if len(bag) == 0 {
-			bag = rounds(r, hosts)
+			bag = soakRounds(r, hosts)
 		}
 		next := bag[0]
 		bag = bag[1:]
@@ -87,10 +87,10 @@ func (s trouble) String() string {
 	return text + fmt.Sprintf(" after %v for %v", s.after, s.lasting)
 }
 
-// round is what fails at about the same time: at most one thing of each of the management network, the RDMA network and a process.
-type round []trouble
+// soakRound is what fails at about the same time: at most one thing of each of the management network, the RDMA network and a process.
+type soakRound []trouble
 
-func (r round) String() string {
+func (r soakRound) String() string {
 	var all []string
 	for _, s := range r {
 		all = append(all, s.String())
@@ -98,9 +98,9 @@ func (r round) String() string {
 	return strings.Join(all, ", ")
 }
 
-// rounds returns a round for each kind of fault of the management network, half of them with a cut of the RDMA network, some with a process
+// soakRounds returns a round for each kind of fault of the management network, half of them with a cut of the RDMA network, some with a process
 // that dies, and two rounds without any of the management network. The first round has TCP of all hosts cut, and RDMA of one.
-func rounds(r *rand.Rand, hosts int) (all []round) {
+func soakRounds(r *rand.Rand, hosts int) (all []soakRound) {
 	host := func() int { return r.IntN(hosts) + 1 }
 	upTo := func(d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))).Round(time.Millisecond) }
 	cutOf := func(kinds ...kindOfTrouble) trouble {
@@ -127,7 +127,7 @@ func rounds(r *rand.Rand, hosts int) (all []round) {
 		return s
 	}
 	for _, kind := range []kindOfTrouble{cutOfAll, cutOfOne, cutOneWay, unplugged, slow, refused, reset} {
-		one := round{talk(kind)}
+		one := soakRound{talk(kind)}
 		if r.IntN(2) == 0 {
 			one = append(one, anyCut())
 		} else if r.IntN(2) == 0 {
@@ -135,13 +135,13 @@ func rounds(r *rand.Rand, hosts int) (all []round) {
 		}
 		all = append(all, one)
 	}
-	all = append(all, round{anyCut()}, round{death()})
+	all = append(all, soakRound{anyCut()}, soakRound{death()})
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return append([]round{{talk(cutOfAll), cutOf(severed)}}, all...)
+	return append([]soakRound{{talk(cutOfAll), cutOf(severed)}}, all...)
 }
 
 // endure has a round happen, waits until all is well and judges what was said.
-func (f *fleet) endure(r round) {
+func (f *fleet) endure(r soakRound) {
 	f.t.Helper()
 	var tr truth
 	began := time.Now()
