@@ -36,27 +36,33 @@ func (h *node) requireVerdict(want verdict.Verdict) {
 // The queue pair of the writes breaks while the hosts cannot talk, without which it is not connected anew. That the writes are missing is
 // the fault of the management network.
 func TestBrokenWriteOfHostsThatCannotTalkIsNotPartial(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		n.hangUpBoth(false)
-		pass(30 * time.Second)
-		n.cutHosts("h0", "h1", true)
-		pass(650 * time.Millisecond)
-		n.cutHosts("h0", "h1", false)
-		pass(5 * time.Minute)
-		require.Positive(t, h[0].port().WriteErrors)
-		require.Zero(t, h[0].port().Reconnects)
-		for i, one := range h {
-			said := one.said("h" + string(rune('1'-i)))
-			require.NotContains(t, said, "partial")
-			one.requireVerdict(verdict.VerdictOK)
-		}
+	for name, lose := range map[string]func(n *net, lost bool){
+		"packets": func(n *net, lost bool) { n.cutHosts("h0", "h1", lost) },
+		"writes":  func(n *net, lost bool) { n.do(func() { n.writesLost = lost }) },
+	} {
+		t.Run(name+" are lost for a moment", func(t *testing.T) {
+			bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+				n.hangUpBoth(false)
+				pass(30 * time.Second)
+				lose(n, true)
+				pass(time.Second)
+				lose(n, false)
+				pass(5 * time.Minute)
+				require.Positive(t, h[0].port().WriteErrors)
+				require.Zero(t, h[0].port().Reconnects)
+				for i, peer := range []string{"h1", "h0"} {
+					require.NotContains(t, h[i].said(peer), "partial")
+					h[i].requireVerdict(verdict.VerdictOK)
+				}
 
-		n.hangUpBoth(true)
-		pass(2 * time.Minute)
-		require.Empty(t, h[0].said("h1"))
-		require.EqualValues(t, 1, h[0].port().Reconnects)
-		requireProbing(t, h[0])
-	})
+				n.hangUpBoth(true)
+				pass(2 * time.Minute)
+				require.Empty(t, h[0].said("h1"))
+				require.EqualValues(t, 1, h[0].port().Reconnects)
+				requireProbing(t, h[0])
+			})
+		})
+	}
 }
 
 func TestPathEndsOnceEchoesComeThoughHostsCannotTalk(t *testing.T) {
