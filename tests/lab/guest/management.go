@@ -5,8 +5,10 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 type ManagementNetwork struct {
 	t       testing.TB
 	hosts   int
+	silent  map[int]bool    // hosts from which the switch drops all packets
 	refused map[[2]int]bool // hosts, and those that they have no route to
 }
 
@@ -28,15 +31,16 @@ type ManagementNetwork struct {
 func AddManagementNetwork(t testing.TB, hosts int) *ManagementNetwork {
 	t.Helper()
 	RequireGuest(t)
-	Modprobe(t, "veth", "bridge", "sch_netem", "tcp_diag")
-	m := &ManagementNetwork{t: t, hosts: hosts, refused: map[[2]int]bool{}}
+	Modprobe(t, "veth", "bridge", "sch_netem", "sch_ingress", "cls_u32", "act_gact", "tcp_diag")
+	m := &ManagementNetwork{t: t, hosts: hosts, silent: map[int]bool{}, refused: map[[2]int]bool{}}
 	IP(t, "link", "add", "M", "type", "bridge")
 	t.Cleanup(func() { IP(t, "link", "delete", "M") })
 	IP(t, "link", "set", "M", "up")
 	for i := 1; i <= hosts; i++ {
 		m.addHost(i)
 	}
-	m.setPorts(m.all(), "root netem limit 10000", "add")
+	m.setQueues(m.all(), "add", "")
+	m.batch(tcProgram, m.all(), func(port string) string { return "qdisc add dev " + port + " clsact" })
 	return m
 }
 
@@ -44,8 +48,9 @@ func (m *ManagementNetwork) addHost(host int) {
 	m.t.Helper()
 	name, port, netdev := namespace(host), switchPort(host), "mgmt0"
 	IP(m.t, "netns", "add", name)
-	m.t.Cleanup(func() { IP(m.t, "netns", "delete", name) }) // and with it the netdev and its switch port
+	m.t.Cleanup(func() { IP(m.t, "netns", "delete", name) })
 	IP(m.t, "link", "add", port, "type", "veth", "peer", "name", netdev, "netns", name)
+	m.t.Cleanup(func() { IP(m.t, "link", "delete", port) }) // with its namespace it would go some time later
 	IP(m.t, "link", "set", port, "master", "M", "up")
 	IP(m.t, "-n", name, "link", "set", "lo", "up")
 	IP(m.t, "-n", name, "addr", "add", fmt.Sprintf("%s/24", m.Address(host)), "dev", netdev)
@@ -89,7 +94,13 @@ func (m *ManagementNetwork) Enter(host int) []string {
 // Cut drops all packets from and to some hosts at the switch, without a word to them, until Heal is called.
 func (m *ManagementNetwork) Cut(hosts ...int) {
 	m.t.Helper()
-	m.setBridgePorts(hosts, disabled)
+	m.CutTo(hosts...)
+	m.batch(tcProgram, hosts, func(port string) string {
+		return fmt.Sprintf("filter add dev %s ingress protocol all prio 1 u32 match u32 0 0 action drop", port)
+	})
+	for _, i := range hosts {
+		m.silent[i] = true
+	}
 }
 
 // CutAll drops all packets of all hosts.
@@ -101,7 +112,7 @@ func (m *ManagementNetwork) CutAll() {
 // CutTo drops all packets to some hosts, which go on to be heard.
 func (m *ManagementNetwork) CutTo(hosts ...int) {
 	m.t.Helper()
-	m.setPorts(hosts, "root netem limit 10000 loss 100%", "change")
+	m.setQueues(hosts, "change", "loss 100%")
 }
 
 // Unplug takes the link of some hosts down, which they notice.
@@ -113,7 +124,7 @@ func (m *ManagementNetwork) Unplug(hosts ...int) {
 // Slow delays all packets to all hosts, so that a round trip takes twice the delay.
 func (m *ManagementNetwork) Slow(delay time.Duration) {
 	m.t.Helper()
-	m.setPorts(m.all(), fmt.Sprintf("root netem limit 10000 delay %dms", delay.Milliseconds()), "change")
+	m.setQueues(m.all(), "change", fmt.Sprintf("delay %dms", delay.Milliseconds()))
 }
 
 // Refuse lets each of two hosts find the other one unreachable. Connections between them stay, and are as good as cut.
@@ -130,26 +141,16 @@ func (m *ManagementNetwork) Refuse(a, b int) {
 // Heal ends all faults.
 func (m *ManagementNetwork) Heal() {
 	m.t.Helper()
-	m.setPorts(m.all(), "root netem limit 10000", "change")
+	m.setQueues(m.all(), "change", "")
 	m.setLinks(m.all(), "up")
-	m.setBridgePorts(m.all(), forwarding)
+	m.batch(tcProgram, slices.Sorted(maps.Keys(m.silent)), func(port string) string {
+		return fmt.Sprintf("filter delete dev %s ingress protocol all prio 1", port)
+	})
+	clear(m.silent)
 	for way := range m.refused {
 		IP(m.t, "-n", namespace(way[0]), "route", "delete", "unreachable", m.Address(way[1]))
 	}
 	clear(m.refused)
-}
-
-// States of the port of a bridge: BR_STATE_DISABLED and BR_STATE_FORWARDING of linux/if_bridge.h.
-const (
-	disabled   = 0
-	forwarding = 3
-)
-
-func (m *ManagementNetwork) setBridgePorts(hosts []int, state int) {
-	m.t.Helper()
-	m.batch(ipProgram, hosts, func(port string) string {
-		return fmt.Sprintf("link set dev %s type bridge_slave state %d", port, state)
-	})
 }
 
 func (m *ManagementNetwork) setLinks(hosts []int, state string) {
@@ -157,10 +158,12 @@ func (m *ManagementNetwork) setLinks(hosts []int, state string) {
 	m.batch(ipProgram, hosts, func(port string) string { return fmt.Sprintf("link set dev %s %s", port, state) })
 }
 
-// setPorts changes the queue of what goes to some hosts.
-func (m *ManagementNetwork) setPorts(hosts []int, queue, action string) {
+// setQueues adds or changes the queues of what goes to some hosts, which lose or delay packets.
+func (m *ManagementNetwork) setQueues(hosts []int, action, how string) {
 	m.t.Helper()
-	m.batch(tcProgram, hosts, func(port string) string { return fmt.Sprintf("qdisc %s dev %s %s", action, port, queue) })
+	m.batch(tcProgram, hosts, func(port string) string {
+		return fmt.Sprintf("qdisc %s dev %s root netem limit 10000 %s", action, port, how)
+	})
 }
 
 // batch runs a command for the switch port of each of some hosts, in one process.
