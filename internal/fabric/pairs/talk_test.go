@@ -93,7 +93,7 @@ func (l *line) State(ctx context.Context, sessions []uint64) (exchange.State, er
 // roundTrip lets the time of a round trip pass.
 func (l *line) roundTrip(ctx context.Context) error {
 	l.from.net.mu.Lock()
-	takes := l.from.net.roundTrip
+	takes := l.from.roundTrip
 	l.from.net.mu.Unlock()
 	if takes == 0 {
 		return nil
