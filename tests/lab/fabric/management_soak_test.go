@@ -143,8 +143,7 @@ func soakRounds(r *rand.Rand, hosts int) (all []soakRound) {
 // endure has a round happen, waits until all is well and judges what was said.
 func (f *fleet) endure(r soakRound) {
 	f.t.Helper()
-	var tr truth
-	began := time.Now()
+	tr := f.observe()
 	type step struct {
 		at time.Duration
 		do func()
@@ -153,22 +152,22 @@ func (f *fleet) endure(r soakRound) {
 	for _, s := range r {
 		var over func()
 		steps = append(steps,
-			step{s.after, func() { over = f.begin(&tr, s) }},
+			step{s.after, func() { over = f.begin(tr, s) }},
 			step{s.after + s.lasting, func() {
-				f.requireNamed(&tr, s)
+				f.requireNamed(tr, s)
 				over()
 			}})
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	for _, s := range steps {
-		pause(f.t, max(0, s.at-time.Since(began)))
+		pause(f.t, max(0, s.at-time.Since(tr.began)))
 		s.do()
 	}
 	over := time.Now()
 	f.awaitTalk()
 	f.awaitWell(3*time.Minute, all)
 	f.t.Logf("all is well %v after the last fault", seconds(over, time.Now()))
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }
 
 // begin has something fail, and returns what ends that.
@@ -243,6 +242,7 @@ func (f *fleet) requireNamed(tr *truth, s trouble) {
 	if s.kind != severed && s.kind != severedTo && s.kind != severedFrom {
 		return
 	}
+	tr.noteRestarts(f)
 	now := time.Now()
 	for _, p := range f.pairs {
 		if !during(tr.silent, p, now, 0) {

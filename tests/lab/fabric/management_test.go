@@ -81,12 +81,12 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 // talkFails lets only the management network fail, for a while, after which all hosts talk. Nothing is said meanwhile.
 func (f *fleet) talkFails(lasting time.Duration, fail func()) {
 	f.t.Helper()
-	began := time.Now()
+	tr := f.observe()
 	fail()
 	pause(f.t, lasting)
 	f.management.Heal()
 	f.awaitTalk()
-	f.judgeBy(&truth{}, began)
+	f.judgeBy(tr)
 }
 
 // connections returns the connections between the plugins that are established.
@@ -139,8 +139,7 @@ func (f *fleet) cutHost(host int) (began time.Time) {
 // cutWhileSlow cuts a host's link while each answer of TCP takes two seconds.
 func (f *fleet) cutWhileSlow() {
 	f.t.Helper()
-	var tr truth
-	began := time.Now()
+	tr := f.observe()
 	f.management.Slow(time.Second)
 	heal := begin(&tr.silent, with(2))
 	cut := f.cutHost(2)
@@ -151,19 +150,19 @@ func (f *fleet) cutWhileSlow() {
 	f.awaitWell(2*time.Minute, all)
 	f.management.Heal()
 	f.awaitTalk()
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }
 
 func (f *fleet) resetThreeTimes() {
 	f.t.Helper()
-	began := time.Now()
+	tr := f.observe()
 	for range 3 {
 		before := f.connections()
 		f.management.Reset(listensAt)
 		f.awaitNewConnections(before)
 	}
 	pause(f.t, 5*time.Second)
-	f.judgeBy(&truth{}, began)
+	f.judgeBy(tr)
 }
 
 // cutOneDirection cuts what goes to a host, and then what comes from it.
@@ -191,8 +190,7 @@ func (f *fleet) cutOneDirection() {
 // cutBoth cuts TCP, then the RDMA packets of a host. TCP returns first.
 func (f *fleet) cutBoth() {
 	f.t.Helper()
-	var tr truth
-	began := time.Now()
+	tr := f.observe()
 	f.management.CutAll()
 	restored := begin(&tr.unheard, all)
 	heal := begin(&tr.silent, with(2))
@@ -213,15 +211,14 @@ func (f *fleet) cutBoth() {
 	f.net.Heal()
 	heal()
 	f.awaitWell(2*time.Minute, all)
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }
 
 // cutWithinOutage cuts the RDMA packets of a host for long enough that its connections break, and goes on without TCP, without which
 // they cannot be made anew.
 func (f *fleet) cutWithinOutage() {
 	f.t.Helper()
-	var tr truth
-	began := time.Now()
+	tr := f.observe()
 	f.management.CutAll()
 	restored := begin(&tr.unheard, all)
 	heal := begin(&tr.silent, with(2))
@@ -231,19 +228,18 @@ func (f *fleet) cutWithinOutage() {
 	heal()
 	pause(f.t, 40*time.Second)
 	for _, p := range f.pairs {
-		f.t.Logf("%v: %v", p, f.turns(p, began))
+		f.t.Logf("%v: %v", p, f.turns(p, tr.began))
 	}
 	restored()
 	f.management.Heal()
 	f.awaitWell(2*time.Minute, all)
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }
 
 // outageWithinCut cuts TCP while the RDMA packets of a host are cut, and heals these first.
 func (f *fleet) outageWithinCut() {
 	f.t.Helper()
-	var tr truth
-	began := time.Now()
+	tr := f.observe()
 	heal := begin(&tr.silent, with(2))
 	cut := f.cutHost(2)
 	f.awaitVerdict("path", cut, time.Minute, with(2))
@@ -259,7 +255,7 @@ func (f *fleet) outageWithinCut() {
 	f.management.Heal()
 	f.awaitTalk()
 	f.awaitWell(2*time.Minute, all)
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }
 
 // connectionsEnd is longer than both ends of a connection take to notice that no packet comes.
@@ -293,8 +289,8 @@ func (f *fleet) cutWhileRefused() {
 	f.t.Helper()
 	apart := between(1, 2)
 	others := func(p pair) bool { return with(2)(p) && !apart(p) }
-	var tr truth
-	before, began := f.connections(), time.Now()
+	tr := f.observe()
+	before := f.connections()
 	f.refuse(1, 2)
 	restored := begin(&tr.unheard, apart)
 	f.awaitConnections(func(p pair) bool { return !apart(p) }, before)
@@ -307,15 +303,14 @@ func (f *fleet) cutWhileRefused() {
 	restored()
 	f.management.Heal()
 	f.awaitWell(2*time.Minute, all)
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }
 
 // killWithinOutage kills a plugin while TCP is cut, and starts it before TCP is back.
 func (f *fleet) killWithinOutage() {
 	f.t.Helper()
 	const host = 6
-	var tr truth
-	began := time.Now()
+	tr := f.observe()
 	f.management.CutAll()
 	restored := begin(&tr.unheard, all)
 	met, up := begin(&tr.ended, with(host)), begin(&tr.answered, to(host))
@@ -334,15 +329,14 @@ func (f *fleet) killWithinOutage() {
 	met()
 	f.t.Logf("all pairs with h%d are well %v after TCP is back", host, seconds(back, time.Now()))
 	f.awaitWell(time.Minute, all)
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }
 
 // workerKilledWithinOutage kills a worker while TCP is cut. Its successor has other queue pairs, of which no other host is told.
 func (f *fleet) workerKilledWithinOutage() {
 	f.t.Helper()
 	const host = 3
-	var tr truth
-	began := time.Now()
+	tr := f.observe()
 	f.management.CutAll()
 	restored := begin(&tr.unheard, all)
 	met := begin(&tr.ended, with(host))
@@ -356,5 +350,5 @@ func (f *fleet) workerKilledWithinOutage() {
 	f.awaitVerdict("ok", back, 3*time.Minute, with(host))
 	met()
 	f.t.Logf("all pairs with h%d are well %v after TCP is back", host, seconds(back, time.Now()))
-	f.judgeBy(&tr, began)
+	f.judgeBy(tr)
 }

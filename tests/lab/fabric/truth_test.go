@@ -11,11 +11,36 @@ import (
 
 // truth is what really was wrong, and when. It says which verdicts are right.
 type truth struct {
+	began    time.Time
+	restarts []int64 // of the worker of each host, by then
+
 	silent   []spell // no packet of RDMA comes back: the way there or back is cut
 	unheard  []spell // TCP between the hosts of the pair is cut, or refused
 	hardly   []spell // it is slow, or was reset
 	ended    []spell // the plugin or worker of one of the hosts does not run
 	answered []spell // as ended, of the plugin of the host that is probed: nothing of it answers
+}
+
+// observe begins a truth in which nothing is wrong yet.
+func (f *fleet) observe() *truth {
+	tr := &truth{began: time.Now(), restarts: make([]int64, len(f.hosts))}
+	for i, h := range f.hosts[1:] {
+		tr.restarts[i+1] = h.restarts()
+	}
+	return tr
+}
+
+// noteRestarts adds the workers that were replaced since the beginning. A busy machine can be too slow for a worker: its plugin replaces it
+// then, and its pairs begin anew.
+func (tr *truth) noteRestarts(f *fleet) {
+	f.t.Helper()
+	for i, h := range f.hosts[1:] {
+		if now := h.restarts(); now > tr.restarts[i+1] {
+			f.t.Logf("the worker of %s was replaced", h.name)
+			tr.restarts[i+1] = now
+			tr.ended = append(tr.ended, spell{from: tr.began, concerns: with(h.number)})
+		}
+	}
 }
 
 // spell is a time for which a fault lasts, and the pairs that it concerns. A zero to is a fault that lasts.
@@ -111,9 +136,11 @@ func (tr *truth) cannotKnow(p pair, at time.Time) bool {
 	return !slices.ContainsFunc(tr.silent, func(s spell) bool { return s.during(p, at, mendedWithin) && known(s) })
 }
 
-// judgeBy fails the test for each thing said since a moment that is wrong.
-func (f *fleet) judgeBy(tr *truth, since time.Time) {
+// judgeBy fails the test for each thing said since the beginning of a truth that is wrong.
+func (f *fleet) judgeBy(tr *truth) {
 	f.t.Helper()
+	tr.noteRestarts(f)
+	since := tr.began
 	wrong := map[string]int{}
 	for _, s := range f.since(since) {
 		if why := tr.wrongly(s); why != "" {
