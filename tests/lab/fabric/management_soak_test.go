@@ -164,6 +164,11 @@ func (f *fleet) endure(r soakRound) {
 		s.do()
 	}
 	over := time.Now()
+	for _, s := range r {
+		if s.kind == pluginDies || s.kind == workerDies {
+			f.awaitMet(s.host, tr.began.Add(s.after))
+		}
+	}
 	f.awaitTalk()
 	f.awaitWell(3*time.Minute, all)
 	f.t.Logf("all is well %v after the last fault", seconds(over, time.Now()))
@@ -222,9 +227,14 @@ func (f *fleet) begin(tr *truth, s trouble) (end func()) {
 			f.hosts[s.host].awaitOpen()
 		}
 	case workerDies:
+		h := f.hosts[s.host]
+		before := h.restarts()
 		begin(&tr.ended, with(s.host))
-		f.signal(f.hosts[s.host].worker(), syscall.SIGKILL)
-		return f.hosts[s.host].awaitOpen
+		f.signal(h.worker(), syscall.SIGKILL)
+		return func() {
+			guest.Eventually(f.t, "another worker of "+h.name, time.Minute, func() bool { return h.restarts() > before })
+			h.awaitOpen()
+		}
 	}
 	f.t.Fatalf("nobody knows how %q happens", s.kind)
 	return nil

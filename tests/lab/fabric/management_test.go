@@ -11,7 +11,7 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// TestManagementFaultsAreNotTakenForRDMAFaults has six hosts whose plugins talk over a network of their own, and lets that network and
+// TestManagementFaultsAreNotTakenForRDMAFaults has hosts whose plugins talk over a network of their own, and lets that network and
 // the RDMA network fail, one apart from the other and both together. What is expected was written down before the code that decides
 // it was read:
 //
@@ -28,16 +28,16 @@ import (
 //	whole, then cut                    cut, then whole       path, which ends though TCP is still cut
 //	cut for long                       cut for 650 ms        what was lost, and never that the writes are silent: they need TCP to go on
 //	refused between h1 and h2          both ways of h2 cut   peer_down between h1 and h2, path of the others with h2
-//	whole, then cut                    plugin of h6 killed   peer_down of h6 and nothing of others; ok when it is back
+//	whole, then cut                    plugin of h4 killed   peer_down of h4 and nothing of others; ok when it is back
 //	cut                                worker of h3 killed   at most peer_down with h3, which cannot meet again; ok once TCP is back
 //
 // Nobody says ok of a pair that is silent, and after each fault all pairs are ok again.
 func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
-	f := startFleet(t, plan{managed: true})
-	long, seconds30 := time.Minute, 30*time.Second
+	hosts, long, medium := 6, time.Minute, 30*time.Second
 	if testing.Short() {
-		long, seconds30 = 20*time.Second, 8*time.Second
+		hosts, long, medium = 4, 20*time.Second, 8*time.Second
 	}
+	f := startFleet(t, plan{hosts: hosts, managed: true})
 	for _, c := range []struct {
 		name string
 		run  func(f *fleet)
@@ -48,10 +48,10 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 			f.talkFails(long, f.management.CutAll)
 			f.awaitNewConnections(before)
 		}},
-		{"TCP to one host is cut in one direction", func(f *fleet) { f.talkFails(seconds30, func() { f.management.CutTo(3) }) }},
-		{"the link of a host is down for TCP", func(f *fleet) { f.talkFails(seconds30, func() { f.management.Unplug(4) }) }},
-		{"two hosts refuse each other", func(f *fleet) { f.talkFails(seconds30, func() { f.refuse(1, 2) }) }},
-		{"TCP is slow", func(f *fleet) { f.talkFails(seconds30, func() { f.management.Slow(time.Second) }) }},
+		{"TCP to one host is cut in one direction", func(f *fleet) { f.talkFails(medium, func() { f.management.CutTo(3) }) }},
+		{"the link of a host is down for TCP", func(f *fleet) { f.talkFails(medium, func() { f.management.Unplug(4) }) }},
+		{"two hosts refuse each other", func(f *fleet) { f.talkFails(medium, func() { f.refuse(1, 2) }) }},
+		{"TCP is slow", func(f *fleet) { f.talkFails(medium, func() { f.management.Slow(time.Second) }) }},
 		{"RDMA is cut while TCP is slow", (*fleet).cutWhileSlow},
 		{"all connections are reset three times", (*fleet).resetThreeTimes},
 		{"RDMA is cut in one direction", (*fleet).cutOneDirection},
@@ -60,7 +60,7 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 		{"TCP is cut while RDMA is and RDMA returns first", (*fleet).outageWithinCut},
 		{"RDMA is cut for a moment long after TCP", (*fleet).blipWithinOutage},
 		{"RDMA is cut while two hosts refuse each other", (*fleet).cutWhileRefused},
-		{"a plugin is killed", func(f *fleet) { f.killedPlugin(6) }},
+		{"a plugin is killed", func(f *fleet) { f.killedPlugin(4) }},
 		{"a plugin is killed while TCP is cut", (*fleet).killWithinOutage},
 		{"a worker is killed while TCP is cut", (*fleet).workerKilledWithinOutage},
 	} {
@@ -309,7 +309,7 @@ func (f *fleet) cutWhileRefused() {
 // killWithinOutage kills a plugin while TCP is cut, and starts it before TCP is back.
 func (f *fleet) killWithinOutage() {
 	f.t.Helper()
-	const host = 6
+	const host = 4
 	tr := f.observe()
 	f.management.CutAll()
 	restored := begin(&tr.unheard, all)
