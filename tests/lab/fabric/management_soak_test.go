@@ -20,7 +20,7 @@ import (
 // killed. In each round a plan says what fails and when. Nothing that is said may be wrong, a cut of the RDMA network is named while the
 // hosts can talk, and after each round all pairs are well again.
 func TestSoakOfManagementNetwork(t *testing.T) {
-	hosts, lasting := 6, 12*time.Minute
+	hosts, lasting := 6, 9*time.Minute
 	if testing.Short() {
 		hosts, lasting = 4, 70*time.Second
 	}

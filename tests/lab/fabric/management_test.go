@@ -31,7 +31,8 @@ import (
 //	whole, then cut                    plugin of h4 killed   peer_down of h4 and nothing of others; ok when it is back
 //	cut                                worker of h3 killed   at most peer_down with h3, which cannot meet again; ok once TCP is back
 //
-// Where it says path, the pairs of h2 itself become own_link if they are four or more. Nobody says ok of a pair that is silent, and after each fault all pairs are ok again.
+// Where it says path, the pairs of h2 itself become own_link if they are four or more. Nobody says ok of a pair that is silent, and after
+// each fault all pairs are ok again. The two cases of a write that needs TCP, "whole, then cut" and "cut for long", were added later.
 func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 	hosts, long, medium := 6, time.Minute, 30*time.Second
 	if testing.Short() {
