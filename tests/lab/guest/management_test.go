@@ -71,7 +71,7 @@ func converse(t *testing.T, m *ManagementNetwork) *conversation {
 	})
 	defer l.Close()
 	caller := in(t, 1, func() (net.Conn, error) { return net.DialTimeout("tcp4", l.Addr().String(), 20*time.Second) })
-	t.Cleanup(func() { _ = caller.Close() }) // it may have been reset
+	t.Cleanup(func() { _ = caller.Close() }) // it may be reset
 	peer, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -101,18 +101,9 @@ func (c *conversation) awaitByte(to net.Conn, within time.Duration) bool {
 	return err == nil
 }
 
-// TestManagementNetworkFails tries each fault on connections between hosts 1 and 2, and that healing ends it.
+// TestManagementNetworkFails tries each fault on a connection, and that healing ends it.
 func TestManagementNetworkFails(t *testing.T) {
 	m := AddManagementNetwork(t, 3)
-	for name, test := range map[string]func(t *testing.T, m *ManagementNetwork){
-		"cut": cutHosts, "cut in one direction": cutOneDirection, "slow": slowDown, "reset and refused": resetAndRefuse,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, m) })
-	}
-}
-
-// cutHosts cuts different hosts.
-func cutHosts(t *testing.T, m *ManagementNetwork) {
 	const soon, patience = time.Second, 40 * time.Second // TCP sends again after up to twice the time that a fault lasted
 	for _, fault := range []struct {
 		name        string
@@ -146,8 +137,9 @@ func cutHosts(t *testing.T, m *ManagementNetwork) {
 	}
 }
 
-// cutOneDirection requires that what a host sends still comes, though it hears nothing.
-func cutOneDirection(t *testing.T, m *ManagementNetwork) {
+// TestManagementNetworkIsCutInOneDirection requires that what a host sends still comes, though it hears nothing.
+func TestManagementNetworkIsCutInOneDirection(t *testing.T) {
+	m := AddManagementNetwork(t, 2)
 	c := converse(t, m)
 	m.CutTo(2)
 	if !c.arrives(c.peer, c.caller, 20*time.Second) {
@@ -162,8 +154,9 @@ func cutOneDirection(t *testing.T, m *ManagementNetwork) {
 	}
 }
 
-// slowDown requires the round trip that was asked for, and none of it after healing.
-func slowDown(t *testing.T, m *ManagementNetwork) {
+// TestManagementNetworkIsSlow requires the round trip that was asked for, and none of it after healing.
+func TestManagementNetworkIsSlow(t *testing.T) {
+	m := AddManagementNetwork(t, 2)
 	c := converse(t, m)
 	const delay = time.Second
 	roundTrip := func() time.Duration {
@@ -183,9 +176,10 @@ func slowDown(t *testing.T, m *ManagementNetwork) {
 	}
 }
 
-// resetAndRefuse requires that both ends of a connection have an error at once, and that a host which finds another one unreachable is
-// told so.
-func resetAndRefuse(t *testing.T, m *ManagementNetwork) {
+// TestManagementNetworkResetsAndRefuses requires that both ends of a connection have an error at once, and that a host which finds
+// another one unreachable is told so.
+func TestManagementNetworkResetsAndRefuses(t *testing.T) {
+	m := AddManagementNetwork(t, 2)
 	c := converse(t, m)
 	if got := m.Connections(managementPort); len(got) != 1 || !got[Connection{1, 2, c.caller.LocalAddr().String()}] {
 		t.Errorf("want the one connection from host 1 to 2, got %v", got)
