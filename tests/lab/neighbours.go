@@ -50,6 +50,10 @@ func unpackNeighbours(ctx context.Context, dir string) error {
 	if err := requireMergedUsr(dir); err != nil {
 		return err
 	}
+	// Debian compresses the larger ones of the tests of pyverbs, as documents.
+	if _, err := command(ctx, dir, "gunzip", "-r", filepath.Join(dir, "usr/share/doc/rdma-core/tests")); err != nil {
+		return err
+	}
 	versions := filepath.Join(dir, NeighbourVersions)
 	if err := os.MkdirAll(filepath.Dir(versions), 0o755); err != nil {
 		return err

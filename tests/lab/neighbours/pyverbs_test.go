@@ -17,10 +17,10 @@ import (
 )
 
 // python is the name of the process that runs the tests.
-const python = "python3.11"
+const python = "/usr/bin/python3.11"
 
 // pyverbsTests is the directory in which Debian's package has the tests.
-const pyverbsTests = "/usr/share/doc/python3-pyverbs/tests"
+const pyverbsTests = "/usr/share/doc/rdma-core/tests"
 
 // outcome is how a test of pyverbs ended.
 type outcome struct {
@@ -55,7 +55,7 @@ func TestPyverbs(t *testing.T) {
 func runPyverbs(t *testing.T, s *stage) map[string]outcome {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "outcomes")
-	script, err := filepath.Abs("testdata/pyverbs.py")
+	script, err := filepath.Abs("testdata/outcomes.py")
 	if err != nil {
 		t.Fatal(err)
 	}

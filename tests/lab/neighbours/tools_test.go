@@ -18,7 +18,7 @@ func TestExamplesOfLibibverbs(t *testing.T) {
 			line := append([]string{program, "-d", device, "-g", s.gid}, options...)
 			return pair{name: name, server: line, client: append(line[:len(line):len(line)], "127.0.0.1"), port: pingpongPort}
 		}
-		long := pingpong("ibv_rc_pingpong", "ibv_rc_pingpong", "-n", "10000")
+		long := pingpong("ibv_rc_pingpong", "ibv_rc_pingpong", "-n", "5000")
 		long.stopped = true
 		return []pair{
 			long,

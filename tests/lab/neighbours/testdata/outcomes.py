@@ -1,13 +1,10 @@
 # Runs rdma-core's tests of pyverbs and writes a line of JSON to a file when each of them has ended: {"test": ..., "outcome": ...}.
-# Usage: pyverbs.py OUTCOMES TESTS [options of the tests]
+# Usage: outcomes.py OUTCOMES TESTS [options of the tests]
+import importlib
 import json
 import os
 import sys
 import unittest
-
-outcomes, tests = sys.argv[1:3]
-sys.argv[1:] = sys.argv[3:]
-sys.path.insert(0, os.path.dirname(tests))
 
 
 class Outcomes(unittest.TestResult):
@@ -34,9 +31,10 @@ class Outcomes(unittest.TestResult):
             self.addFailure(test, err)
 
 
-from tests.args_parser import parser  # noqa: E402, which is there by the new path
-
-parser.parse_args()
-suite = unittest.defaultTestLoader.discover(tests, top_level_dir=os.path.dirname(tests))
+outcomes, tests = sys.argv[1:3]
+sys.argv[1:] = sys.argv[3:]
+sys.path[:0] = [os.path.dirname(tests), tests]  # some modules name others without their package
+importlib.import_module("args_parser").parser.parse_args()
+suite = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module("tests"))
 with open(outcomes, "w") as file:
     suite.run(Outcomes(file))
