@@ -23,7 +23,7 @@ const (
 	nvmeName      = "nqn.2026-11.test:ram"
 	nvmeService   = "4420"
 	ramDisk       = "/dev/ram0"
-	// nvmeSize is how many bytes are written. A RAM disk has as many, unless its module is told otherwise.
+	// nvmeSize is how many bytes are written: all of a RAM disk of the default size.
 	nvmeSize = 16 << 20
 )
 
