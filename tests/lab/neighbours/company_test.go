@@ -14,7 +14,6 @@ import (
 
 	"rdma_events/internal/agent/health"
 	"rdma_events/internal/agent/statusfile"
-	"rdma_events/internal/sys/status"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/lab/witness"
 	"rdma_events/tests/rig"
@@ -71,6 +70,8 @@ type stage struct {
 	plugin   *rig.Telegraf // nil: alone
 	problems *problems
 	caused   map[string]int64 // events comm_est that the test has caused, by the name of the process
+	// ownEvents: the programs may cause events themselves.
+	ownEvents bool
 }
 
 // inEachCompany makes a device and runs programs on it in each company. It requires that the kernel logs the same warnings in each, and of
@@ -88,8 +89,15 @@ func inEachCompany(t *testing.T, run func(t *testing.T, s *stage)) {
 	for _, c := range companies() {
 		passed := t.Run(c.name, func(t *testing.T) {
 			log := witness.OpenKernelLog(t)
+			var events *witness.Events
+			if c.traced {
+				events = witness.StartEvents(t) // before the tracer, since it looks whether all of its hooks are there
+			}
 			s := c.start(t, address)
 			run(t, s)
+			if c.traced {
+				s.requireEvents(t, events)
+			}
 			s.end(t)
 			for _, line := range log.Warnings(t) {
 				switch {
@@ -211,26 +219,52 @@ func (s *stage) requireObjects(t *testing.T, what string) witness.Objects {
 	return got
 }
 
-// requireEvents requires that the tracer has counted the events that the test has caused, that each was read or is gone with its process,
-// and that the programs themselves have caused none.
-func (s *stage) requireEvents(t *testing.T) {
+// requireEvents requires that the tracer has counted the events that bpftrace has counted, and those that the test has caused of each
+// program: each was read or is gone with its process.
+func (s *stage) requireEvents(t *testing.T, counter *witness.Events) {
 	t.Helper()
-	if !s.traced {
-		return
-	}
 	for _, app := range slices.Sorted(maps.Keys(s.caused)) {
+		n := s.caused[app]
 		s.plugin.Await("the events of "+app, soon, func(points []rig.Point) bool {
 			p := rig.Last(points, "rdma_app_async", "device", device, "app", app)
-			n := s.caused[app]
-			return p.Int("queued") == n && p.Int("comm_est") == n && p.Int("read")+p.Int("discarded") == n && p.Int("unread") == 0
+			return p.Int("comm_est") == n && p.Int("queued") == p.Int("read")+p.Int("discarded")
 		})
 	}
-	for _, p := range newest(s.plugin.Points(), "rdma_app_async") {
-		t.Logf("%v %v", p.Tags, p.Fields)
-		if app := p.Tags["app"]; app != status.WorkerComm && p.Int("queued") != s.caused[app] {
+	want := counter.Stop(t)
+	var queued, read int64
+	for _, n := range want.Queued {
+		queued += n
+	}
+	for pid, n := range want.Read {
+		if !slices.Contains(s.plugin.Workers(), pid) { // a worker reads the events of ports too
+			read += n
+		}
+	}
+	t.Logf("bpftrace has counted %v, of which programs have read %d", want.Queued, read)
+	points := s.plugin.Await("the events that bpftrace has counted", soon, func(points []rig.Point) bool {
+		return sumOfNewest(points, "queued") == queued && sumOfNewest(points, "read") == read
+	})
+	for typ, n := range want.Queued {
+		if got := sumOfNewest(points, typ); got != n {
+			t.Errorf("want %d events %s, got %d", n, typ, got)
+		}
+	}
+	for _, p := range newest(points, "rdma_app_async") {
+		if n := p.Int("queued"); n > 0 {
+			t.Logf("%s: %d events, %d read, %d discarded", p.Tags["app"], n, p.Int("read"), p.Int("discarded"))
+		}
+		if app := p.Tags["app"]; !s.ownEvents && p.Int("queued") != s.caused[app] {
 			t.Errorf("want %d events of %s, got %v", s.caused[app], app, p.Fields)
 		}
 	}
+}
+
+// sumOfNewest adds up a field of rdma_app_async over all applications.
+func sumOfNewest(points []rig.Point, field string) (sum int64) {
+	for _, p := range newest(points, "rdma_app_async") {
+		sum += max(0, p.Int(field))
+	}
+	return sum
 }
 
 // newest returns the newest point of each series of a measurement.

@@ -11,9 +11,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"rdma_events/tests/lab/witness"
-	"rdma_events/tests/rig"
 )
 
 // python is the name of the process that runs the tests.
@@ -34,10 +31,7 @@ type outcome struct {
 func TestPyverbs(t *testing.T) {
 	var alone map[string]outcome
 	inEachCompany(t, func(t *testing.T, s *stage) {
-		var events *witness.Events
-		if s.traced {
-			events = witness.StartEvents(t)
-		}
+		s.ownEvents = true
 		got := runPyverbs(t, s)
 		if s.plugin == nil {
 			alone = got
@@ -45,9 +39,6 @@ func TestPyverbs(t *testing.T) {
 			return
 		}
 		requireAsAlone(t, alone, got)
-		if s.traced {
-			s.requireEventsOf(t, events.Stop(t))
-		}
 	})
 }
 
@@ -104,40 +95,5 @@ func requireAsAlone(t *testing.T, alone, got map[string]outcome) {
 		if alone[name].Outcome == "passed" && got[name].Outcome != "passed" {
 			t.Errorf("%s passed alone, and now has %q: %s", name, got[name].Outcome, got[name].Detail)
 		}
-	}
-}
-
-// requireEventsOf requires that the tracer has counted the events that bpftrace has counted: those queued by type, and those read.
-func (s *stage) requireEventsOf(t *testing.T, want witness.EventCounts) {
-	t.Helper()
-	var read int64
-	for _, n := range want.Read {
-		read += n
-	}
-	sum := func(points []rig.Point, field string) (n int64) {
-		for _, p := range newest(points, "rdma_app_async") {
-			n += max(0, p.Int(field))
-		}
-		return n
-	}
-	s.plugin.Await("the events that bpftrace has counted", soon, func(points []rig.Point) bool {
-		return sum(points, "read") == read
-	})
-	points := s.plugin.Points()
-	for typ := range want.Queued {
-		t.Logf("%s: %d events", typ, want.Queued[typ])
-		if got := sum(points, typ); got != want.Queued[typ] {
-			t.Errorf("want %d events %s, got %d", want.Queued[typ], typ, got)
-		}
-	}
-	var queued int64
-	for _, n := range want.Queued {
-		queued += n
-	}
-	if got := sum(points, "queued"); got != queued {
-		t.Errorf("want %d events queued, got %d", queued, got)
-	}
-	for _, p := range rig.Select(points, "rdma_app_event") {
-		t.Logf("%v %v", p.Tags, p.Fields)
 	}
 }
