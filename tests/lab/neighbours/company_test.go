@@ -80,11 +80,7 @@ func inEachCompany(t *testing.T, run func(t *testing.T, s *stage)) {
 	t.Helper()
 	guest.RequireGuest(t)
 	logVersions(t)
-	// Of a dummy netdev, which has no speed, the kernel logs a warning with each query of the port.
-	address := guest.AddDeviceOnVeth(t, device, "rxe", netdev, netdev+"p")
-	guest.LoadCore(t)
-	guest.Modprobe(t, "rdma_ucm")
-	guest.LoadInjector(t)
+	address := addDevice(t)
 	alone := map[string]bool{} // warnings of the kernel
 	for _, c := range companies() {
 		passed := t.Run(c.name, func(t *testing.T) {
@@ -114,6 +110,17 @@ func inEachCompany(t *testing.T, run func(t *testing.T, s *stage)) {
 			t.Fatal("the programs fail without the plugin")
 		}
 	}
+}
+
+// addDevice makes the device until the end of the test, loads the modules that the tests use, and returns its address.
+func addDevice(t *testing.T) (address string) {
+	t.Helper()
+	// Of a dummy netdev, which has no speed, the kernel logs a warning with each query of the port.
+	address = guest.AddDeviceOnVeth(t, device, "rxe", netdev, netdev+"p")
+	guest.LoadCore(t)
+	guest.Modprobe(t, "rdma_ucm")
+	guest.LoadInjector(t)
+	return address
 }
 
 // starved matches what the kernel and the plugin log when the host lets an emulated processor wait.
@@ -299,7 +306,8 @@ type problems struct {
 	watching sync.WaitGroup
 	stopped  bool
 
-	seen seen // for the goroutine until watching is done
+	mu   sync.Mutex
+	seen seen
 }
 
 // seen is what the statuses have said.
@@ -335,6 +343,8 @@ func (p *problems) watch() {
 
 func (p *problems) look() {
 	found, err := statusfile.Read(statusDir)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err != nil {
 		p.seen.err = err // there is none before the plugin's first interval
 		return
@@ -351,6 +361,18 @@ func (p *problems) look() {
 			p.seen.problems[key] = one
 		}
 	}
+}
+
+// has reports whether a status has had a problem by the name of its alert.
+func (p *problems) has(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for one := range p.seen.problems {
+		if one.ID == id {
+			return true
+		}
+	}
+	return false
 }
 
 // stop ends the looks, after one more, and returns what they have seen.

@@ -77,7 +77,7 @@ func (p pair) compare(t *testing.T, s *stage, server, client *process) {
 	t.Helper()
 	both := []*process{server, client}
 	guest.Eventually(t, p.name+" is connected", soon, func() bool {
-		return !slices.ContainsFunc(both, func(p *process) bool { return len(p.connected(t)) == 0 })
+		return !slices.ContainsFunc(both, func(p *process) bool { return len(p.queuePairs(t, "RTR", "RTS")) == 0 })
 	})
 	pause(t, both...)
 	objects := s.requireObjects(t, p.name)
@@ -87,7 +87,7 @@ func (p pair) compare(t *testing.T, s *stage, server, client *process) {
 				t.Errorf("want %s of %s, got %v", field, one.comm(), objects)
 			}
 		}
-		for _, number := range one.connected(t) {
+		for _, number := range one.queuePairs(t, "RTR", "RTS") {
 			guest.InjectNumber(t, device, "qp", number, int(verbs.EventCommEst), 1)
 			s.caused[one.comm()]++
 		}
@@ -95,11 +95,12 @@ func (p pair) compare(t *testing.T, s *stage, server, client *process) {
 	resume(t, both...)
 }
 
-// connected returns the numbers of the program's queue pairs that are ready to receive or to send.
-func (p *process) connected(t *testing.T) (numbers []int) {
+// queuePairs returns the numbers of the program's queue pairs that are in one of the states.
+func (p *process) queuePairs(t *testing.T, states ...string) (numbers []int) {
 	t.Helper()
 	for _, o := range guest.Resources(t, "qp", device) {
-		if o["state"] != "RTR" && o["state"] != "RTS" || !p.made(o) {
+		state, _ := o["state"].(string)
+		if !slices.Contains(states, state) || !p.made(o) {
 			continue
 		}
 		number, ok := o["lqpn"].(float64)

@@ -65,7 +65,7 @@ func TestPerftest(t *testing.T) {
 			line := append([]string{program, "-d", device, "-x", s.gid, "-F"}, options...)
 			return pair{name: name, server: line, client: append(line[:len(line):len(line)], "127.0.0.1"), port: perftestPort}
 		}
-		long := test("ib_send_bw", "-s", "4096", "-n", "5000")
+		long := test("ib_send_bw", "-s", "4096", "-n", "10000")
 		long.stopped = true
 		return []pair{
 			long,
