@@ -78,19 +78,18 @@ func TestPerftest(t *testing.T) {
 	})
 }
 
-// TestUCX runs ucx_perftest over connections and over datagrams.
+// TestUCX runs ucx_perftest over connections: messages, writes and atomic operations.
 func TestUCX(t *testing.T) {
-	runPairs(t, func(*stage) []pair {
-		test := func(transports, test string, messages string) pair {
+	runPairs(t, func(s *stage) []pair {
+		test := func(name, messages string) pair {
 			return pair{
-				name:   "ucx_perftest " + test + " " + transports,
-				env:    []string{"UCX_NET_DEVICES=" + device + ":1", "UCX_TLS=" + transports},
+				name: "ucx_perftest " + name, env: []string{"UCX_IB_GID_INDEX=" + s.gid}, port: ucxPort,
 				server: []string{"ucx_perftest"},
-				client: []string{"ucx_perftest", "127.0.0.1", "-t", test, "-n", messages, "-w", "100"}, port: ucxPort,
+				client: []string{"ucx_perftest", "127.0.0.1", "-x", "rc_verbs", "-d", device + ":1", "-t", name, "-n", messages, "-w", "100"},
 			}
 		}
-		long := test("rc_verbs", "tag_lat", "5000")
+		long := test("am_lat", "5000")
 		long.stopped = true
-		return []pair{long, test("rc_verbs", "ucp_put_bw", "1000"), test("ud_verbs", "tag_bw", "1000")}
+		return []pair{long, test("put_bw", "1000"), test("add_lat", "1000")}
 	})
 }
