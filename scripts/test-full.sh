@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections fabric-management"
+parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections fabric-management neighbours"
 
 # The tests of the network between hosts that take longest.
 fabric_faults='^(TestASevered|TestStopped|TestKilled)'
@@ -46,6 +46,7 @@ part() {
 	fabric-faults) lab -timeout 39m -run "^TestFabric\$/$fabric_faults" ;;
 	fabric-connections) lab -timeout 39m -run '^TestFabric$/^TestLostConnections' ;;
 	fabric-management) lab -timeout 39m -run "^TestFabric\$/$fabric_management" ;;
+	neighbours) lab -timeout 39m -run '^TestNeighbours$' ;;
 	notification) go test -count=1 -timeout 30m -v -run '^TestEightLinksThatFall' ./assets/prometheus -chain.shipped ;;
 	esac
 }

@@ -52,6 +52,7 @@ func Places() []Place {
 		{Command: "make test-full PART=fabric", NotRun: "it takes 11 minutes"},
 		{Command: "make test-full PART=fabric-lab", NotRun: "it takes half an hour"},
 		{Command: "make test-full PART=fabric-faults", NotRun: "it takes half an hour"},
+		{Command: "make test-full PART=neighbours", NotRun: "it takes half an hour"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
 		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
 		{
