@@ -29,6 +29,7 @@ var (
 
 	packaged  = suite{pkg: "./tests/lab/packaged"}
 	contained = suite{pkg: "./tests/lab/contained"}
+	pvrdma    = suite{pkg: "./tests/lab/pvrdma"}
 
 	// The suites that take longest come first, so that no guest runs alone at the end.
 	suites = []suite{
@@ -53,7 +54,9 @@ const (
 	moves    = "^TestDeviceMovedBetweenNamespaces"
 	// unloads differ by kernel, and run on NewestKernel as well.
 	unloads = "^TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays$"
-	later   = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
+	// gone leave their guest without its device, and run in a guest each (TestParavirtualDevice).
+	gone  = "^(TestUnpluggedDeviceIsRemoved|TestRemovalOfASilentDeviceIsNotHeldUp)$"
+	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
 		"TestEventsAreReadWhileTheRTNLLockIsHeld|TestAReportLeavesBehindWhatTheKernelHolds|" +
 		"TestReaddedAddressKeepsItsIndex|TestTheReportOfABadDay|TestTheKernelKeepsTheContractWith.*)$"
 )
