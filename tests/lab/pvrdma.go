@@ -44,11 +44,11 @@ func (img *Image) WithPVRDMA(ctx context.Context) (*Image, error) {
 }
 
 // pvrdmaArgs returns qemu's arguments for the device. It is the second function of a slot whose first one is a vmxnet3, to
-// which the driver ties it. The library finds the guest's memory by its name, and the device maps parts of it a second
-// time, so that it has to be shared.
+// which the driver ties it. The device maps parts of the guest's memory a second time, and therefore takes none but this
+// backend, shared.
 func (g *guest) pvrdmaArgs() []string {
 	return []string{
-		"-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", g.memory),
+		"-object", fmt.Sprintf("memory-backend-ram,id=ram,size=%dM,share=on", g.memory),
 		"-machine", "pc,memory-backend=ram",
 		"-chardev", "socket,id=mux,path=" + qemuQuote(g.mux()),
 		"-netdev", "hubport,id=net0,hubid=0",

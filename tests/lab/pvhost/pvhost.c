@@ -378,7 +378,7 @@ static void *make(size_t size)
 /* ---- the guest's memory ---- */
 
 /*
- * Returns where the guest's memory is mapped: the largest mapping of the memory backend. QEMU maps parts of it a second
+ * Returns where the guest's memory is mapped: the largest of the shared, anonymous mappings. QEMU maps parts of it a second
  * time, for memory regions.
  */
 static char *guest_memory(size_t *size)
@@ -391,8 +391,7 @@ static char *guest_memory(size_t *size)
 
 	if (!base && (f = fopen("/proc/self/maps", "re"))) {
 		while (fgets(line, sizeof line, f)) {
-			if (!strstr(line, "/memfd:memory-backend-memfd") ||
-			    sscanf(line, "%lx-%lx", &from, &to) != 2)
+			if (!strstr(line, " /dev/zero (deleted)") || sscanf(line, "%lx-%lx", &from, &to) != 2)
 				continue;
 			if (to - from > length) {
 				base = (char *)from; /* NOLINT(performance-no-int-to-ptr) */
@@ -790,6 +789,7 @@ int ibv_close_device(struct ibv_context *c)
 	return 0;
 }
 
+/* QEMU aborts if a device has no shared receive queue at all, as this one. */
 int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
 {
 	(void)c;
@@ -805,6 +805,7 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
 		.max_qp_rd_atom = 16,
 		.max_qp_init_rd_atom = 16,
 		.max_ah = 1024,
+		.max_srq = 1,
 		.max_pkeys = 1,
 		.phys_port_cnt = 1,
 	};
@@ -1076,7 +1077,7 @@ int ibv_query_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, struc
 	return 0;
 }
 
-/* The device offers no shared receive queues: max_srq is 0. */
+/* No shared receive queue can be made. */
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	(void)pd;
