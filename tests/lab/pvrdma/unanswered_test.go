@@ -49,7 +49,7 @@ func TestDeviceThatAnswersNoCommandIsStuckAndRecovers(t *testing.T) {
 	})
 	c, _ := stuckCommand(points)
 	t.Logf("stuck: %s %v", c.Series(), c.Fields)
-	points = r.Await("another worker", 90*time.Second, func(p []rig.Point) bool { return state(p).Int("worker_restarts") >= 1 })
+	r.Await("another worker", 90*time.Second, func(p []rig.Point) bool { return state(p).Int("worker_restarts") >= 1 })
 	guest.Eventually(t, "the worker has ended", 20*time.Second, func() bool { return !rig.Running(worker) })
 	points = r.Await("its open is not answered", 90*time.Second, func(p []rig.Point) bool {
 		return state(p).Int("open") == 0 && state(p).Text("reason") == "recovering"
