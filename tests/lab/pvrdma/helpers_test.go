@@ -3,6 +3,7 @@
 package pvrdma
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -131,12 +132,17 @@ func requireEventsCounted(t *testing.T, r *rig.Telegraf, n int64) {
 	r.Await("events", 20*time.Second, func(p []rig.Point) bool { return count(p, "pkey_change") == before+n })
 }
 
-// owned returns the numbers of the objects of a kind that a process has, as `rdma resource show` has them.
+// owned returns the numbers of the objects of a kind that a process has, as `rdma resource show` has them. The kernel knows
+// the thread that made an object.
 func owned(t *testing.T, kind string, pid int) (numbers []int) {
 	t.Helper()
 	for _, o := range guest.Resources(t, kind, device) {
 		n, ok := o[map[string]string{"qp": "lqpn", "cq": "cqn"}[kind]].(float64)
-		if of, is := o["pid"].(float64); ok && is && int(of) == pid {
+		thread, is := o["pid"].(float64)
+		if !ok || !is {
+			continue
+		}
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%.0f", pid, thread)); err == nil {
 			numbers = append(numbers, int(n))
 		}
 	}
