@@ -29,6 +29,12 @@
 
 enum { OF_COMMANDS, OF_EVENTS, OF_COMPLETIONS };
 
+/*
+ * The driver's ring has 1536 slots and its indices are made for a power of two (pvrdma_ring.h), so that it never seems
+ * full: more than 1024 events at once overwrite others, and more than 512 share slots.
+ */
+#define BURST 256
+
 static struct dentry *knob;
 
 static DEFINE_MUTEX(mutex); /* guards the rest, and lets one writer put events into a ring */
@@ -63,18 +69,19 @@ static int raise_and_wait(struct pvrdma_dev *dev)
 static int inject(struct pvrdma_dev *dev, unsigned int type, unsigned int info, unsigned int count)
 {
 	struct pvrdma_ring *ring = &dev->async_ring_state->rx;
+	unsigned int tail, waiting = 0;
 	struct pvrdma_eqe *eqe;
-	unsigned int tail;
 	int err;
 
 	while (count--) {
-		if (pvrdma_idx_ring_has_space(ring, slots_of(dev), &tail) <= 0) {
+		if (waiting++ == BURST) {
 			err = raise_and_wait(dev);
 			if (err)
 				return err;
-			if (pvrdma_idx_ring_has_space(ring, slots_of(dev), &tail) <= 0)
-				return -ENOSPC;
+			waiting = 1;
 		}
+		if (pvrdma_idx_ring_has_space(ring, slots_of(dev), &tail) <= 0)
+			return -ENOSPC;
 		eqe = pvrdma_page_dir_get_ptr(&dev->async_pdir, PAGE_SIZE + tail * sizeof(*eqe));
 		eqe->type = type;
 		eqe->info = info;

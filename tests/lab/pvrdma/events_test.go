@@ -44,15 +44,16 @@ func TestRaisedEventsAreCountedOnce(t *testing.T) {
 	}
 }
 
-// 10,000 events are more than the ring of the driver has space for, and so come in several interrupts.
+// 10,000 events come in 40 interrupts, since the ring of the driver has no space for more. For each event of most other types
+// the kernel asks the device for its port.
 func TestBurstIsCountedExactly(t *testing.T) {
 	const burst = 10_000
 	r := start(t, quiet)
-	guest.RaiseEvent(t, guest.PKeyChange, burst)
+	guest.RaiseEvent(t, guest.SMChange, burst)
 	points := r.Await("the burst", 2*time.Minute, func(p []rig.Point) bool {
-		return count(p, "pkey_change") >= burst && emitted(p, "pkey_change") >= burst
+		return count(p, "sm_change") >= burst && emitted(p, "sm_change") >= burst
 	})
-	if n, sum := count(points, "pkey_change"), emitted(points, "pkey_change"); n != burst || sum != burst {
+	if n, sum := count(points, "sm_change"), emitted(points, "sm_change"); n != burst || sum != burst {
 		t.Errorf("want %d events, got %d and a sum of %d", burst, n, sum)
 	}
 	requireAllAcknowledged(t, points)
