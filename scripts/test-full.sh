@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections fabric-management neighbours"
+parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections fabric-management neighbours pvrdma"
 
 # The tests of the network between hosts that take longest.
 fabric_faults='^(TestASevered|TestStopped|TestKilled)'
@@ -28,6 +28,7 @@ part() {
 	release-siw | backports-rxe | backports-siw | next-library | newest)
 		lab -timeout 39m -run "^TestVariants\$/^$1\$" -guest.whole "^$1\$"
 		;;
+	pvrdma) lab -timeout 39m -run '^TestParavirtualDevice$' ;;
 	days) go test -count=1 -timeout 39m -v -run '^Test(Routine|Faults)' ./tests/days -days.engines ;;
 	soak) RDMA_EVENTS_SOAK=10m lab -timeout 20m -run '^TestSoak$' ;;
 	kills)

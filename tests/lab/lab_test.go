@@ -30,6 +30,7 @@ var (
 	packaged  = suite{pkg: "./tests/lab/packaged"}
 	contained = suite{pkg: "./tests/lab/contained"}
 	beside    = suite{pkg: "./tests/lab/neighbours", rxeOnly: true}
+	pvrdma    = suite{pkg: "./tests/lab/pvrdma"}
 
 	// The suites that take longest come first, so that no guest runs alone at the end.
 	suites = []suite{
@@ -55,7 +56,9 @@ const (
 	moves    = "^TestDeviceMovedBetweenNamespaces"
 	// unloads differ by kernel, and run on NewestKernel as well.
 	unloads = "^TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays$"
-	later   = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
+	// gone leave their guest without its device, and run in a guest each (TestParavirtualDevice).
+	gone  = "^(TestUnpluggedDeviceIsRemoved|TestRemovalOfASilentDeviceIsNotHeldUp)$"
+	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
 		"TestEventsAreReadWhileTheRTNLLockIsHeld|TestAReportLeavesBehindWhatTheKernelHolds|" +
 		"TestReaddedAddressKeepsItsIndex|TestTheReportOfABadDay|TestTheKernelKeepsTheContractWith.*)$"
 	slow = "^(TestAPauseOfTheGuestIsNoFault|TestDriverIsReplacedDuringARelease|TestALinkDeletionWaitsForNoSnapshot|" +
