@@ -9,10 +9,12 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections"
+parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections fabric-management neighbours pvrdma"
 
 # The tests of the network between hosts that take longest.
 fabric_faults='^(TestASevered|TestStopped|TestKilled)'
+# The tests of the TCP network between the hosts.
+fabric_management='^(TestManagementFaults|TestSoakOfManagementNetwork)'
 
 # A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
@@ -26,6 +28,7 @@ part() {
 	release-siw | backports-rxe | backports-siw | next-library | newest)
 		lab -timeout 39m -run "^TestVariants\$/^$1\$" -guest.whole "^$1\$"
 		;;
+	pvrdma) lab -timeout 39m -run '^TestParavirtualDevice$' ;;
 	days) go test -count=1 -timeout 39m -v -run '^Test(Routine|Faults)' ./tests/days -days.engines ;;
 	soak) RDMA_EVENTS_SOAK=10m lab -timeout 20m -run '^TestSoak$' ;;
 	kills)
@@ -40,9 +43,11 @@ part() {
 		go test -count=1 -timeout 20m -v ./tests/fabric/soak -soak.seeds 200
 		go test -count=1 -timeout 39m -v ./tests/fabric/model -model.runs 1000 -model.minutes 60 -model.prometheus
 		;;
-	fabric-lab) lab -timeout 39m -run '^TestFabric$' -skip "^TestFabric\$/($fabric_faults|^TestLostConnections)" ;;
+	fabric-lab) lab -timeout 39m -run '^TestFabric$' -skip "^TestFabric\$/($fabric_faults|^TestLostConnections|$fabric_management)" ;;
 	fabric-faults) lab -timeout 39m -run "^TestFabric\$/$fabric_faults" ;;
 	fabric-connections) lab -timeout 39m -run '^TestFabric$/^TestLostConnections' ;;
+	fabric-management) lab -timeout 39m -run "^TestFabric\$/$fabric_management" ;;
+	neighbours) lab -timeout 39m -run '^TestNeighbours$' ;;
 	notification) go test -count=1 -timeout 30m -v -run '^TestEightLinksThatFall' ./assets/prometheus -chain.shipped ;;
 	esac
 }

@@ -5,6 +5,9 @@ cd "$(dirname "$0")/.."
 turn=${ROTATION:-$(scripts/rotation.sh)}
 echo "the long form whose turn it is: $turn"
 
+# The soak of the TCP network between hosts runs in its short form with each push.
+management='^TestSoakOfManagementNetwork$'
+
 # A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@" 2>&1 | awk -f scripts/failures-last.awk; }
 
@@ -49,3 +52,4 @@ tracer)
 successor) long_form TestKilledProcessLeavesNothingAndSuccessorReportsGap ;;
 *) variants -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
 esac
+lab -timeout 15m -short -run "^TestFabric\$/$management" -guest.run "$management"

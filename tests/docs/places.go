@@ -49,9 +49,11 @@ func Places() []Place {
 		{Command: "make image", NotRun: "it takes Docker"},
 		{Command: "make test-full PART=soak", NotRun: "it takes 12 minutes"},
 		{Command: "make test-full PART=days", NotRun: "it takes 15 minutes"},
+		{Command: "make test-full PART=pvrdma", NotRun: "it takes ten minutes"},
 		{Command: "make test-full PART=fabric", NotRun: "it takes 11 minutes"},
 		{Command: "make test-full PART=fabric-lab", NotRun: "it takes half an hour"},
 		{Command: "make test-full PART=fabric-faults", NotRun: "it takes half an hour"},
+		{Command: "make test-full PART=neighbours", NotRun: "it takes half an hour"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
 		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
 		{

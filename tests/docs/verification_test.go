@@ -13,7 +13,7 @@ import (
 
 // indexed are the packages of which docs/verification.md must name every test, in a row or in its list of tests that
 // are about no fault.
-var indexed = []string{"tests/e2e", "tests/native", "tests/lab/system", "tests/lab/fabric"}
+var indexed = []string{"tests/e2e", "tests/native", "tests/lab/system", "tests/lab/fabric", "tests/lab/neighbours"}
 
 func TestEachFaultNamesATestThatExists(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/verification.md"))

@@ -9,7 +9,8 @@
 //
 // A guest boots in some 10 seconds, with one processor, so that two run at once; tests of completion vectors
 // have two. Its RDMA devices are soft ones: rdma_rxe (RoCE) is in Debian's kernel, siw (iWARP) is built from its
-// source. A small module (evinject) has the kernel dispatch any event to any device or object. The processors
+// source. With [Image.WithPVRDMA] qemu is a paravirtual RDMA device, whose driver is built from its source too. A small
+// module (evinject) has the kernel dispatch any event to any device or object. The processors
 // are emulated, some ten times slower than real ones, and time drifts there: only measurements that ran side by
 // side can be compared.
 package lab

@@ -140,12 +140,13 @@ func unpackHeaders(ctx context.Context, from archive, name, dir string) error {
 
 var version = regexp.MustCompile(`^\d+\.\d+`)
 
-// siwSource returns the directory of siw's source, extracted from the package of the kernel's source.
-func (k kernel) siwSource(ctx context.Context, cacheDir string) (string, error) {
-	dir := filepath.Join(cacheDir, "siw-source-"+k.release)
-	err := publish(dir, func(tmp string) error { return k.cutOut(ctx, "drivers/infiniband/sw/siw", tmp) })
+// driverSource returns the directory of a driver's source, extracted from the package of the kernel's source. part is its
+// directory there.
+func (k kernel) driverSource(ctx context.Context, cacheDir, driver, part string) (string, error) {
+	dir := filepath.Join(cacheDir, driver+"-source-"+k.release)
+	err := publish(dir, func(tmp string) error { return k.cutOut(ctx, part, tmp) })
 	if err != nil {
-		return "", fmt.Errorf("fetch source of siw for %s: %w", k.release, err)
+		return "", fmt.Errorf("fetch source of %s for %s: %w", driver, k.release, err)
 	}
 	return dir, nil
 }

@@ -29,6 +29,8 @@ var (
 
 	packaged  = suite{pkg: "./tests/lab/packaged"}
 	contained = suite{pkg: "./tests/lab/contained"}
+	beside    = suite{pkg: "./tests/lab/neighbours", rxeOnly: true}
+	pvrdma    = suite{pkg: "./tests/lab/pvrdma"}
 
 	// The suites that take longest come first, so that no guest runs alone at the end.
 	suites = []suite{
@@ -54,7 +56,9 @@ const (
 	moves    = "^TestDeviceMovedBetweenNamespaces"
 	// unloads differ by kernel, and run on NewestKernel as well.
 	unloads = "^TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays$"
-	later   = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
+	// gone leave their guest without its device, and run in a guest each (TestParavirtualDevice).
+	gone  = "^(TestUnpluggedDeviceIsRemoved|TestRemovalOfASilentDeviceIsNotHeldUp)$"
+	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
 		"TestEventsAreReadWhileTheRTNLLockIsHeld|TestAReportLeavesBehindWhatTheKernelHolds|" +
 		"TestReaddedAddressKeepsItsIndex|TestTheReportOfABadDay|TestTheKernelKeepsTheContractWith.*)$"
 	slow = "^(TestAPauseOfTheGuestIsNoFault|TestDriverIsReplacedDuringARelease|TestALinkDeletionWaitsForNoSnapshot|" +
@@ -305,6 +309,26 @@ func TestFabric(t *testing.T) {
 	for _, name := range fabric.list(t, tests) {
 		t.Run(name, func(t *testing.T) {
 			session{variant: v, img: img, suites: []suite{fabric}, tests: []string{name}, cpus: 2, memory: 2048}.run(t)
+		})
+	}
+}
+
+// TestNeighbours runs programs of others beside the plugin, each group of them in its own guest.
+func TestNeighbours(t *testing.T) {
+	if testing.Short() {
+		t.Skip("programs of others need more packages of Debian: make test-full PART=neighbours")
+	}
+	v := usual()
+	img, err := image(t, v.kernel).WithNeighbours(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range beside.list(t, "") {
+		t.Run(name, func(t *testing.T) {
+			session{
+				variant: v, img: img, suites: []suite{beside}, tests: []string{name}, cpus: 2, memory: 2048,
+				env: []string{"LAB_NEIGHBOURS=" + NeighbourVersions},
+			}.run(t)
 		})
 	}
 }

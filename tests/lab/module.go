@@ -27,21 +27,51 @@ func buildExtState(ctx context.Context, cacheDir string, k kernel) (string, erro
 
 // buildSIW builds the soft iWARP driver, which is not in Debian's kernels.
 func buildSIW(ctx context.Context, cacheDir string, k kernel) (string, error) {
-	dir, err := k.siwSource(ctx, cacheDir)
+	files, err := k.driverFiles(ctx, cacheDir, "siw", "drivers/infiniband/sw/siw")
 	if err != nil {
 		return "", err
 	}
-	entries, err := os.ReadDir(dir)
+	return buildModule(ctx, cacheDir, k, "siw", files, "CONFIG_RDMA_SIW=m")
+}
+
+// buildPVRDMA builds the driver of VMware's paravirtual RDMA device, which is not in Debian's kernels.
+func buildPVRDMA(ctx context.Context, cacheDir string, k kernel) (string, error) {
+	files, err := k.driverFiles(ctx, cacheDir, "vmw_pvrdma", "drivers/infiniband/hw/vmw_pvrdma")
 	if err != nil {
 		return "", err
+	}
+	return buildModule(ctx, cacheDir, k, "vmw_pvrdma", files, "CONFIG_INFINIBAND_VMWARE_PVRDMA=m")
+}
+
+// buildPVInject builds the module that stands in for the hypervisor of a paravirtual RDMA device. It needs the driver's
+// headers.
+func buildPVInject(ctx context.Context, cacheDir string, k kernel) (string, error) {
+	files, err := k.driverFiles(ctx, cacheDir, "vmw_pvrdma", "drivers/infiniband/hw/vmw_pvrdma")
+	if err != nil {
+		return "", err
+	}
+	maps.DeleteFunc(files, func(name string, _ []byte) bool { return filepath.Ext(name) != ".h" })
+	files["pvinject.c"], files["Makefile"] = pvInjectSource, []byte("obj-m := pvinject.o\n")
+	return buildModule(ctx, cacheDir, k, "pvinject", files)
+}
+
+// driverFiles returns the files of a driver's source, by name.
+func (k kernel) driverFiles(ctx context.Context, cacheDir, driver, part string) (map[string][]byte, error) {
+	dir, err := k.driverSource(ctx, cacheDir, driver, part)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read source of %s: %w", driver, err)
 	}
 	files := map[string][]byte{}
 	for _, e := range entries {
 		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
-			return "", err
+			return nil, fmt.Errorf("read source of %s: %w", driver, err)
 		}
 	}
-	return buildModule(ctx, cacheDir, k, "siw", files, "CONFIG_RDMA_SIW=m")
+	return files, nil
 }
 
 // buildModule builds a kernel module from its files and returns its path. The name of the directory contains a

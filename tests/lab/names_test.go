@@ -37,8 +37,8 @@ func TestChosenTestsExist(t *testing.T) {
 func declared(t *testing.T, name string) bool {
 	t.Helper()
 	for _, dir := range []string{
-		".", "system", "guest", "fabric", "../e2e", "../../internal/device/native", "../../internal/device/hotplug", "../../internal/applications/ebpf", "../grafana",
-		"../bench",
+		".", "system", "guest", "fabric", "pvrdma", "../e2e", "../../internal/device/native", "../../internal/device/hotplug",
+		"../../internal/applications/ebpf", "../grafana", "../bench",
 	} {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 		if err != nil || len(files) == 0 {

@@ -39,6 +39,12 @@ var linkflapSource []byte
 //go:embed apps/apps.c
 var appsSource []byte
 
+//go:embed pvinject/pvinject.c
+var pvInjectSource []byte
+
+//go:embed pvhost/pvhost.c
+var pvHostSource []byte
+
 //go:embed forger/forger.c
 var forgerSource []byte
 
@@ -62,6 +68,7 @@ type Image struct {
 	forger    string
 	tscKHz    string // of this machine's time stamp counter, which a guest's follows
 	siw       string // empty without WithSIW
+	pvrdma    paravirtual
 	layer     string // a directory that guests see over the host's root; empty without WithNextLibrary
 }
 

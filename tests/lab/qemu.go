@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -40,9 +41,10 @@ func (g *guest) qemuArgs(mode string) []string {
 		"-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
 		"-virtfs", "local,path=" + qemuQuote(g.outDir) + ",mount_tag=out,security_model=none,multidevs=remap",
 		"-kernel", g.image.kernel.image(), "-initrd", g.image.initramfs,
+		"-qmp", "unix:" + qemuQuote(g.monitor()) + ",server=on,wait=off",
 	}
-	if g.monitor != "" {
-		args = append(args, "-qmp", "unix:"+qemuQuote(g.monitor)+",server=on,wait=off")
+	if g.image.pvrdma.host != "" {
+		args = append(args, g.pvrdmaArgs()...)
 	}
 	if g.disk != "" {
 		args = append(args, "-drive", "file="+qemuQuote(g.disk)+",format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk")
@@ -66,9 +68,10 @@ func (e *startError) Error() string { return fmt.Sprintf("start %s: %v", qemuPro
 func (e *startError) Unwrap() error { return e.err }
 
 // runQemu runs qemu to its end. Its goroutine is locked to a thread, because the kernel sends the parent-death
-// signal when the thread that forked ends, and not when the process ends.
-func runQemu(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, foreground bool) error {
+// signal when the thread that forked ends, and not when the process ends. env adds to this process's environment.
+func runQemu(ctx context.Context, args, env []string, stdin io.Reader, stdout, stderr io.Writer, foreground bool) error {
 	cmd := exec.CommandContext(ctx, qemuProgram, args...)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	cmd.WaitDelay = 5 * time.Second
 	// A background process group could not set up the terminal.

@@ -38,14 +38,11 @@ func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
 	if err := job.check(img); err != nil {
 		return Result{}, err
 	}
-	sockets, err := os.MkdirTemp("", "lab-") // the path of a socket is short (unix(7))
+	g, remove, err := img.newGuest(job)
 	if err != nil {
-		return Result{}, fmt.Errorf("make directory for the monitor: %w", err)
+		return Result{}, err
 	}
-	defer os.RemoveAll(sockets)
-	g := &guest{
-		image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs, disk: job.Disk, monitor: filepath.Join(sockets, "qmp"),
-	}
+	defer remove()
 	if err := g.writeInit("run", job.script(img.env())); err != nil {
 		return Result{}, err
 	}
@@ -82,7 +79,7 @@ func (g *guest) bounded(ctx context.Context, job Job) (Result, error) {
 	defer watch.Wait()
 	defer cancel(nil)
 	watch.Go(func() { cancel(g.watch(ctx, job.Timeout)) })
-	watch.Go(func() { g.servePauses(ctx) })
+	watch.Go(func() { g.serveRequests(ctx) })
 	// Qemu opens its output again, which would truncate a file. Inside a struct the writer is no *os.File, and
 	// os/exec makes a pipe for it.
 	return g.run(ctx, nil, struct{ io.Writer }{job.Stdout}, "run")
@@ -116,6 +113,8 @@ func (img *Image) env() []string {
 		"LAB_EXTSTATE=" + img.extState,
 		"LAB_FORGER=" + img.forger,
 		"LAB_LINKFLAP=" + img.linkflap,
+		"LAB_PVINJECT=" + img.pvrdma.inject,
+		"LAB_PVRDMA=" + img.pvrdma.driver,
 		"LAB_SIW=" + img.siw,
 	}
 }
@@ -126,10 +125,30 @@ type guest struct {
 	outDir       string
 	memory, cpus int
 	disk         string // "": none
-	monitor      string // the path of the socket of qemu's monitor; "": it has none
+	sockets      string // the directory of qemu's sockets
+}
+
+// newGuest makes what a guest needs on the host besides its output directory. The caller calls remove after the last boot.
+func (img *Image) newGuest(job Job) (g *guest, remove func(), err error) {
+	sockets, err := os.MkdirTemp("", "lab-") // the path of a socket is short (unix(7))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make directory for sockets: %w", err)
+	}
+	g = &guest{image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs, disk: job.Disk, sockets: sockets}
+	if img.pvrdma.host != "" {
+		err = os.Mkdir(g.file("pvhost"), 0o755)
+	}
+	if err != nil {
+		_ = os.RemoveAll(sockets)
+		return nil, nil, fmt.Errorf("make directory for pvhost: %w", err)
+	}
+	return g, func() { _ = os.RemoveAll(sockets) }, nil
 }
 
 func (g *guest) file(name string) string { return filepath.Join(g.outDir, "lab", name) }
+
+// monitor returns the path of the socket of qemu's monitor.
+func (g *guest) monitor() string { return filepath.Join(g.sockets, "qmp") }
 
 func (g *guest) writeInit(mode, job string) error {
 	head := exports([]string{
@@ -150,7 +169,7 @@ func (g *guest) writeInit(mode, job string) error {
 func (g *guest) run(ctx context.Context, stdin io.Reader, stdout io.Writer, mode string) (Result, error) {
 	var complaints bytes.Buffer
 	started := time.Now()
-	qemuErr := runQemu(ctx, g.qemuArgs(mode), stdin, stdout, &complaints, mode == "shell")
+	qemuErr := runQemu(ctx, g.qemuArgs(mode), g.qemuEnv(), stdin, stdout, &complaints, mode == "shell")
 	res := Result{Total: time.Since(started), OutDir: g.outDir, KernelLog: g.file("kernel.log")}
 	// The file's time is the host's time when the guest made it.
 	if info, err := os.Stat(g.file("booted")); err == nil {

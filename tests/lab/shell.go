@@ -25,7 +25,11 @@ func (img *Image) Shell(ctx context.Context, sh Shell) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	g := &guest{image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs}
+	g, remove, err := img.newGuest(job)
+	if err != nil {
+		return Result{}, err
+	}
+	defer remove()
 	var b strings.Builder
 	b.WriteString(exports(append(img.env(), sh.Env...)))
 	if sh.Size != "" {

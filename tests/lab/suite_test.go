@@ -57,7 +57,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	args := []string{"test", "-c", "-tags", "guest", "-o", out + "/"}
-	for _, s := range slices.Concat(suites, []suite{fabric, packaged, contained}) {
+	for _, s := range slices.Concat(suites, []suite{fabric, packaged, contained, beside, pvrdma}) {
 		args = append(args, s.pkg)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)

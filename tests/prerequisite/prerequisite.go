@@ -22,6 +22,7 @@ const (
 	Interfaces     = "interfaces" // iproute2, and a kernel that makes veth interfaces
 	Package        = "package"    // the package that make package builds
 	Image          = "image"      // the image that make try-image builds
+	PVRDMA         = "pvrdma"     // QEMU's model of a paravirtual RDMA device, which later releases have no more
 	Readers        = "readers"    // mandoc, bash and zsh, which read what the command print prints
 )
 

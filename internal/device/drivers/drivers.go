@@ -12,9 +12,10 @@ type Known int
 // The sources, from the weakest to the best. A row that names tests in Standin is at
 // least ByStandin.
 const (
-	FromSource Known = iota // read in the driver's source, and not tried
-	ByStandin               // tests run against a stand-in that behaves like the driver
-	InTheLab                // tests run on the driver itself, on a real kernel
+	FromSource     Known = iota // read in the driver's source, and not tried
+	ByStandin                   // tests run against a stand-in that behaves like the driver
+	EmulatedDevice              // tests run on the driver itself, on a real kernel, with a device that QEMU emulates
+	InTheLab                    // tests run on the driver itself, on a real kernel, and it needs no device
 )
 
 // StateSource is what a driver makes the state of a port of.

@@ -162,7 +162,7 @@ func hardware() []Driver {
 		},
 		{
 			State: OfDevice, StateFile: "hw/vmw_pvrdma/pvrdma_verbs.c",
-			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA",
+			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA", Known: EmulatedDevice,
 			Events: "port, when its vmxnet3 is set down or up; others if the hypervisor sends them",
 			Probe:  "`ud_send`, with IPv4 and link-local GIDs alone; `rc_write`, `flush`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0, CreateAH: 1, Statistics: 1}),

@@ -55,14 +55,16 @@ const (
 	stateOftenFor   = 2 * time.Second
 	stateAfter      = 200 * time.Millisecond // that an answer comes after the first silence, to count: a process learns of its worker's end late
 	stateSeldom     = time.Second
-	firstRetry      = time.Second
-	lastRetry       = time.Minute
-	orphanFor       = 10 * time.Minute // that an answering pair is kept whose host has hung up and sends no probe
-	olderKeepsFor   = 9 * time.Minute  // that a host of an older release is sure to keep a pair after a lost conversation: it ends it after ten
-	strangeFor      = time.Minute      // that an answering pair is kept whose host the list lacks
-	leftOverAfter   = 2 * time.Minute  // the same, if its place is needed; longer than the host takes to read the ledger again
-	unsentFor       = 5 * time.Second  // that a device may refuse all probes of a pair before the pair is made again
-	meetsPerSecond  = 4                // of the whole host, so that a leaf that restarts is not met by all at once
+	// stateSlowTimeout is the timeout of the questions that are asked seldom: a management network may take seconds for a round trip.
+	stateSlowTimeout = 3 * time.Second
+	firstRetry       = time.Second
+	lastRetry        = time.Minute
+	orphanFor        = 10 * time.Minute // that an answering pair is kept whose host has hung up and sends no probe
+	olderKeepsFor    = 9 * time.Minute  // that a host of an older release is sure to keep a pair after a lost conversation: it ends it after ten
+	strangeFor       = time.Minute      // that an answering pair is kept whose host the list lacks
+	leftOverAfter    = 2 * time.Minute  // the same, if its place is needed; longer than the host takes to read the ledger again
+	unsentFor        = 5 * time.Second  // that a device may refuse all probes of a pair before the pair is made again
+	meetsPerSecond   = 4                // of the whole host, so that a leaf that restarts is not met by all at once
 )
 
 // listed is a list and what the host finds in it.

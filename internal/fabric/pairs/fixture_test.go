@@ -34,7 +34,8 @@ type net struct {
 	hungUp     map[string]bool    // no process is reached there by TCP
 	stopped    map[string]bool    // the worker echoes nothing
 	meetings   int
-	writesLost bool // no write is acknowledged
+	roundTrip  time.Duration // of State requests
+	writesLost bool          // no write is acknowledged
 }
 
 // node is a host.

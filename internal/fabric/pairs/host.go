@@ -165,6 +165,7 @@ func (h *host) hangUp(err error) {
 	}
 	h.unheard = why
 	for _, pr := range h.pairs {
+		pr.apart = true
 		if why == verdict.ReasonNotListed {
 			pr.stale = true // the host has ended what it answers
 		}
@@ -376,11 +377,11 @@ func (h *host) ask(peer exchange.Peer) {
 		}
 		began := h.k.cfg.Mono()
 		for h.isUnanswered() {
-			h.askOnce(peer)
-			wait := stateOften
+			wait, patience := stateOften, stateTimeout
 			if h.k.cfg.Mono()-began > int64(stateOftenFor) {
-				wait = stateSeldom
+				wait, patience = stateSeldom, stateSlowTimeout
 			}
+			h.askOnce(peer, patience)
 			if sleep(h.ctx, wait) != nil {
 				return
 			}
@@ -399,8 +400,8 @@ func (h *host) isUnanswered() bool {
 	return false
 }
 
-func (h *host) askOnce(peer exchange.Peer) {
-	ctx, cancel := context.WithTimeout(h.ctx, stateTimeout)
+func (h *host) askOnce(peer exchange.Peer, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(h.ctx, patience)
 	defer cancel()
 	state, err := peer.State(ctx, h.held().Sessions)
 	h.k.mu.Lock()

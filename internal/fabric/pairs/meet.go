@@ -75,7 +75,7 @@ func (h *host) begin(pr *pair) (*meeting, bool) {
 	if _, ok := pr.wants(); !ok {
 		return nil, false
 	}
-	pr.meeting, pr.again = true, false
+	pr.meeting, pr.again, pr.apart = true, false, false
 	now := k.cfg.Mono()
 	pr.due = now + int64(pr.retry.next(k.cfg.Random))
 	m := &meeting{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, old: pr.session}

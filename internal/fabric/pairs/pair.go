@@ -33,6 +33,7 @@ type pair struct {
 
 	sent, posted uint64 // probes and writes of the session, as facts say
 	done         int    // writes of the session that were acknowledged
+	apart        bool   // a conversation was lost, and since then the pair was not tried to be met
 	broken       int64  // since when the queue pair of the writes is in state error
 	echoed       int64  // when an echo came last
 	said         verbs.PortState
@@ -64,6 +65,7 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 		return // of a session that is over
 	}
 	t := pr.tracker
+	t.HostsApart(pr.apart)
 	switch f.Kind {
 	case verbs.FabricSent:
 		pr.sent++
@@ -154,6 +156,7 @@ func (pr *pair) judgeAt(upTo int64) {
 		return
 	}
 	s := &pr.sample
+	pr.tracker.HostsApart(pr.apart)
 	pr.tracker.Sample(s, upTo)
 	s.Answers, s.PeerActive, s.PeerGone = 0, pr.said == verbs.PortActive, pr.gone
 	if pr.answer-s.SilentSince >= int64(stateAfter) {

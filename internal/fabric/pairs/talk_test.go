@@ -80,11 +80,25 @@ func (l *line) State(ctx context.Context, sessions []uint64) (exchange.State, er
 	if _, ok := other.k.Listed(l.from.name); !ok {
 		return exchange.State{}, exchange.ErrNotListed
 	}
+	if err := l.roundTrip(ctx); err != nil {
+		return exchange.State{}, err
+	}
 	ports, lacking := other.k.States(l.from.name, sessions)
 	if other.older || l.from.older {
 		return exchange.State{Ports: ports}, nil
 	}
 	return exchange.State{Ports: ports, Lacking: lacking, Knows: true}, nil
+}
+
+// roundTrip lets the time of a round trip pass.
+func (l *line) roundTrip(ctx context.Context) error {
+	l.from.net.mu.Lock()
+	takes := l.from.roundTrip
+	l.from.net.mu.Unlock()
+	if takes == 0 {
+		return nil
+	}
+	return sleep(ctx, takes)
 }
 
 func (l *line) Close() error { return nil }

@@ -62,7 +62,8 @@ type Tracker struct {
 
 	writeSince, writeDone int64
 	writeFailed           bool
-	writeMissed           int // rounds that were answered while the write was silent
+	hostsApart            bool // no queue pair can be connected anew
+	writeMissed           int  // rounds that were answered while the write was silent
 	writesInARow          int
 }
 
@@ -189,7 +190,7 @@ func (t *Tracker) overtake(e Echo, at int64) {
 			}
 		}
 	}
-	if t.writeFailed || t.writeSince != 0 && at-t.writeSince >= silentFor {
+	if t.writeFailed && !t.hostsApart || t.writeSince != 0 && at-t.writeSince >= silentFor {
 		t.writeMissed++
 		t.writesInARow = 0
 	}
@@ -218,6 +219,10 @@ func (t *Tracker) WriteFailed() {
 	t.writeSince, t.writeFailed = 0, true
 	t.writesInARow = 0
 }
+
+// HostsApart notes whether the hosts cannot talk, without which a queue pair in state error is not connected anew. Until it is, nothing is
+// written on it, and so no write is missing.
+func (t *Tracker) HostsApart(apart bool) { t.hostsApart = apart }
 
 // Reconnected notes that the queue pair of the writes was connected again after an error.
 func (t *Tracker) Reconnected() { t.counts.Reconnects++ }
@@ -248,6 +253,7 @@ func (t *Tracker) Sample(s *Sample, at int64) {
 	s.SilentSince, s.Silent = t.Missing()
 	s.Echoed = t.echoed
 	s.WriteSince, s.WriteDone, s.WriteFailed = t.writeSince, t.writeDone, t.writeFailed
+	s.WriteStranded = t.writeFailed && t.hostsApart
 	s.Sent, s.ForwardLost, s.ReverseLost = t.counts.Sent, t.counts.ForwardLost, t.counts.ReverseLost
 	s.Paths = s.Paths[:0]
 	for i := range t.paths {
@@ -260,7 +266,7 @@ func (t *Tracker) Sample(s *Sample, at int64) {
 // until one is acknowledged: connections that are made anew again and again do not hide it.
 func (t *Tracker) End() {
 	t.counts.UnknownLost += t.Counts().Pending
-	*t = Tracker{counts: t.counts, paths: make([]path, len(t.paths)), writeMissed: t.writeMissed}
+	*t = Tracker{counts: t.counts, paths: make([]path, len(t.paths)), writeMissed: t.writeMissed, hostsApart: t.hostsApart}
 }
 
 // Late excuses the pair from what its prober was too late for: what is open counts as sent by so much later.

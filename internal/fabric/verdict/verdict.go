@@ -69,6 +69,10 @@ type Sample struct {
 	WriteDone   int64 // when one was acknowledged last
 	WriteFailed bool  // its queue pair is in state error
 
+	// WriteStranded: the queue pair of the writes is in state error, and the hosts cannot talk, without which it is not connected anew. The
+	// echo is the only witness until then.
+	WriteStranded bool
+
 	Answers    int64 // when the peer's process answered State last
 	PeerActive bool  // the peer's port was active then
 	PeerGone   bool  // the peer's process said last that what was met there is no more
@@ -203,8 +207,8 @@ func (j *Judge) remember(s *Sample) {
 	for len(j.losses) > 1 && j.losses[1].at <= s.At-lossWindow {
 		j.losses = j.losses[1:]
 	}
-	switch answered := !s.IsMissing() && s.Echoed != 0 && !s.WriteFailed && s.WriteDone != 0 &&
-		(s.WriteSince == 0 || s.At-s.WriteSince < silentFor); {
+	writes := s.WriteStranded || !s.WriteFailed && s.WriteDone != 0 && (s.WriteSince == 0 || s.At-s.WriteSince < silentFor)
+	switch answered := !s.IsMissing() && s.Echoed != 0 && writes; {
 	case !answered:
 		j.well = 0
 	case j.well == 0:

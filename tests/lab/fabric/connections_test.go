@@ -53,8 +53,11 @@ func TestLostConnectionsAndDoubledPacketsBlameNothing(t *testing.T) {
 	f.awaitWell(2*time.Minute, all)
 }
 
-// listens is the port on which the plugins listen.
-const listens = ":14791"
+// The port on which the plugins listen, and as the end of an address.
+const (
+	listensAt = 14791
+	listens   = ":14791"
+)
 
 func run(t *testing.T, program string, args ...string) string {
 	t.Helper()

@@ -75,10 +75,13 @@ func TestASeveredWayIsSeenByAllWhoUseIt(t *testing.T) {
 // restarts returns how often a worker was replaced, of all plugins that run.
 func (f *fleet) restarts() (n int64) {
 	for _, h := range f.hosts[1:] {
-		n += max(h.point("rdma_device").Int("worker_restarts"), 0)
+		n += h.restarts()
 	}
 	return n
 }
+
+// restarts returns how often the worker was replaced, in this life of the plugin.
+func (h *host) restarts() int64 { return max(h.point("rdma_device").Int("worker_restarts"), 0) }
 
 // sever cuts, waits until all pairs that pass the cut have the verdict path, heals and waits until all are well. It returns how
 // long the first and the last verdict took, and what was said that should not have been.

@@ -25,6 +25,8 @@ type fleet struct {
 	list  string  // the file
 	key   string  // the file
 	pairs []pair
+
+	management *guest.ManagementNetwork // nil: the hosts talk over the loopback device
 }
 
 // pair is a host that probes another one.
@@ -41,6 +43,7 @@ type plan struct {
 	extra    string            // lines of the list
 	change   func(c *config)   // what one host has otherwise
 	without  func(p pair) bool // pairs that do not meet
+	managed  bool              // the hosts talk over a management network, each from a network namespace of its own
 }
 
 // peers is how many hosts each one probes, at most.
@@ -56,6 +59,9 @@ func startFleet(t *testing.T, p plan) *fleet {
 	}
 	f := &fleet{t: t, net: guest.AddNetworkWithoutDevices(t, p.hosts+p.spare), hosts: make([]*host, p.hosts+1)}
 	dir := t.TempDir()
+	if p.managed {
+		f.management = guest.AddManagementNetwork(t, p.hosts)
+	}
 	f.list, f.key = filepath.Join(dir, "peers"), filepath.Join(dir, "key")
 	list := f.listText(p)
 	write(t, f.list, list)
@@ -65,12 +71,15 @@ func startFleet(t *testing.T, p plan) *fleet {
 	began := time.Now()
 	for i := 1; i <= p.hosts; i++ {
 		c := config{
-			device: f.net.Device(i), name: hostName(i), list: f.list, key: f.key, listen: loopback(i) + ":14791", more: p.more,
+			device: f.net.Device(i), name: hostName(i), list: f.list, key: f.key, listen: f.address(i) + listens, more: p.more,
 		}
 		if p.change != nil {
 			p.change(&c)
 		}
 		f.hosts[i] = &host{t: t, number: i, name: c.name, device: c.device, config: c.text()}
+		if f.management != nil {
+			f.hosts[i].prefix = f.management.Enter(i)
+		}
 		f.hosts[i].start()
 	}
 	for i := 1; i <= p.hosts; i++ {
@@ -89,6 +98,14 @@ func seconds(from, to time.Time) time.Duration { return to.Sub(from).Round(100 *
 func hostName(i int) string { return fmt.Sprintf("h%d", i) }
 func loopback(i int) string { return fmt.Sprintf("127.0.0.%d", i) }
 
+// address returns the address at which the plugin of a host listens.
+func (f *fleet) address(i int) string {
+	if f.management != nil {
+		return f.management.Address(i)
+	}
+	return loopback(i)
+}
+
 func randomKey() string {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it does not fail
@@ -103,7 +120,7 @@ func write(t *testing.T, path, text string) {
 }
 
 func (f *fleet) listText(p plan) string {
-	return listOf(p.hosts, func(host int) string {
+	return listOf(p.hosts, f.address, func(host int) string {
 		if p.oneGroup {
 			return "all"
 		}
@@ -111,11 +128,11 @@ func (f *fleet) listText(p plan) string {
 	}) + p.extra
 }
 
-// listOf returns the lines of some hosts, by their groups.
-func listOf(hosts int, group func(host int) string) string {
+// listOf returns the lines of some hosts, by their addresses and groups.
+func listOf(hosts int, address, group func(host int) string) string {
 	var b strings.Builder
 	for i := 1; i <= hosts; i++ {
-		fmt.Fprintf(&b, "%s %s %s\n", hostName(i), group(i), loopback(i))
+		fmt.Fprintf(&b, "%s %s %s\n", hostName(i), group(i), address(i))
 	}
 	return b.String()
 }

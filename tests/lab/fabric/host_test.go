@@ -26,6 +26,7 @@ type host struct {
 	name   string // h1, h2 ...
 	device string
 	config string
+	prefix []string // of the command line of the plugin
 
 	plugin  *rig.Plugin
 	readers sync.WaitGroup
@@ -81,7 +82,7 @@ func (h *host) start() {
 	h.mu.Lock()
 	h.counters, h.latest = rig.Counters{}, map[string]rig.Point{}
 	h.mu.Unlock()
-	h.plugin = rig.StartPlugin(h.t, nil, h.config, false)
+	h.plugin = rig.StartPlugin(h.t, h.prefix, h.config, false)
 	h.t.Cleanup(func() { // before that of StartPlugin
 		if h.plugin != nil {
 			h.kill()

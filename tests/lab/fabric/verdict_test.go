@@ -188,7 +188,7 @@ func TestHostsThatDoNotMeetSayWhy(t *testing.T) {
 				c.key = filepath.Join(dir, "key")
 				write(t, c.key, randomKey())
 			case hostName(without):
-				list := listOf(6, func(int) string { return "all" }) + absent
+				list := listOf(6, loopback, func(int) string { return "all" }) + absent
 				_, list, _ = strings.Cut(list, "\n") // the first line is that of h1
 				c.list = filepath.Join(dir, "peers")
 				write(t, c.list, list)

@@ -114,9 +114,16 @@ func ownObject(t testing.TB, device, kind string) int {
 	return own[0]
 }
 
-func writeKnob(t testing.TB, line string) error {
+// LoadInjector loads the module that the functions above write to, which they do as well. The kernel logs a warning that it is no module
+// of its own.
+func LoadInjector(t testing.TB) {
 	t.Helper()
 	insert(t, "evinject", "LAB_EVINJECT")
+}
+
+func writeKnob(t testing.TB, line string) error {
+	t.Helper()
+	LoadInjector(t)
 	if err := os.WriteFile(injectorKnob, []byte(line), 0); err != nil {
 		return fmt.Errorf("inject %q: %w", line, err)
 	}

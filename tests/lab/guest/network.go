@@ -91,9 +91,15 @@ func (n *Network) Address(host int) string { return fmt.Sprintf("10.9.0.%d", hos
 // GIDIndex returns the index in the device's GID table of the host's address, for RoCE v2.
 func (n *Network) GIDIndex(host int) string {
 	n.t.Helper()
-	want := n.gid(host)
+	return GIDIndex(n.t, n.Device(host), n.Address(host))
+}
+
+// GIDIndex returns the index in a device's GID table of an IPv4 address, for RoCE v2.
+func GIDIndex(t testing.TB, device, address string) string {
+	t.Helper()
+	want := gidOf(address)
 	for i := range 16 {
-		dir := filepath.Join(devicePath(n.Device(host)), "ports", "1")
+		dir := filepath.Join(devicePath(device), "ports", "1")
 		gid, err := os.ReadFile(filepath.Join(dir, "gids", fmt.Sprint(i)))
 		if err != nil || strings.TrimSpace(string(gid)) != want {
 			continue
@@ -102,13 +108,13 @@ func (n *Network) GIDIndex(host int) string {
 			return fmt.Sprint(i)
 		}
 	}
-	n.t.Fatalf("%s has no GID %s of RoCE v2", n.Device(host), want)
+	t.Fatalf("%s has no GID %s of RoCE v2", device, want)
 	return ""
 }
 
-// gid returns the GID of the host's address as sysfs prints it.
-func (n *Network) gid(host int) string {
-	a := netip.MustParseAddr(n.Address(host)).As4()
+// gidOf returns the GID of an IPv4 address as sysfs prints it.
+func gidOf(address string) string {
+	a := netip.MustParseAddr(address).As4()
 	return fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", a[0], a[1], a[2], a[3])
 }
 

@@ -13,6 +13,7 @@ import (
 	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/lab/app"
 	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/lab/witness"
 	"rdma_events/tests/rig"
 )
 
@@ -240,7 +241,7 @@ func TestWhatTheTracerCountsIsWhatOthersCount(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
 	guest.LoadCore(t)
-	beside := startYardstick(t)
+	beside := witness.StartEvents(t)
 	r := startAs(t, nil, withEvents, "250ms")
 	awaitTraced(r)
 	worker := workerOf(t, r, device)
@@ -281,16 +282,16 @@ func TestWhatTheTracerCountsIsWhatOthersCount(t *testing.T) {
 	require.EqualValues(t, ledger, own.Int("read"))
 	requireTracedParity(t, r)
 
-	got := beside.stop(t)
+	got := beside.Stop(t)
 	want := map[string]int64{"device_fatal": 3 * 5}
 	for _, name := range []string{"first", "second"} {
 		for _, typ := range []string{"qp_fatal", "cq_err", "srq_limit_reached"} {
 			want[typ] += max(0, appAsync(points, name).Int(typ))
 		}
 	}
-	require.Equal(t, want, got.queued)
-	require.EqualValues(t, a.Counts().Read, got.read[a.PID()])
-	require.EqualValues(t, b.Counts().Read, got.read[b.PID()])
+	require.Equal(t, want, got.Queued)
+	require.EqualValues(t, a.Counts().Read, got.Read[a.PID()])
+	require.EqualValues(t, b.Counts().Read, got.Read[b.PID()])
 }
 
 // TestAKilledTracerIsAGapAndWhatWaitsIsStillCounted kills the tracer while events wait. The next one finds them.

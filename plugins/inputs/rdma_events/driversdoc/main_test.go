@@ -61,10 +61,12 @@ func TestRowsSayWhatHasTriedADriver(t *testing.T) {
 		{Name: "a", Events: "none"},
 		{Name: "b", Known: drivers.ByStandin, Standin: []string{"TestOne"}, Hardware: "2027-01-02, 16.35.4030, an operator"},
 		{Name: "c", Known: drivers.InTheLab},
+		{Name: "d", Known: drivers.EmulatedDevice},
 	})
 	require.Contains(t, text, "| a |  | no | no | none yet | none |  |  |\n")
 	require.Contains(t, text, "| b |  | no | yes | 2027-01-02, 16.35.4030, an operator |  |  |  |\n")
 	require.Contains(t, text, "| c |  | yes | no | needs none |  |  |  |\n")
+	require.Contains(t, text, "| d |  | emulated device | no | none yet |  |  |  |\n")
 }
 
 // A row about a stand-in names tests that exist.

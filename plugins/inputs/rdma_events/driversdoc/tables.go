@@ -17,8 +17,11 @@ func overview(all []drivers.Driver) string {
 	b.WriteString("| driver | devices | kernel lab | stand-in | hardware | events | probe | link_downed |\n|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
 		lab, hardware := "no", cmp.Or(d.Hardware, "none yet")
-		if d.Known == drivers.InTheLab {
+		switch d.Known {
+		case drivers.InTheLab:
 			lab, hardware = "yes", "needs none"
+		case drivers.EmulatedDevice:
+			lab = "emulated device"
 		}
 		standin := "no"
 		if len(d.Standin) > 0 {

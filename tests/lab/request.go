@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files with which a guest asks to be paused (guest.Pause), and what it asks for.
+// The files by which a guest asks for what only its host can do (guest.Pause, guest.Unplug), and gets the answer.
 const (
-	pauseRequest = "pause"  // how and for how long, as in "stop 20s"
-	pauseAnswer  = "paused" // an error, or nothing
+	requestFile = "request" // as in "stop 20s"
+	answerFile  = "answer"  // an error, or nothing
 )
 
-// servePauses pauses the guest whenever it asks, until ctx is done.
-func (g *guest) servePauses(ctx context.Context) {
+// serveRequests carries out what the guest asks for, until ctx is done.
+func (g *guest) serveRequests(ctx context.Context) {
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	for {
@@ -31,42 +31,46 @@ func (g *guest) servePauses(ctx context.Context) {
 			return
 		case <-poll.C:
 		}
-		text, err := os.ReadFile(g.file(pauseRequest))
+		text, err := os.ReadFile(g.file(requestFile))
 		if err != nil {
 			continue // there is none
 		}
 		answer := ""
-		if err := errors.Join(os.Remove(g.file(pauseRequest)), g.pause(ctx, string(text))); err != nil {
+		if err := errors.Join(os.Remove(g.file(requestFile)), g.carryOut(ctx, string(text))); err != nil {
 			answer = err.Error()
 		}
 		// The guest waits for the file, and must not see it empty before it is written.
-		written := g.file(pauseAnswer + ".new")
+		written := g.file(answerFile + ".new")
 		if err := os.WriteFile(written, []byte(answer), 0o644); err == nil {
-			_ = os.Rename(written, g.file(pauseAnswer))
+			_ = os.Rename(written, g.file(answerFile))
 		}
 	}
 }
 
-// pause pauses the guest as a request says. "stop" is qemu's own stop and cont, which also hold the guest's clocks.
-// "freeze" stops the process of qemu. The guest's TSC goes on meanwhile, as it does while KVM stops a guest.
-func (g *guest) pause(ctx context.Context, request string) error {
-	how, text, _ := strings.Cut(request, " ")
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("read request %q: %w", request, err)
-	}
-	m, err := dialMonitor(ctx, g.monitor)
+// carryOut carries out a request: "stop" and "freeze" with a duration, or "unplug" with the ID of a device. "stop" is
+// qemu's own stop and cont, which also hold the guest's clocks. "freeze" stops the process of qemu. The guest's TSC goes
+// on meanwhile, as it does while KVM stops a guest. "unplug" asks the guest's kernel to let go of the device's slot.
+func (g *guest) carryOut(ctx context.Context, request string) error {
+	what, argument, _ := strings.Cut(request, " ")
+	m, err := dialMonitor(ctx, g.monitor())
 	if err != nil {
 		return err
 	}
 	defer m.conn.Close()
-	switch how {
+	if what == "unplug" {
+		return m.execute("device_del", map[string]string{"id": argument})
+	}
+	d, err := time.ParseDuration(argument)
+	if err != nil {
+		return fmt.Errorf("read request %q: %w", request, err)
+	}
+	switch what {
 	case "stop":
-		if err := m.execute("stop"); err != nil {
+		if err := m.execute("stop", nil); err != nil {
 			return err
 		}
 		sleep(ctx, d)
-		return m.execute("cont")
+		return m.execute("cont", nil)
 	case "freeze":
 		pid, err := m.pid()
 		if err != nil {
@@ -110,7 +114,7 @@ func dialMonitor(ctx context.Context, path string) (*monitor, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("read greeting of qemu's monitor: %w", errors.Join(m.in.Err(), errNoAnswer))
 	}
-	if err := m.execute("qmp_capabilities"); err != nil {
+	if err := m.execute("qmp_capabilities", nil); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -119,9 +123,16 @@ func dialMonitor(ctx context.Context, path string) (*monitor, error) {
 
 var errNoAnswer = errors.New("no answer")
 
-// execute executes a command without arguments. Events that come before its answer are left out.
-func (m *monitor) execute(command string) error {
-	if _, err := fmt.Fprintf(m.conn, "{\"execute\":%q}\n", command); err != nil {
+// execute executes a command. Events that come before its answer are left out.
+func (m *monitor) execute(command string, arguments map[string]string) error {
+	line, err := json.Marshal(struct {
+		Execute   string            `json:"execute"`
+		Arguments map[string]string `json:"arguments,omitempty"`
+	}{command, arguments})
+	if err != nil {
+		return fmt.Errorf("write command %s: %w", command, err)
+	}
+	if _, err := m.conn.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("ask qemu for %s: %w", command, err)
 	}
 	for m.in.Scan() {

@@ -19,28 +19,41 @@ const (
 // Pause has the host pause this guest, and returns when the guest runs again. d is the time of the host.
 func Pause(t *testing.T, how string, d time.Duration) {
 	t.Helper()
-	const request, answer = "/out/lab/pause", "/out/lab/paused"
+	ask(t, how+" "+d.String(), d+time.Minute)
+}
+
+// Unplug has the host unplug the slot of a device of qemu, by its ID. The guest's kernel removes the functions of the slot
+// some time after Unplug has returned.
+func Unplug(t *testing.T, id string) {
+	t.Helper()
+	ask(t, "unplug "+id, time.Minute)
+}
+
+// ask hands the host a request and waits for the answer.
+func ask(t *testing.T, text string, patience time.Duration) {
+	t.Helper()
+	const request, answer = "/out/lab/request", "/out/lab/answer"
 	// The host must not read a part of the request.
-	if err := os.WriteFile(request+".new", []byte(how+" "+d.String()), 0o644); err != nil {
+	if err := os.WriteFile(request+".new", []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(request+".new", request); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.Now().Add(d + time.Minute)
+	limit := time.Now().Add(patience)
 	for {
-		text, err := os.ReadFile(answer)
+		said, err := os.ReadFile(answer)
 		if err == nil {
 			if err := os.Remove(answer); err != nil {
 				t.Fatal(err)
 			}
-			if len(text) > 0 {
-				t.Fatalf("pause guest: %s", text)
+			if len(said) > 0 {
+				t.Fatalf("ask the host for %q: %s", text, said)
 			}
 			return
 		}
 		if time.Now().After(limit) {
-			t.Fatalf("pause guest: the host has not answered: %v", err)
+			t.Fatalf("ask the host for %q: no answer: %v", text, err)
 		}
 		<-time.After(20 * time.Millisecond)
 	}

@@ -1,6 +1,6 @@
 //go:build guest
 
-package system
+package witness
 
 import (
 	"bytes"
@@ -33,40 +33,40 @@ kretprobe:ib_uverbs_async_event_read /(int64)retval > 0/ { @read[pid] = sum(retv
 // probes is how many functions the script needs.
 const probes = 5
 
-// yardstick is a running bpftrace.
-type yardstick struct {
+// Events is a running bpftrace that counts events.
+type Events struct {
 	cmd *exec.Cmd
 	out bytes.Buffer
 }
 
-// counted is what bpftrace has counted.
-type counted struct {
-	queued map[string]int64 // by type, without those of ports
-	read   map[int]int64    // events by process
+// EventCounts are the events that bpftrace has counted.
+type EventCounts struct {
+	Queued map[string]int64 // by type, without those of ports
+	Read   map[int]int64    // events by process
 }
 
-// startYardstick starts bpftrace and returns when it counts.
-func startYardstick(t *testing.T) *yardstick {
+// StartEvents starts bpftrace and returns when it counts.
+func StartEvents(t testing.TB) *Events {
 	t.Helper()
-	y := &yardstick{cmd: exec.Command("bpftrace", "-f", "json", "-e", script)}
-	y.cmd.Stdout, y.cmd.Stderr = &y.out, os.Stderr
-	require.NoError(t, y.cmd.Start())
-	t.Cleanup(func() { _ = y.cmd.Process.Kill() }) // it has usually ended
+	e := &Events{cmd: exec.Command("bpftrace", "-f", "json", "-e", script)}
+	e.cmd.Stdout, e.cmd.Stderr = &e.out, os.Stderr
+	require.NoError(t, e.cmd.Start())
+	t.Cleanup(func() { _ = e.cmd.Process.Kill() }) // it has usually ended
 	guest.Eventually(t, "bpftrace counts", 3*time.Minute, func() bool {
 		list, err := os.ReadFile("/sys/kernel/debug/kprobes/list")
 		require.NoError(t, err)
 		return strings.Count(string(list), " ib_uverbs_") == probes && !strings.Contains(string(list), "DISABLED")
 	})
-	return y
+	return e
 }
 
-// stop ends bpftrace and returns what it has counted.
-func (y *yardstick) stop(t *testing.T) counted {
+// Stop ends bpftrace and returns what it has counted.
+func (e *Events) Stop(t testing.TB) EventCounts {
 	t.Helper()
-	require.NoError(t, y.cmd.Process.Signal(os.Interrupt))
-	require.NoError(t, y.cmd.Wait())
-	all := counted{map[string]int64{}, map[int]int64{}}
-	lines := json.NewDecoder(&y.out)
+	require.NoError(t, e.cmd.Process.Signal(os.Interrupt))
+	require.NoError(t, e.cmd.Wait())
+	all := EventCounts{map[string]int64{}, map[int]int64{}}
+	lines := json.NewDecoder(&e.out)
 	for lines.More() {
 		var line struct {
 			Type string
@@ -80,17 +80,17 @@ func (y *yardstick) stop(t *testing.T) counted {
 		require.NoError(t, json.Unmarshal(line.Data, &maps))
 		for key, n := range maps["@queued"] {
 			if typ := verbs.EventType(number(t, key)); typ.Scope() != verbs.ScopePort {
-				all.queued[typ.String()] = n
+				all.Queued[typ.String()] = n
 			}
 		}
 		for key, n := range maps["@read"] {
-			all.read[number(t, key)] = n / 16
+			all.Read[number(t, key)] = n / 16
 		}
 	}
 	return all
 }
 
-func number(t *testing.T, text string) int {
+func number(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err)
