@@ -30,6 +30,7 @@ func TestBench(t *testing.T) {
 		r.add(inLab)
 		kernel = release
 	})
+	t.Run("quiet", func(t *testing.T) { r.add(measureQuiet(t)) })
 	t.Run("scale", func(t *testing.T) { r.add(measureScale(t)) })
 	t.Run("hot path", func(t *testing.T) { r.add(measureHotPath(t)) })
 	var b bytes.Buffer

@@ -9,7 +9,7 @@ import (
 )
 
 // NoErrno stands for the errno of a call that failed and set none, as NO_ERRNO in internal/device/native/native.h.
-const NoErrno unix.Errno = 4096
+const NoErrno = 4096
 
 // ErrNoErrno is the error of such a call.
 var ErrNoErrno = errors.New("it failed without an errno")
