@@ -16,8 +16,8 @@ func TestWarningsAndAlertsAreNoticed(t *testing.T) {
 	guest.RequireGuest(t)
 	address := addDevice(t)
 	log := witness.OpenKernelLog(t)
-	write(t, "/dev/kmsg", "<6>lab: no warning")
-	write(t, "/dev/kmsg", "<4>lab: warning 17 at 0xffff8881")
+	write(t, "/dev/kmsg", "<6>lab: no warning\n")
+	write(t, "/dev/kmsg", "<4>lab: warning 17 at 0xffff8881\n") // without the end of the line the record would wait for more
 	if got, want := log.Warnings(t), []string{"lab: warning N at N"}; !slices.Equal(got, want) {
 		t.Errorf("want %q of the kernel's log, got %q", want, got)
 	}
