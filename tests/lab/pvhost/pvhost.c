@@ -17,7 +17,7 @@
  * What the device model of QEMU 7.2 leaves out is made up for here:
  *
  * - It never raises an interrupt for a queue that was armed for any completion, but always one for the queue of queue
- *   pair 1. Hence the guest gets a management datagram that nobody asked for after completions. Its driver then looks
+ *   pair 1. Hence the guest gets an unsolicited management datagram after completions. Its driver then looks
  *   at all queues.
  * - It posts every request as a plain send. The opcode and the immediate data are read from the guest's own request.
  * - It leaves immediate data out of completions. They are put into the guest's completion queue once it has written
@@ -25,7 +25,7 @@
  * - To stop its thread for completions it waits for seconds while the guest stands still. It waits shorter.
  *
  * What this cannot make up for: a queue pair that the guest moves to the error state is not flushed, since the device
- * model passes that on to nobody.
+ * model does not pass that on.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -69,7 +69,7 @@ static bool port_is_up = true, datagrams_arrive = true, interrupts_come = true;
 
 /*
  * GIDs of the guest. QEMU searches the table without end for a GID that is not there, and takes index 0 for no index.
- * So the first entry is a GID of nobody, and the last one stays empty: an address that the guest has deleted is found
+ * So the first entry is a GID that no port has, and the last one stays empty: an address that the guest has deleted is found
  * there.
  */
 static union ibv_gid gids[GIDS] = { { .raw = { 0xfe, 0x80, [15] = 1 } } };
@@ -115,7 +115,7 @@ static int mux = -1; /* the connection to QEMU */
  * The only message that QEMU is sent. It is an answer that says yes, and it is a datagram to queue pair 1 as well: QEMU
  * looks at the type where it waits for an answer, and takes any other message with this code for a datagram. So it does
  * not matter that a datagram may come while QEMU waits for an answer. The guest's kernel drops the datagram: it is a
- * response about performance to a request that nobody has made.
+ * response about performance to a request that was not made.
  */
 static void send_to_guest(void)
 {
@@ -233,7 +233,7 @@ static bool obey(const char *text)
 
 static char order_path[256], refused_path[256];
 
-/* Looks for an order every 20 ms: inotify(7) tells nothing of what a guest does over 9p to an overlay. */
+/* Looks for an order every 20 ms. */
 static void *take_orders(void *arg)
 {
 	for (;; usleep(20000)) {
@@ -609,7 +609,7 @@ static enum ibv_wc_status deliver(struct pair *to, const struct pair *from, cons
 	n = gather(wr->sg_list, wr->num_sge, message + offset, LONGEST);
 	if (n < 0)
 		return IBV_WC_LOC_PROT_ERR;
-	if (!to->count) /* a datagram is lost then, and nobody is told */
+	if (!to->count) /* a datagram is lost then, without an error */
 		return gid ? IBV_WC_SUCCESS : IBV_WC_RNR_RETRY_EXC_ERR;
 	if (gid) {
 		grh.paylen = htobe16(n);
