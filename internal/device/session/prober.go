@@ -117,8 +117,8 @@ func (p *prober) round(ctx context.Context) error {
 	return nil
 }
 
-// longest is how long rounds are run in one call at most. In it the thread stays in the library's language, where a round costs
-// two wake-ups: a call for each round costs twice as many. All that changes what a probe does ends the call earlier, by a nudge.
+// longest is how long rounds are run in one call at most. Meanwhile the thread stays in C, where a round costs two wake-ups; a call
+// for each round costs twice as many. All that changes what a probe does ends the call earlier, by a nudge.
 const longest = time.Hour
 
 // untilRetry returns for how long rounds may be run before the method has to be chosen again.
