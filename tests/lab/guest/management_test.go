@@ -21,7 +21,8 @@ import (
 
 const managementPort = 18700
 
-// in calls a function on a thread in the namespace of a host. The thread ends with it.
+// in calls a function on a thread that is in the namespace of a host meanwhile. The thread goes back: it may be the first one of
+// the process, which does not end with its goroutine, and of which /proc/self/net shows the namespace.
 func in[T any](t *testing.T, host int, f func() (T, error)) T {
 	t.Helper()
 	type result struct {
@@ -30,12 +31,21 @@ func in[T any](t *testing.T, host int, f func() (T, error)) T {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and never unlocks: the thread belongs to no other goroutine after that
+		runtime.LockOSThread()
 		var r result
-		r.err = enter(host)
-		if r.err == nil {
-			r.value, r.err = f()
+		own, err := os.Open("/proc/thread-self/ns/net")
+		if err == nil {
+			defer own.Close()
+			err = enter(host)
 		}
+		if err == nil {
+			r.value, err = f()
+			err = errors.Join(err, unix.Setns(int(own.Fd()), unix.CLONE_NEWNET))
+		}
+		if err == nil {
+			runtime.UnlockOSThread() // else no other goroutine gets the thread
+		}
+		r.err = err
 		done <- r
 	}()
 	r := <-done

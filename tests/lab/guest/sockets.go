@@ -14,7 +14,7 @@ import (
 // take it away from a server that is about to.
 func ListeningPorts(t testing.TB) (ports []int) {
 	t.Helper()
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+	for _, name := range []string{"/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"} {
 		text, err := os.ReadFile(name)
 		if os.IsNotExist(err) {
 			continue // a kernel without IPv6
