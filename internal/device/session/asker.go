@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rdma_events/internal/device/portstate"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/clock"
 )
@@ -71,15 +72,15 @@ type told struct {
 	known  bool
 	answer verbs.Reading // the first of those with the same answer; only Mono, Attr and Refused are used
 	events uint64        // the port's count when it came
-	again  int           // how many have followed it
+	lasted bool          // one has followed it after confirmed
 }
 
-// confirmed is after how long another reading with the same answer tells the host nothing. Within it, the host compares
-// readings to find out whether the event of a change was lost (portstate.Settle, verbs.AnswerLimit).
-const confirmed = 2 * time.Second
+// confirmed is how long after the first reading with an answer another one still tells the host something: it decides by then
+// whether the event of a change was lost, or is on its way (portstate.Settle and Patience).
+const confirmed = 2 * portstate.Patience
 
-// isRepeated reports whether a reading tells the host nothing: it is at least the third with the same answer, after confirmed,
-// and no event of the port was read since the first. A slow one tells that the device has not answered for a while.
+// isRepeated reports whether a reading tells the host nothing: one with the same answer was sent confirmed after the first, and no
+// event of the port was read since that. A slow one tells that the device has not answered for a while.
 func (p *askedPort) isRepeated(r *verbs.Reading) bool {
 	events := p.events.Load()
 	same := p.told.known && p.told.events == events && p.told.answer.Attr == r.Attr && p.told.answer.Refused == r.Refused
@@ -87,8 +88,11 @@ func (p *askedPort) isRepeated(r *verbs.Reading) bool {
 		p.told = told{known: r.Err == "" && !r.RateOnly, answer: *r, events: events}
 		return false
 	}
-	p.told.again++
-	return p.told.again > 1 && r.Mono-p.told.answer.Mono > int64(confirmed)
+	if r.Mono-p.told.answer.Mono < int64(confirmed) || !p.told.lasted {
+		p.told.lasted = r.Mono-p.told.answer.Mono >= int64(confirmed)
+		return false
+	}
+	return true
 }
 
 // paused is how late a timer has to go off until the host counts as paused: what lasted for

@@ -129,3 +129,31 @@ func TestSpeedChangeQueriesTheRateOfEachPort(t *testing.T) {
 		}
 	})
 }
+
+// The host needs one reading portstate.Patience after an event: the driver's counter of lost links may then be ahead of the events
+// for good. All that follow with the same answer tell it nothing.
+func TestAReadingIsSentUntilItHasLasted(t *testing.T) {
+	p := &askedPort{number: 1}
+	at := func(d time.Duration, change func(*verbs.Reading)) bool {
+		r := &verbs.Reading{Port: 1, Mono: int64(time.Hour + d), Attr: verbs.PortAttr{State: verbs.PortActive, LinkDowned: 500, HasLinkDowned: true}}
+		if change != nil {
+			change(r)
+		}
+		return !p.isRepeated(r)
+	}
+	require.True(t, at(0, nil), "soon after the event")
+	require.True(t, at(100*time.Millisecond, nil), "when the events have settled")
+	require.True(t, at(4*time.Second, nil), "the first that confirms them")
+	require.False(t, at(9*time.Second, nil))
+	require.False(t, at(14*time.Second, nil))
+	p.events.Add(1)
+	require.True(t, at(15*time.Second, nil), "after another event")
+	require.True(t, at(20*time.Second, nil))
+	require.False(t, at(25*time.Second, nil))
+	require.True(t, at(26*time.Second, func(r *verbs.Reading) { r.Attr.State = verbs.PortDown }), "another answer")
+	require.True(t, at(27*time.Second, func(r *verbs.Reading) { r.Err = "connection timed out" }))
+	require.True(t, at(28*time.Second, nil), "the first answer after an error")
+	require.True(t, at(33*time.Second, nil))
+	require.False(t, at(38*time.Second, nil))
+	require.True(t, at(43*time.Second, func(r *verbs.Reading) { r.Took = int64(time.Second) }), "the device had not answered for a while")
+}
