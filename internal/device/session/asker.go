@@ -70,29 +70,31 @@ type askedPort struct {
 // told is what the host knows of a port by its readings.
 type told struct {
 	known  bool
-	answer verbs.Reading // the first of those with the same answer; only Mono, Attr and Refused are used
+	answer verbs.Reading // the first of those with the same answer; only Attr and Refused are used
 	events uint64        // the port's count when it came
-	lasted bool          // one has followed it after confirmed
+	at     int64         // when the last one came that confirms it, CLOCK_MONOTONIC ns
+	times  int           // how often it was confirmed
 }
 
-// confirmed is how long after the first reading with an answer another one still tells the host something: it decides by then
-// whether the event of a change was lost, or is on its way (portstate.Settle and Patience).
-const confirmed = 2 * portstate.Patience
+// confirmations is how often an answer has to be confirmed, each time portstate.Patience after the last, until another reading
+// tells the host nothing. Twice, since the lead of the driver's counter of lost links may have grown between two readings: the
+// first shows what has lasted of it, and the second the rest.
+const confirmations = 2
 
-// isRepeated reports whether a reading tells the host nothing: one with the same answer was sent confirmed after the first, and no
-// event of the port was read since that. A slow one tells that the device has not answered for a while.
+// isRepeated reports whether a reading tells the host nothing: its answer was confirmed, and no event of the port was read since
+// that came. A slow one tells that the device has not answered for a while.
 func (p *askedPort) isRepeated(r *verbs.Reading) bool {
 	events := p.events.Load()
 	same := p.told.known && p.told.events == events && p.told.answer.Attr == r.Attr && p.told.answer.Refused == r.Refused
 	if !same || r.Err != "" || r.RateOnly || r.Took > int64(verbs.AnswerLimit) {
-		p.told = told{known: r.Err == "" && !r.RateOnly, answer: *r, events: events}
+		p.told = told{known: r.Err == "" && !r.RateOnly, answer: *r, events: events, at: r.Mono}
 		return false
 	}
-	if r.Mono-p.told.answer.Mono < int64(confirmed) || !p.told.lasted {
-		p.told.lasted = r.Mono-p.told.answer.Mono >= int64(confirmed)
+	if p.told.times < confirmations && r.Mono-p.told.at >= int64(portstate.Patience) {
+		p.told.at, p.told.times = r.Mono, p.told.times+1
 		return false
 	}
-	return true
+	return p.told.times == confirmations
 }
 
 // paused is how late a timer has to go off until the host counts as paused: what lasted for
