@@ -50,7 +50,7 @@ func (g *guest) pvrdmaArgs() []string {
 	return []string{
 		"-object", fmt.Sprintf("memory-backend-ram,id=ram,size=%dM,share=on", g.memory),
 		"-machine", "pc,memory-backend=ram",
-		"-chardev", "socket,id=mux,path=" + qemuQuote(g.mux()),
+		"-chardev", "socket,id=mux,path=" + qemuQuote(g.muxSocket()),
 		"-netdev", "hubport,id=net0,hubid=0",
 		"-device", "vmxnet3,id=nic0,netdev=net0,addr=10.0,multifunction=on,romfile=",
 		"-device", "pvrdma,id=pvrdma0,ibdev=pvhost0,ibport=1,netdev=none,mad-chardev=mux,addr=10.1",
@@ -58,12 +58,12 @@ func (g *guest) pvrdmaArgs() []string {
 }
 
 // mux returns the path of the socket at which the preloaded library is the daemon rdmacm-mux.
-func (g *guest) mux() string { return g.sockets + "/mux" }
+func (g *guest) muxSocket() string { return g.sockets + "/mux" }
 
 // qemuEnv returns the variables that qemu needs besides those of this process.
 func (g *guest) qemuEnv() []string {
 	if g.image.pvrdma.host == "" {
 		return nil
 	}
-	return []string{"LD_PRELOAD=" + g.image.pvrdma.host, "PVHOST_MUX=" + g.mux(), "PVHOST_DIR=" + g.file("pvhost")}
+	return []string{"LD_PRELOAD=" + g.image.pvrdma.host, "PVHOST_MUX=" + g.muxSocket(), "PVHOST_DIR=" + g.file("pvhost")}
 }

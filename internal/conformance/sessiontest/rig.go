@@ -101,12 +101,12 @@ func (r *Rig) Start(send func(verbs.Batch) error) {
 func (r *Rig) Collect(b verbs.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.take(b.Items)
+	r.keepItems(b.Items)
 	return nil
 }
 
-// take keeps items, and the events and rounds that came before them or are in the rings now. The caller holds r.mu.
-func (r *Rig) take(items []verbs.Item) {
+// keepItems keeps items, and the events and rounds that came before them or are in the rings now. The caller holds r.mu.
+func (r *Rig) keepItems(items []verbs.Item) {
 	all, err := r.rings.Take(items, time.Now().UnixNano())
 	require.NoError(r.t, err)
 	for _, it := range all {
@@ -147,7 +147,7 @@ func (r *Rig) After(d time.Duration) []verbs.Item {
 func (r *Rig) Sent() []verbs.Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.take(nil)
+	r.keepItems(nil)
 	items := r.items
 	r.items = nil
 	return items

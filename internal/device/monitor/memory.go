@@ -91,8 +91,8 @@ func (d *Device) rememberDevice(t *moment) {
 	}
 }
 
-// observePort takes account of the state of a port: it remembers a port that has been active for long enough. It returns the port as it
-// is now, and as it should be. The caller holds d.mu, and calls it after each change of the port's state.
+// observePort takes account of the state of a port: it remembers a port that has been active for long enough. It returns a point
+// with the present and the expected state of the port. The caller holds d.mu, and calls it after each change of the port's state.
 func (d *Device) observePort(p *port, t *moment, wall int64) *measure.Port {
 	v := p.view(d.name, t, wall, &d.attr)
 	active := v.HasState && v.State == verbs.PortActive && !v.AlwaysActive

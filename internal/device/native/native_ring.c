@@ -11,7 +11,7 @@ static int64_t next(struct ring *r, uint64_t size)
 	return -1;
 }
 
-// publish makes an entry visible and reports whether half of the ring is in use now.
+// publish makes the written entry visible to the host, and reports whether it is the one that fills half of the ring.
 static int publish(struct ring *r, uint64_t size)
 {
 	add(&r->written, 1);

@@ -218,18 +218,18 @@ func (a *Asker) CommandInterval() time.Duration {
 // AskAll makes one call for each port. The only error is ErrClosed.
 func (a *Asker) AskAll() error {
 	for _, p := range a.ports {
-		if err := a.ask(p.number); err != nil {
+		if err := a.askPort(p.number); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ask makes one call for a port and sends the result. It reads a counter, which takes no
+// askPort makes one call for a port and sends the result. It reads a counter, which takes no
 // object of ours and also works on a port that is down, or else queries the queue pair of a
 // probe. Without both it makes none. The only error is ErrClosed: whether a device is gone
 // is for the queries of its ports to say.
-func (a *Asker) ask(port int) error {
+func (a *Asker) askPort(port int) error {
 	for _, c := range []struct {
 		call verbs.CommandCall
 		make func(port int) error

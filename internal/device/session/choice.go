@@ -86,15 +86,15 @@ func (c *Choice) Rounds(pace verbs.Pace) (int, error) {
 	last, n, err := c.probe.Rounds(pace)
 	switch {
 	case last.Outcome != verbs.OutcomeCanceled:
-		c.note(last.Outcome)
+		c.noteOutcome(last.Outcome)
 	case n > 0:
-		c.note(verbs.OutcomeSuccess)
+		c.noteOutcome(verbs.OutcomeSuccess)
 	}
 	return n, err
 }
 
-// note takes account of the last of some rounds; those before it have succeeded.
-func (c *Choice) note(o verbs.Outcome) {
+// noteOutcome takes account of the last of some rounds; those before it have succeeded.
+func (c *Choice) noteOutcome(o verbs.Outcome) {
 	c.heard(o)
 	c.Asker.NoteRound(c.Port().Number, o)
 }
@@ -241,7 +241,7 @@ func (c *Choice) try(m verbs.Method, trial bool) (refused string, ran bool, err 
 		return "", true, nil
 	}
 	if !unfit || !trial {
-		c.note(r.Outcome)
+		c.noteOutcome(r.Outcome)
 	}
 	if unfit {
 		c.heard(r.Outcome)

@@ -108,7 +108,7 @@ func (f *fleet) awaitNewConnections(before map[guest.Connection]bool) {
 	f.awaitConnections(all, before)
 }
 
-// awaitConnections waits until each pair for which of returns true has a connection that is none of before.
+// awaitConnections waits until each selected pair has a connection that did not exist before. of selects the pairs.
 func (f *fleet) awaitConnections(of func(pair) bool, before map[guest.Connection]bool) {
 	f.t.Helper()
 	began := time.Now()
@@ -225,8 +225,8 @@ func (f *fleet) cutBoth() {
 	f.judgeBy(tr)
 }
 
-// cutWithinOutage cuts the RDMA packets of a host for long enough that its connections break, and goes on without TCP, without which
-// they cannot be made anew.
+// cutWithinOutage cuts the RDMA packets of a host for long enough that its connections break. TCP stays down, and without TCP the
+// hosts cannot make new connections.
 func (f *fleet) cutWithinOutage() {
 	f.t.Helper()
 	tr := f.observe()

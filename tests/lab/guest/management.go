@@ -39,8 +39,8 @@ func AddManagementNetwork(t testing.TB, hosts int) *ManagementNetwork {
 	for i := 1; i <= hosts; i++ {
 		m.addHost(i)
 	}
-	m.setQueues(m.all(), "add", "")
-	m.batch(tcProgram, m.all(), func(port string) string { return "qdisc add dev " + port + " clsact" })
+	m.setQueues(m.allHosts(), "add", "")
+	m.batch(tcProgram, m.allHosts(), func(port string) string { return "qdisc add dev " + port + " clsact" })
 	return m
 }
 
@@ -60,8 +60,8 @@ func (m *ManagementNetwork) addHost(host int) {
 func namespace(host int) string  { return fmt.Sprintf("h%d", host) }
 func switchPort(host int) string { return fmt.Sprintf("m%d", host) }
 
-// all returns the numbers of all hosts.
-func (m *ManagementNetwork) all() (hosts []int) {
+// allHosts returns the numbers of all hosts.
+func (m *ManagementNetwork) allHosts() (hosts []int) {
 	for i := 1; i <= m.hosts; i++ {
 		hosts = append(hosts, i)
 	}
@@ -77,7 +77,7 @@ func (m *ManagementNetwork) hostOf(address string) int {
 	if err != nil {
 		return 0
 	}
-	for _, i := range m.all() {
+	for _, i := range m.allHosts() {
 		if m.Address(i) == a.Addr().Unmap().String() {
 			return i
 		}
@@ -106,7 +106,7 @@ func (m *ManagementNetwork) Cut(hosts ...int) {
 // CutAll drops all packets of all hosts.
 func (m *ManagementNetwork) CutAll() {
 	m.t.Helper()
-	m.Cut(m.all()...)
+	m.Cut(m.allHosts()...)
 }
 
 // CutTo drops all packets to some hosts, which go on to be heard.
@@ -124,7 +124,7 @@ func (m *ManagementNetwork) Unplug(hosts ...int) {
 // Slow delays all packets to all hosts, so that a round trip takes twice the delay.
 func (m *ManagementNetwork) Slow(delay time.Duration) {
 	m.t.Helper()
-	m.setQueues(m.all(), "change", fmt.Sprintf("delay %dms", delay.Milliseconds()))
+	m.setQueues(m.allHosts(), "change", fmt.Sprintf("delay %dms", delay.Milliseconds()))
 }
 
 // Refuse lets each of two hosts find the other one unreachable. Connections between them stay, and are as good as cut.
@@ -141,8 +141,8 @@ func (m *ManagementNetwork) Refuse(a, b int) {
 // Heal ends all faults.
 func (m *ManagementNetwork) Heal() {
 	m.t.Helper()
-	m.setQueues(m.all(), "change", "")
-	m.setLinks(m.all(), "up")
+	m.setQueues(m.allHosts(), "change", "")
+	m.setLinks(m.allHosts(), "up")
 	m.batch(tcProgram, slices.Sorted(maps.Keys(m.silent)), func(port string) string {
 		return fmt.Sprintf("filter delete dev %s ingress protocol all prio 1", port)
 	})
@@ -181,7 +181,7 @@ func (m *ManagementNetwork) Reset(port int) {
 	m.t.Helper()
 	failed := make([]error, m.hosts+1)
 	var resets sync.WaitGroup
-	for _, i := range m.all() {
+	for _, i := range m.allHosts() {
 		resets.Go(func() {
 			number := fmt.Sprintf(":%d", port)
 			_, failed[i] = output("ss", "-N", namespace(i), "-K", "-H", "-t", "-n", "sport = "+number, "or", "dport = "+number)
@@ -214,7 +214,7 @@ type Connection struct {
 func (m *ManagementNetwork) Connections(port int) map[Connection]bool {
 	m.t.Helper()
 	all := map[Connection]bool{}
-	for _, i := range m.all() {
+	for _, i := range m.allHosts() {
 		text, err := output("ss", "-N", namespace(i), "-H", "-t", "-n", "state", "established", fmt.Sprintf("dport = :%d", port))
 		if err != nil {
 			m.t.Fatal(err)

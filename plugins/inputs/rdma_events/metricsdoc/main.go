@@ -123,7 +123,7 @@ func example(lines string) string {
 }
 
 // wrap breaks a paragraph into lines of at most 80 bytes. Each line but the first begins with indent, and the first
-// is taken to stand behind as many bytes.
+// counts as that many bytes.
 func wrap(text, indent string) string {
 	const width = 80
 	var b strings.Builder
