@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -118,11 +119,12 @@ func (a attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(messa
 	defer asking.Wait()
 	defer hangUp()
 	in, err := proto.NewTracerClient(c).Trace(call, grpc.MaxCallRecvMsgSize(maxMessage))
-	if err == nil {
-		err = in.Send(requestToProto(a.request))
-	}
 	if err != nil {
-		return fmt.Errorf("ask the tracer to trace: %w", err)
+		return fmt.Errorf("call the tracer: %w", err)
+	}
+	// Send returns io.EOF if the tracer has already refused the call; Recv then returns the status that says why.
+	if err := in.Send(requestToProto(a.request)); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("send the request to the tracer: %w", err)
 	}
 	asking.Go(func() {
 		select {

@@ -75,7 +75,9 @@ func (s *scripted) Close() error {
 
 // connected serves a source in this process and returns a connection to it. The channel gets the arguments of the calls
 // of end.
-func connected(t *testing.T, open func(trace.Request) (trace.Source, error)) (*grpc.ClientConn, <-chan bool) {
+func connected(
+	t *testing.T, open func(trace.Request) (trace.Source, error), options ...grpc.DialOption,
+) (*grpc.ClientConn, <-chan bool) {
 	t.Helper()
 	ends := make(chan bool, 1)
 	pipe := bufconn.Listen(1 << 20)
@@ -83,8 +85,9 @@ func connected(t *testing.T, open func(trace.Request) (trace.Source, error)) (*g
 	proto.RegisterTracerServer(server, &service{open: open, end: func(stuck bool) { ends <- stuck }})
 	var serving sync.WaitGroup
 	serving.Go(func() { assert.NoError(t, server.Serve(pipe)) })
-	c, err := grpc.NewClient("passthrough:tracer", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
+	c, err := grpc.NewClient("passthrough:tracer", append(options,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, c.Close())
@@ -218,6 +221,26 @@ func TestAHostOfAnotherKindIsRefused(t *testing.T) {
 
 func TestATracerServesOneTrace(t *testing.T) {
 	c, _ := connected(t, opens(newScripted()))
+	first, err := proto.NewTracerClient(c).Trace(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, first.Send(requestToProto(trace.Request{})))
+	_, err = first.Recv()
+	require.NoError(t, err)
+	_, err = streamed(t.Context(), c, trace.Request{}, func(int) {})
+	require.Equal(t, codes.FailedPrecondition, grpcstatus.Code(err))
+}
+
+func TestRefusalBeforeTheRequestIsReported(t *testing.T) {
+	calls := 0
+	c, _ := connected(t, opens(newScripted()), grpc.WithStreamInterceptor(func(
+		ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, call grpc.Streamer, o ...grpc.CallOption,
+	) (grpc.ClientStream, error) {
+		stream, err := call(ctx, d, c, method, o...)
+		if calls++; calls == 2 && err == nil {
+			_, err = stream.Header() // returns when the refusal has arrived
+		}
+		return stream, err
+	}))
 	first, err := proto.NewTracerClient(c).Trace(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, first.Send(requestToProto(trace.Request{})))
