@@ -103,6 +103,7 @@ func (o *flags) parse(args []string, stderr io.Writer) (code int, ok bool) {
 // serve runs the plugin as a child of Telegraf.
 func serve(o *flags) int {
 	refuseHugePages()
+	limitWakeUps()
 	s, err := openStreams(os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "E!", err)

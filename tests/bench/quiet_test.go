@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,7 +108,9 @@ func startQuietFleet(t *testing.T, devices int, interval string) *quietFleet {
 	if _, err := standin.Compile("../../internal/conformance/standin/testdata", libraries); err != nil {
 		t.Fatal(err)
 	}
+	var ports []string
 	for i := range devices {
+		ports = append(ports, fmt.Sprintf("%q", fmt.Sprintf("standin%d:1", i)))
 		device, node := fmt.Sprintf("standin%d", i), fmt.Sprintf("uverbs%d", i)
 		for _, err := range []error{
 			standin.WriteFile(filepath.Join(dir, "nodes", node), ""), standin.WriteSysfs(dir, device, node),
@@ -121,7 +124,8 @@ func startQuietFleet(t *testing.T, devices int, interval string) *quietFleet {
 		}
 	}
 	conf := filepath.Join(t.TempDir(), "plugin.conf")
-	text := fmt.Sprintf("[[inputs.rdma_events]]\n  [inputs.rdma_events.probe]\n    interval = %q\n", interval)
+	text := fmt.Sprintf("[[inputs.rdma_events]]\n  ports = [%s]\n  [inputs.rdma_events.probe]\n    interval = %q\n",
+		strings.Join(ports, ", "), interval)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

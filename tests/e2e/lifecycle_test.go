@@ -76,6 +76,23 @@ func TestNoProcessIsGivenHugePages(t *testing.T) {
 	}
 }
 
+func TestEveryProcessHasALongTimerSlack(t *testing.T) {
+	t.Parallel()
+	r := rig.Start(t, rig.Config{Plugin: simulated})
+	awaitOpen(r, 4)
+	ours := processes(t, r)
+	for _, pid := range ours {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid))
+		if err != nil || string(text) != "2000000\n" {
+			t.Errorf("want 2 ms of timer slack in process %d, got %q, %v", pid, text, err)
+		}
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", ours[0]))
+	if err != nil || string(name) != "rdma-events\n" {
+		t.Errorf("want the plugin to keep its name, got %q, %v", name, err)
+	}
+}
+
 func TestNothingOutlivesAKilledTelegraf(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})

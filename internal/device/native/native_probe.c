@@ -2,6 +2,8 @@
 
 #include "native_lib.h"
 
+#include <sys/prctl.h>
+
 // STRAYS bounds how many events of other rounds are read in a row. More than one per
 // round come only from a device that raises events without end.
 enum { STRAYS = 64 };
@@ -402,6 +404,8 @@ int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, 
 	int64_t due = now() + pause_ns, end = due + for_ns, t = now();
 	int n = 0;
 
+	// The process may have a longer slack (prctl(2)), which a round each millisecond would not bear.
+	prctl(PR_SET_TIMERSLACK, 50000);
 	for (;;) {
 		one_round(p, due - t, last);
 		n++;
