@@ -56,7 +56,7 @@ type Asker struct {
 type askedPort struct {
 	number int
 	layer  atomic.Int32                   // a verbs.LinkLayer, from the last query that succeeded
-	events atomic.Uint64                  // counts the runs of events of the port, and of those of the device
+	events atomic.Uint64                  // counts the runs of events after which the host needs another reading, see noteEvent
 	told   told                           // used by ReportQuery alone
 	good   [verbs.CommandQueryQP + 1]bool // by call: the device has answered the last one in time
 	kick   kick                           // why a snapshot is to be taken
@@ -81,7 +81,16 @@ type told struct {
 // first shows what has lasted of it, and the second the rest.
 const confirmations = 2
 
-// isRepeated reports whether a reading tells the host nothing: its answer was confirmed, and no event of the port was read since
+// noteEvent makes the next readings news after an event that names a state of the port, and after one of the whole device. The
+// host judges the state by both. Any other event leaves the answer as good as it was.
+func (p *askedPort) noteEvent(t verbs.EventType) {
+	switch t {
+	case verbs.EventPortErr, verbs.EventPortActive, verbs.EventDeviceFatal:
+		p.events.Add(1)
+	}
+}
+
+// isRepeated reports whether a reading tells the host nothing: its answer was confirmed, and noteEvent was told of no event since
 // that came. A slow one tells that the device has not answered for a while.
 func (p *askedPort) isRepeated(r *verbs.Reading) bool {
 	events := p.events.Load()

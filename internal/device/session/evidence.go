@@ -87,7 +87,7 @@ func (a *Asker) NoteRun(r *verbs.Run) {
 	port := r.Port
 	for _, p := range a.ports {
 		if port == 0 || port == p.number {
-			p.events.Add(1)
+			p.noteEvent(r.Type)
 		}
 	}
 	if r.Type == verbs.EventDeviceFatal {

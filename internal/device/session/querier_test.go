@@ -146,8 +146,10 @@ func TestAReadingIsSentUntilItIsConfirmed(t *testing.T) {
 	require.True(t, at(9*time.Second, nil), "the second")
 	require.False(t, at(14*time.Second, nil))
 	require.False(t, at(19*time.Second, nil))
-	p.events.Add(1)
-	require.True(t, at(20*time.Second, nil), "after another event")
+	p.noteEvent(verbs.EventPKeyChange)
+	require.False(t, at(19100*time.Millisecond, nil), "after an event that says nothing about the state")
+	p.noteEvent(verbs.EventPortErr)
+	require.True(t, at(20*time.Second, nil), "after one that does")
 	require.True(t, at(25*time.Second, nil))
 	require.True(t, at(30*time.Second, nil))
 	require.False(t, at(35*time.Second, nil))
@@ -182,7 +184,7 @@ func TestReadingsThatAreLeftOutTellTheHostNothing(t *testing.T) {
 			}
 		}
 		event := func(typ verbs.EventType) {
-			p.events.Add(1)
+			p.noteEvent(typ)
 			for _, m := range []*portstate.Machine{&all, &some} {
 				m.Event(&verbs.Run{Type: typ, Port: 1, Count: 1, First: now, Last: now})
 			}
@@ -198,6 +200,10 @@ func TestReadingsThatAreLeftOutTellTheHostNothing(t *testing.T) {
 			pass(time.Duration(random.IntN(400)) * time.Millisecond)
 			if random.IntN(10) == 0 {
 				pass(time.Duration(random.IntN(20)) * time.Second)
+			}
+			if random.IntN(5) == 0 {
+				event([]verbs.EventType{verbs.EventPKeyChange, verbs.EventGIDChange, verbs.EventLIDChange, verbs.EventSMChange}[random.IntN(4)])
+				continue
 			}
 			attr.LinkDowned++
 			switch random.IntN(4) {
