@@ -5,9 +5,6 @@ cd "$(dirname "$0")/.."
 turn=${ROTATION:-$(scripts/rotation.sh)}
 echo "the long form whose turn it is: $turn"
 
-# The soak of the TCP network between hosts runs in its short form with each push.
-management='^TestSoakOfManagementNetwork$'
-
 # A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@" 2>&1 | awk -f scripts/failures-last.awk; }
 
@@ -29,6 +26,10 @@ kills)
 fuzz)
 	variants
 	scripts/fuzz.sh 15s
+	;;
+management)
+	variants
+	lab -timeout 15m -short -run '^TestFabric$/^TestSoakOfManagementNetwork$' -guest.run '^TestSoakOfManagementNetwork$'
 	;;
 rules)
 	variants
@@ -52,4 +53,3 @@ tracer)
 successor) long_form TestKilledProcessLeavesNothingAndSuccessorReportsGap ;;
 *) variants -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
 esac
-lab -timeout 15m -short -run "^TestFabric\$/$management" -guest.run "$management"
