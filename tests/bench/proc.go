@@ -43,16 +43,21 @@ func CountSwitches(pids []int) (s Switches, err error) {
 		return Switches{}, err
 	}
 	err = eachThread(pids, "status", func(text string) error {
-		_, rest, found := strings.Cut(text, "\nvoluntary_ctxt_switches:")
-		if !found {
-			return errors.New("no voluntary_ctxt_switches")
-		}
-		var n float64
-		_, err := fmt.Sscan(rest, &n)
+		n, err := wakeUps(text)
 		s.WakeUps += n
 		return err
 	})
 	return s, err
+}
+
+// wakeUps returns voluntary_ctxt_switches of a thread's status.
+func wakeUps(status string) (n float64, err error) {
+	_, rest, found := strings.Cut(status, "\nvoluntary_ctxt_switches:")
+	if !found {
+		return 0, errors.New("no voluntary_ctxt_switches")
+	}
+	_, err = fmt.Sscan(rest, &n)
+	return n, err
 }
 
 // eachThread calls parse with a file of /proc of each thread of processes.

@@ -62,6 +62,7 @@ func measureQuiet(t *testing.T) *Report {
 	row("wake-ups of the workers, 8 devices, no probes", "per call of the device", scaled(calm.workers, 1/(devices*calls)), 3)
 	row("wake-ups of the host, 8 devices, no probes", "a second", calm.host, 2)
 	one := countQuiet(t, 1, "1s")
+	r.Tables = append(r.Tables, profileQuiet(t, "1s"), profileQuiet(t, "0s"))
 	row("processor time of host and worker, one device, a round a second", "% of a core", one.cpu, 0.03)
 	return &r
 }
@@ -90,6 +91,36 @@ func countQuiet(t *testing.T, devices int, interval string) (q quiet) {
 	}
 	f.stop(t)
 	return q
+}
+
+// profileQuiet counts the wake-ups of a minute without a prompt by what each thread waits for, with one device.
+func profileQuiet(t *testing.T, interval string) Table {
+	t.Helper()
+	const minute = time.Minute
+	f := startQuietFleet(t, 1, interval)
+	f.gather(t)
+	<-time.After(settling)
+	table := Table{Section: quietSection, Head: []string{"a thread that waits for", "plugin", "worker"}}
+	table.Lead = fmt.Sprintf("Wake-ups of an idle minute of one device with `probe.interval = %q`:", interval)
+	count := func(pids ...int) map[string]float64 {
+		n, err := ThreadWakeUps(pids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	host, workers := count(f.cmd.Process.Pid), count(f.workers...)
+	<-time.After(minute)
+	hostAfter, workersAfter := count(f.cmd.Process.Pid), count(f.workers...)
+	for _, what := range []string{WaitsForEvent, WaitsForRound, WaitsForGo, WaitsForTimer, WaitsOtherwise} {
+		h, w := hostAfter[what]-host[what], workersAfter[what]-workers[what]
+		if what == WaitsOtherwise && h == 0 && w == 0 {
+			continue
+		}
+		table.Rows = append(table.Rows, []string{what, fmt.Sprintf("%.0f", h), fmt.Sprintf("%.0f", w)})
+	}
+	f.stop(t)
+	return table
 }
 
 func switches(t *testing.T, pids []int) float64 {

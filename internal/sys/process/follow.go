@@ -39,10 +39,10 @@ func (s *Supervisor[M]) startFollowed(a Attempt[M], shared []*os.File) (*followi
 	f := &following[M]{
 		Attempt: a, s: s, ended: make(chan struct{}),
 	}
-	f.dog = watchdog{busy: f.waitsFor, alive: f.Alive, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono, period: t.Beat / checksPerBeat}
+	f.dog = watchdog{busy: f.waitsFor, alive: f.Alive, limit: 1, stuck: t.Stuck, mono: s.mono, period: t.Beat}
 	// Before the first message come the fork and the start, which have limits of their
 	// own, and then the child opens its resource.
-	f.dog.quiet = -int((3*t.Start + t.Load + t.Stuck) / (t.Beat / checksPerBeat))
+	f.dog.quiet = -int((3*t.Start + t.Load + t.Stuck) / t.Beat)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error
@@ -54,9 +54,8 @@ func (s *Supervisor[M]) startFollowed(a Attempt[M], shared []*os.File) (*followi
 // calls started when the start is over.
 func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started func()) decision {
 	t := s.spec.Timing
-	period := t.Beat / checksPerBeat
 	starting, slow := f.p.Started(), f.p.Slow()
-	tick := wake.NewTicker(period, time.Time{}) // with those of the other processes, so that the host wakes once for all
+	tick := wake.NewTicker(t.Beat, time.Time{}) // with those of the other processes, so that the host wakes once for all
 	defer tick.Stop()
 	by := causeNone
 	for following := true; following && by == causeNone; {
@@ -67,7 +66,7 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 			following = false
 		case <-starting:
 			starting = nil
-			f.allowOpening(int(t.Stuck / period))
+			f.allowOpening(int(t.Stuck / t.Beat))
 			started()
 		case <-slow:
 			slow = nil

@@ -109,7 +109,7 @@ type Call struct {
 type Timing struct {
 	Start    time.Duration // from the fork to the handshake, unless the child has reported progress by then
 	Load     time.Duration // from then on, for a child that has; a fork that takes twice as long as both is given up
-	Beat     time.Duration // a child that sends no message for so long hangs
+	Beat     time.Duration // a child that shows no sign of life between two checks, which are so far apart, hangs
 	Stuck    time.Duration // a call that lasts longer is stuck
 	Grace    time.Duration // for a child to close its resource and exit
 	Kill     time.Duration // for a killed child to be gone

@@ -23,9 +23,6 @@ type watchdog struct {
 	resumed int64 // when a check came late last
 }
 
-// checksPerBeat is how many checks the watchdog makes within Timing.Beat.
-const checksPerBeat = 2
-
 func (w *watchdog) beat() { w.quiet = 0 }
 
 func (w *watchdog) check() cause {
