@@ -130,7 +130,14 @@ func (f *Figure) target() string {
 	if f.Other == nil {
 		unit = " " + f.Unit
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %s%s", word, number(f.Bound), unit))
+	text := strings.TrimSpace(fmt.Sprintf("%s %s%s", word, number(f.Bound), unit))
+	if f.Within {
+		text += ", in the best turn"
+	}
+	if f.BusyBound != 0 {
+		text += fmt.Sprintf("; %s beside a busy core", number(f.BusyBound))
+	}
+	return text
 }
 
 func (f *Figure) renderMet() string {

@@ -43,9 +43,9 @@ func measureScale(t *testing.T) *Report {
 	few, _ := measureFleet(t, fewer)
 	r.Figures = append(r.Figures, Figure{
 		Section: scaleSection, What: "CPU of host and worker, one device, one probe a second, a gathering every 10 s", Unit: "% of a core",
-		Ours: few.cpu, Bound: 0.1, Note: "the C loop itself takes less than the scheduler's count can tell on real cores",
-		Missed: "it is 0.095 to 0.134 from machine to machine: side by side on one, without gathering, 479f509 takes 0.082 % and " +
-			"this one 0.095 %; where the difference comes from is not known",
+		Ours: few.cpu, Bound: 0.03, Note: "the C loop itself takes less than the scheduler's count can tell on real cores",
+		Missed: "a wake-up with what it does takes 60 to 150 us on this machine: a round, and four times in 10 s the signs of life, " +
+			"the check and the query of the port; the gathering takes the rest",
 	})
 	for _, devices := range []int{8, 64, 256} {
 		var many sample

@@ -3,7 +3,9 @@
 package inguest
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,18 +31,15 @@ func TestEventToLine(t *testing.T) {
 	guest.AddRxe(t, device, netdev)
 	f := bench.Figure{Section: "Asynchronous events", Unit: "us", OtherIs: "ibv_asyncwatch, line buffered"}
 	p50, p99 := f, f
-	p50.What, p50.Bound = "an event's cause to its line on stdout, p50", 2
-	p50.Missed = "it is 1.8 to 2.15 from run to run; sched_switch has the middle event on the processors for 1.2 ms of the worker and " +
-		"1.5 of the host, in 18 time slices; ibv_asyncwatch is one process"
+	p50.What, p50.Bound, p50.BusyBound = "an event's cause to its line on stdout, p50", 1.3, 1.6
+	p50.Missed = "ibv_asyncwatch is one process; here the worker wakes the plugin, which wakes the reader of the line"
 	p99.What = "the same, p99"
-	read := bench.Figure{Section: f.Section, Unit: "ms", What: "event read to its line on stdout, p99", Bound: 5,
-		Missed: "half of the way is gRPC between the two processes (stamps on the way: performance.md). sched_switch over 900 events: " +
-			"the slowest twentieth takes 4.9 ms, 3.2 of the host's and 3.2 of the worker's on two processors in 30 time slices; " +
-			"the middle one 2.1, 1.5 and 1.2 in 18. More is handed from thread to thread, then, and the emulator takes longer " +
-			"for it. It is not garbage collection: there is one, at the start"}
+	read := bench.Figure{Section: f.Section, Unit: "ms", What: "event read to its line on stdout, p99", Bound: 3,
+		Missed: "the slowest events are those beside which the worker queries the port and takes a snapshot"}
 	timeSlices := bench.Figure{Section: f.Section, Unit: "per event", What: "time slices of all threads", OtherIs: f.OtherIs}
 	wakeUps := timeSlices
-	wakeUps.What = "wake-ups of all threads"
+	wakeUps.What, timeSlices.Bound = "wake-ups of all threads", 12
+	var waits []waits
 	wakeUps.Note = fmt.Sprintf("%d events, %v apart; with what the processes do besides in that time", events, apart)
 	for i := range turns {
 		var ours, other lines
@@ -50,6 +49,7 @@ func TestEventToLine(t *testing.T) {
 		read.Ours = append(read.Ours, quantile(ours.sinceRead, .99)/1e3)
 		timeSlices.Ours, timeSlices.Other = append(timeSlices.Ours, ours.Slices), append(timeSlices.Other, other.Slices)
 		wakeUps.Ours, wakeUps.Other = append(wakeUps.Ours, ours.WakeUps), append(wakeUps.Other, other.WakeUps)
+		waits = append(waits, ours.waits)
 
 		besideBusyCore(t, func() {
 			inTurn(i, func() { ours = pluginLines(t) }, func() { other = watchLines(t) })
@@ -59,6 +59,7 @@ func TestEventToLine(t *testing.T) {
 		read.BusyOurs = append(read.BusyOurs, quantile(ours.sinceRead, .99)/1e3)
 	}
 	read.Note = "by the timestamp in the line, which is when the event was read"
+	timeSlices.Missed = "wake-ups an event of the last turn: " + waits[len(waits)-1].String()
 	add(p50, p99, read, timeSlices, wakeUps)
 }
 
@@ -67,6 +68,44 @@ type lines struct {
 	whole          []float64 // us from the injection of each event to its line
 	sinceRead      []float64 // us from the read of the event to its line, for the plugin only
 	bench.Switches           // per event
+	waits                    // per event, of the plugin only
+}
+
+// waits has the wake-ups of the plugin's process and of its worker, by what their threads wait for.
+type waits struct{ host, worker map[string]float64 }
+
+func (w waits) String() string {
+	var parts []string
+	for _, p := range []struct {
+		name string
+		of   map[string]float64
+	}{{"plugin", w.host}, {"worker", w.worker}} {
+		for _, what := range slices.Sorted(maps.Keys(p.of)) {
+			parts = append(parts, fmt.Sprintf("%s %.1f (%s)", p.name, p.of[what], what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func waitsOf(t *testing.T, host int, workers []int) (w waits) {
+	t.Helper()
+	var err, errWorkers error
+	w.host, err = bench.ThreadWakeUps([]int{host})
+	w.worker, errWorkers = bench.ThreadWakeUps(workers)
+	if err := errors.Join(err, errWorkers); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// since returns the wake-ups since before, per event.
+func (w waits) since(before waits) waits {
+	for _, p := range []struct{ now, then map[string]float64 }{{w.host, before.host}, {w.worker, before.worker}} {
+		for what := range p.now {
+			p.now[what] = (p.now[what] - p.then[what]) / events
+		}
+	}
+	return w
 }
 
 func pluginLines(t *testing.T) (l lines) {
@@ -78,7 +117,9 @@ func pluginLines(t *testing.T) (l lines) {
 `)
 	defer p.stop(false)
 	p.await(",open=1i")
-	pids := append(rig.Children(t, p.cmd.Process.Pid), p.cmd.Process.Pid)
+	workers := rig.Children(t, p.cmd.Process.Pid)
+	pids := append([]int{p.cmd.Process.Pid}, workers...)
+	before := waitsOf(t, p.cmd.Process.Pid, workers)
 	l.Switches = injectEach(t, pids, func() (time.Time, string) {
 		seen := p.await("rdma_async_event")
 		return seen.at, seen.text
@@ -90,6 +131,7 @@ func pluginLines(t *testing.T) (l lines) {
 		l.whole = append(l.whole, float64(seen.Sub(injected).Nanoseconds())/1e3)
 		l.sinceRead = append(l.sinceRead, float64(seen.UnixNano()-points[0].Time)/1e3)
 	})
+	l.waits = waitsOf(t, p.cmd.Process.Pid, workers).since(before)
 	return l
 }
 

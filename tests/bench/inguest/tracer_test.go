@@ -88,7 +88,7 @@ func TestTracerIdle(t *testing.T) {
 	tracer := tracerOf(t, p.cmd.Process.Pid)
 	<-time.After(25 * time.Second) // it gives back the memory of its start after 5 s
 	var cpu bench.Figure
-	cpu.Section, cpu.What, cpu.Unit, cpu.Bound = tracerSection, "CPU of the tracer, idle", "% of a core", 0.05
+	cpu.Section, cpu.What, cpu.Unit, cpu.Bound = tracerSection, "CPU of the tracer, idle", "% of a core", 0.03
 	for range 3 {
 		const over, interval = 30 * time.Second, 10 * time.Second
 		before, err := bench.CPUTime([]int{tracer})
