@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
 )
 
 // TestManagementFaultsAreNotTakenForRDMAFaults has hosts whose plugins talk over a network of their own, and lets that network and
@@ -72,10 +73,23 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 			t.Logf("took %v", seconds(began, time.Now()))
 		})
 		if !passed { // the next one begins with pairs that are well
+			f.logHeldWorkers()
 			f.management.Heal()
 			f.net.Heal()
 			f.awaitWell(3*time.Minute, all)
 		}
+	}
+}
+
+// logHeldWorkers logs where in the kernel the workers of all hosts are: one that hangs there is why a case fails.
+func (f *fleet) logHeldWorkers() {
+	f.t.Helper()
+	for _, h := range f.hosts[1:] {
+		if h.plugin == nil {
+			continue
+		}
+		f.t.Logf("the worker of %s:", h.name)
+		logKernelStacks(f.t, rig.Children(f.t, h.plugin.PID()))
 	}
 }
 
