@@ -161,22 +161,15 @@ func (h *host) logWhatHolds(children []int) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		h.t.Logf("%s does not end:", h.name)
-		logKernelStacks(h.t, children)
-		return
-	}
-}
-
-// logKernelStacks logs where in the kernel the threads of some processes are.
-func logKernelStacks(t testing.TB, processes []int) {
-	t.Helper()
-	for _, pid := range processes {
-		stacks, _ := filepath.Glob(filepath.Join("/proc", fmt.Sprint(pid), "task/*/stack"))
-		for _, path := range stacks {
-			if text, err := os.ReadFile(path); err == nil {
-				t.Logf("%s:\n%s", path, text)
+		for _, pid := range children {
+			stacks, _ := filepath.Glob(filepath.Join("/proc", fmt.Sprint(pid), "task/*/stack"))
+			for _, path := range stacks {
+				if text, err := os.ReadFile(path); err == nil {
+					h.t.Logf("%s does not end: %s:\n%s", h.name, path, text)
+				}
 			}
 		}
+		return
 	}
 }
 

@@ -3,13 +3,15 @@
 package fabric
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"rdma_events/tests/lab/guest"
-	"rdma_events/tests/rig"
 )
 
 // TestManagementFaultsAreNotTakenForRDMAFaults has hosts whose plugins talk over a network of their own, and lets that network and
@@ -73,7 +75,7 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 			t.Logf("took %v", seconds(began, time.Now()))
 		})
 		if !passed { // the next one begins with pairs that are well
-			f.logHeldWorkers()
+			logBusyThreads(t)
 			f.management.Heal()
 			f.net.Heal()
 			f.awaitWell(3*time.Minute, all)
@@ -81,15 +83,22 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 	}
 }
 
-// logHeldWorkers logs where in the kernel the workers of all hosts are: one that hangs there is why a case fails.
-func (f *fleet) logHeldWorkers() {
-	f.t.Helper()
-	for _, h := range f.hosts[1:] {
-		if h.plugin == nil {
+// logBusyThreads logs where in the kernel those threads of the guest are that run or cannot be interrupted. A worker that the kernel does not
+// let go is why a case fails of which nothing else is wrong.
+func logBusyThreads(t *testing.T) {
+	t.Helper()
+	threads, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	for _, dir := range threads {
+		stat, err := os.ReadFile(filepath.Join(dir, "stat")) // a thread that is gone by now is no longer busy
+		if err != nil {
 			continue
 		}
-		f.t.Logf("the worker of %s:", h.name)
-		logKernelStacks(f.t, rig.Children(f.t, h.plugin.PID()))
+		name, state, found := strings.Cut(string(stat), ") ")
+		if !found || !strings.HasPrefix(state, "D") && !strings.HasPrefix(state, "R") {
+			continue
+		}
+		stack, _ := os.ReadFile(filepath.Join(dir, "stack"))
+		t.Logf("%s) in state %c:\n%s", name, state[0], stack)
 	}
 }
 
