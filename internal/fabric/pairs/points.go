@@ -53,8 +53,10 @@ func (pr *pair) isWell() bool {
 }
 
 // gather reports whether the interval that is gathered has a point of the pair: while the pair is not well, and once more when it has become
-// well. Nothing is said of peers while the own port is down. The point of an interval may be emitted after the change that show has emitted meanwhile. Without another point it would be the last
-// one of its series.
+// well. Nothing is said of peers while the own port is down.
+//
+// The point of an interval may be emitted after the change that show has emitted meanwhile. Without another point it would be the last one of
+// its series.
 func (pr *pair) gather() bool {
 	if pr.port.down() {
 		return false
