@@ -11,12 +11,14 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+	"time"
 
 	"rdma_events/tests/prerequisite"
 )
 
 var (
 	chosen = flag.String("guest.run", "", "a regular expression for the tests to run in guests, of those that would")
+	cases  = flag.String("guest.cases", "", "regular expressions for the subtests to run of these tests, as behind the first slash of go test's -run")
 	whole  = flag.String("guest.whole", "", "a regular expression for the variants of TestVariants that run all of their tests")
 	share  = flag.Int("guest.share", 0, "with -guest.whole: one third of those guests alone, 1 to 3; 0 is all of them")
 )
@@ -306,9 +308,13 @@ func TestFabric(t *testing.T) {
 	}
 	v := usual()
 	img := image(t, v.kernel)
+	var timeout time.Duration
+	if !v.short {
+		timeout = 28 * time.Minute // the cases of TestManagementFaultsAreNotTakenForRDMAFaults take 20
+	}
 	for _, name := range fabric.list(t, tests) {
 		t.Run(name, func(t *testing.T) {
-			session{variant: v, img: img, suites: []suite{fabric}, tests: []string{name}, cpus: 2, memory: 2048}.run(t)
+			session{variant: v, img: img, suites: []suite{fabric}, tests: []string{name}, cpus: 2, memory: 2048, timeout: timeout}.run(t)
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The files by which a guest asks for what only its host can do (guest.Pause, guest.Unplug), and gets the answer.
+// The files by which a guest asks for what only its host can do (guest.Pause, guest.Unplug, guest.SetLink), and gets the answer.
 const (
 	requestFile = "request" // as in "stop 20s"
 	answerFile  = "answer"  // an error, or nothing
@@ -47,9 +47,10 @@ func (g *guest) serveRequests(ctx context.Context) {
 	}
 }
 
-// carryOut carries out a request: "stop" and "freeze" with a duration, or "unplug" with the ID of a device. "stop" is
-// qemu's own stop and cont, which also hold the guest's clocks. "freeze" stops the process of qemu. The guest's TSC goes
-// on meanwhile, as it does while KVM stops a guest. "unplug" asks the guest's kernel to let go of the device's slot.
+// carryOut carries out a request: "stop" and "freeze" with a duration, "unplug" with the ID of a device, or "link up" and "link
+// down" with the ID of a network device. "stop" is qemu's own stop and cont, which also hold the guest's clocks. "freeze" stops the
+// process of qemu. The guest's TSC goes on meanwhile, as it does while KVM stops a guest. "unplug" asks the guest's kernel to let go of
+// the device's slot.
 func (g *guest) carryOut(ctx context.Context, request string) error {
 	what, argument, _ := strings.Cut(request, " ")
 	m, err := dialMonitor(ctx, g.monitor())
@@ -57,8 +58,15 @@ func (g *guest) carryOut(ctx context.Context, request string) error {
 		return err
 	}
 	defer m.conn.Close()
-	if what == "unplug" {
-		return m.execute("device_del", map[string]string{"id": argument})
+	switch what {
+	case "unplug":
+		return m.execute("device_del", map[string]any{"id": argument})
+	case "link":
+		state, id, _ := strings.Cut(argument, " ")
+		if state != "up" && state != "down" {
+			return fmt.Errorf("read request %q: %w", request, errors.ErrUnsupported)
+		}
+		return m.execute("set_link", map[string]any{"name": id, "up": state == "up"})
 	}
 	d, err := time.ParseDuration(argument)
 	if err != nil {
@@ -124,10 +132,10 @@ func dialMonitor(ctx context.Context, path string) (*monitor, error) {
 var errNoAnswer = errors.New("no answer")
 
 // execute executes a command. Events that come before its answer are left out.
-func (m *monitor) execute(command string, arguments map[string]string) error {
+func (m *monitor) execute(command string, arguments map[string]any) error {
 	line, err := json.Marshal(struct {
-		Execute   string            `json:"execute"`
-		Arguments map[string]string `json:"arguments,omitempty"`
+		Execute   string         `json:"execute"`
+		Arguments map[string]any `json:"arguments,omitempty"`
 	}{command, arguments})
 	if err != nil {
 		return fmt.Errorf("write command %s: %w", command, err)

@@ -149,11 +149,15 @@ func (s session) run(t *testing.T) {
 // script returns a shell script that runs each suite to its end and exits with the status of the last one that failed.
 func (s session) script(t *testing.T, dir string, timeout time.Duration) string {
 	t.Helper()
+	run := "^(" + strings.Join(s.tests, "|") + ")$"
+	if *cases != "" {
+		run += "/" + *cases
+	}
 	var b strings.Builder
 	b.WriteString("status=0\n")
 	for _, suite := range s.suites {
 		args := []string{
-			suite.binary(t), "-test.v=test2json", "-test.run=^(" + strings.Join(s.tests, "|") + ")$", fmt.Sprintf("-test.short=%t", s.short),
+			suite.binary(t), "-test.v=test2json", "-test.run=" + run, fmt.Sprintf("-test.short=%t", s.short),
 			// This timeout ends before the guest's, so that the stacks of a hanging test are printed.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		}

@@ -333,3 +333,50 @@ func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
 		require.Equal(t, before, sent(), "and after")
 	})
 }
+
+// An interval is gathered while a pair is bad and may be emitted after the pair has become well. Without another point the series would end
+// with what is over.
+func TestIntervalAfterRecoveryReportsPairOnce(t *testing.T) {
+	interval := func(h *node) (verdicts []verdict.Verdict) {
+		for p := range measure.Only[*measure.FabricPeer](h.k.Points(time.Now())) {
+			verdicts = append(verdicts, p.Verdict)
+		}
+		return verdicts
+	}
+	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+		interval(h[0]) // they have met since the last one
+		require.Empty(t, interval(h[0]))
+		n.cutHosts("h0", "h1", true)
+		pass(3 * time.Second)
+		require.Equal(t, []verdict.Verdict{verdict.VerdictPath}, interval(h[0]))
+		require.Equal(t, []verdict.Verdict{verdict.VerdictPath}, interval(h[0]))
+		n.cutHosts("h0", "h1", false)
+		pass(20 * time.Second)
+		require.Equal(t, []verdict.Verdict{verdict.VerdictOK}, interval(h[0]))
+		require.Empty(t, interval(h[0]))
+	})
+}
+
+// While the own port is down, what was said of a pair last is not repeated. The pair that is well with the port again is.
+func TestPairIsNotReportedWhileOwnPortIsDown(t *testing.T) {
+	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+		peers := func() (all []verdict.Verdict) {
+			for p := range measure.Only[*measure.FabricPeer](h[0].k.Points(time.Now())) {
+				all = append(all, p.Verdict)
+			}
+			return all
+		}
+		n.cutHosts("h0", "h1", true)
+		pass(3 * time.Second)
+		require.Equal(t, []verdict.Verdict{verdict.VerdictPath}, peers())
+		h[0].k.PortState("d0", 1, verbs.PortDown, 0)
+		require.Empty(t, peers())
+		n.cutHosts("h0", "h1", false)
+		pass(20 * time.Second)
+		require.Empty(t, peers())
+		h[0].k.PortState("d0", 1, verbs.PortActive, 0)
+		pass(20 * time.Second)
+		require.Equal(t, []verdict.Verdict{verdict.VerdictOK}, peers())
+		require.Empty(t, peers())
+	})
+}

@@ -44,7 +44,8 @@ type pair struct {
 
 	write, echoes *aggregate.Window
 
-	shown shown
+	shown    shown
+	gathered bool // the last interval had it, because it was not well
 }
 
 // steady is how many writes have to be acknowledged until the next error of one is answered at once.

@@ -42,14 +42,28 @@ func (pr *pair) show(at int64) {
 	}
 }
 
-// isWell reports whether nothing is to be said of the pair every interval. Nothing is said of peers while the own port is down, nor
-// of those that have no device for it.
+// isWell reports whether nothing is to be said of the pair every interval. Nothing is said of a peer without a device for the own port, nor
+// while the own port has no Fabric.
 func (pr *pair) isWell() bool {
 	if pr.judge == nil {
-		return pr.reason == verdict.ReasonOwnPort || pr.reason == verdict.ReasonUnsupported || pr.port.down()
+		return pr.reason == verdict.ReasonOwnPort || pr.reason == verdict.ReasonUnsupported
 	}
 	v, _ := pr.judge.Verdict()
-	return v == verdict.VerdictOK || pr.port.down()
+	return v == verdict.VerdictOK
+}
+
+// gather reports whether the interval that is gathered has a point of the pair: while the pair is not well, and once more when it has become
+// well. Nothing is said of peers while the own port is down.
+//
+// The point of an interval may be emitted after the change that show has emitted meanwhile. Without another point it would be the last one of
+// its series.
+func (pr *pair) gather() bool {
+	if pr.port.down() {
+		return false
+	}
+	before := pr.gathered
+	pr.gathered = !pr.isWell()
+	return pr.gathered || before
 }
 
 func (pr *pair) point(at int64) *measure.FabricPeer {
@@ -91,7 +105,7 @@ func (p *port) point(at int64) *measure.FabricPort {
 	return out
 }
 
-// Points returns the points of an interval: the ports, the groups, and the pairs that are not well.
+// Points returns the points of an interval: the ports, the groups, and the pairs that are not well, or were not in the interval before.
 func (k *Keeper) Points(at time.Time) []measure.Point {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +135,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 			// The pairs of a device that is gone are counted here until they are among those that are no more.
 			c := pr.counts()
 			sums[groupKey{pr.host.Group, pr.host.Scope}].Add(&c)
-			if used && !pr.isWell() {
+			if used && pr.gather() {
 				one := pr.point(now)
 				one.At = at
 				pairs = append(pairs, one)

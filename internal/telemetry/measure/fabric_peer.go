@@ -56,7 +56,7 @@ func (p *FabricPeer) Lines(add func(Line)) { add(fabricPeers.line(p)) }
 var fabricPeers = table[FabricPeer]{
 	Metric: Metric{
 		Name:    "rdma_fabric_peer",
-		Emitted: "on change, and every interval while the verdict is not ok, unless the reason is unsupported",
+		Emitted: "on change, every interval while the verdict is not ok and the reason is not unsupported, and once in the interval after",
 		Description: "One pair of this host's port with a device of another host that is not well, or has just become so. Only with " +
 			"fabric.peers_file. Which interface or group is at fault is a question to the database, which has all observers: the dashboard RDMA fabric asks it.",
 	},

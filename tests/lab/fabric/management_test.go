@@ -3,7 +3,10 @@
 package fabric
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -72,10 +75,30 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 			t.Logf("took %v", seconds(began, time.Now()))
 		})
 		if !passed { // the next one begins with pairs that are well
+			logBusyThreads(t)
 			f.management.Heal()
 			f.net.Heal()
 			f.awaitWell(3*time.Minute, all)
 		}
+	}
+}
+
+// logBusyThreads logs where in the kernel those threads of the guest are that run or cannot be interrupted. A worker that the kernel does not
+// let go is why a case fails of which nothing else is wrong.
+func logBusyThreads(t *testing.T) {
+	t.Helper()
+	threads, _ := filepath.Glob("/proc/[0-9]*/task/[0-9]*")
+	for _, dir := range threads {
+		stat, err := os.ReadFile(filepath.Join(dir, "stat")) // a thread that is gone by now is no longer busy
+		if err != nil {
+			continue
+		}
+		name, state, found := strings.Cut(string(stat), ") ")
+		if !found || !strings.HasPrefix(state, "D") && !strings.HasPrefix(state, "R") {
+			continue
+		}
+		stack, _ := os.ReadFile(filepath.Join(dir, "stack"))
+		t.Logf("%s) in state %c:\n%s", name, state[0], stack)
 	}
 }
 

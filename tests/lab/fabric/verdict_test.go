@@ -28,7 +28,10 @@ func TestEachWitnessSaysWhatItSaw(t *testing.T) {
 // on returns the fleet with another test to fail.
 func (f *fleet) on(t *testing.T) *fleet {
 	other := *f
-	other.t = t
+	other.t, other.net = t, f.net.On(t)
+	if f.management != nil {
+		other.management = f.management.On(t)
+	}
 	return &other
 }
 

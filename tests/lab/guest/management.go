@@ -60,6 +60,13 @@ func (m *ManagementNetwork) addHost(host int) {
 func namespace(host int) string  { return fmt.Sprintf("h%d", host) }
 func switchPort(host int) string { return fmt.Sprintf("m%d", host) }
 
+// On returns the same network for a subtest, which fails if a command does.
+func (m *ManagementNetwork) On(t testing.TB) *ManagementNetwork {
+	other := *m
+	other.t = t
+	return &other
+}
+
 // allHosts returns the numbers of all hosts.
 func (m *ManagementNetwork) allHosts() (hosts []int) {
 	for i := 1; i <= m.hosts; i++ {

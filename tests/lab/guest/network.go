@@ -68,6 +68,13 @@ func (n *Network) deleteDevices() {
 	}
 }
 
+// On returns the same network for a subtest, which fails if a command does.
+func (n *Network) On(t testing.TB) *Network {
+	other := *n
+	other.t = t
+	return &other
+}
+
 // Hosts returns the number of hosts.
 func (n *Network) Hosts() int { return n.hosts }
 

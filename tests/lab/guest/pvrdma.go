@@ -13,13 +13,15 @@ import (
 )
 
 // The paravirtual RDMA device of a guest that the lab booted with one, and the vmxnet3 that it belongs to. Both are
-// functions of one slot of PCI. PVRDMAModel is the ID of the device in qemu.
+// functions of one slot of PCI. PVRDMAModel and PVRDMANetdevModel are the IDs of the devices in qemu.
 const (
-	PVRDMA         = "vmw_pvrdma0"
-	PVRDMANetdev   = "eth0"
-	PVRDMAAddress  = "10.78.0.1"
-	PVRDMAFunction = "0000:00:10.1"
-	PVRDMAModel    = "pvrdma0"
+	PVRDMA               = "vmw_pvrdma0"
+	PVRDMANetdev         = "eth0"
+	PVRDMAAddress        = "10.78.0.1"
+	PVRDMAFunction       = "0000:00:10.1"
+	PVRDMANetdevFunction = "0000:00:10.0"
+	PVRDMAModel          = "pvrdma0"
+	PVRDMANetdevModel    = "nic0"
 )
 
 // Interrupts of the device, by their numbers.
@@ -41,6 +43,7 @@ const (
 	pvInjectKnob      = "/sys/kernel/debug/pvinject"
 	pvHostDir         = "/out/lab/pvhost"
 	pvrdmaDriver      = "/sys/bus/pci/drivers/vmw_pvrdma"
+	netdevDriver      = "/sys/bus/pci/drivers/vmxnet3"
 	pvrdmaStartsSlack = 20 * time.Second
 )
 
@@ -88,6 +91,19 @@ func UnbindPVRDMA(t testing.TB) {
 func BindPVRDMA(t testing.TB) {
 	t.Helper()
 	writePCI(t, filepath.Join(pvrdmaDriver, "bind"), PVRDMAFunction)
+}
+
+// UnbindPVRDMANetdev takes the function of the network device away from its driver, and returns when the network device is gone.
+func UnbindPVRDMANetdev(t testing.TB) {
+	t.Helper()
+	writePCI(t, filepath.Join(netdevDriver, "unbind"), PVRDMANetdevFunction)
+}
+
+// BindPVRDMANetdev gives the function of the network device to its driver. The network device that this makes is set down, and has no
+// address.
+func BindPVRDMANetdev(t testing.TB) {
+	t.Helper()
+	writePCI(t, filepath.Join(netdevDriver, "bind"), PVRDMANetdevFunction)
 }
 
 // RemoveFunction removes a function of PCI from the kernel's tree, and returns when it is gone.

@@ -29,6 +29,13 @@ func Unplug(t *testing.T, id string) {
 	ask(t, "unplug "+id, time.Minute)
 }
 
+// SetLink has the host plug in or pull the cable of a network device of qemu, by its ID. The state is up or down. The guest's driver
+// hears of it some time after SetLink has returned.
+func SetLink(t *testing.T, id, state string) {
+	t.Helper()
+	ask(t, "link "+state+" "+id, time.Minute)
+}
+
 // ask hands the host a request and waits for the answer.
 func ask(t *testing.T, text string, patience time.Duration) {
 	t.Helper()
