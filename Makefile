@@ -85,7 +85,7 @@ lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with
 
 .PHONY: bench
 bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniband $(TOOLS)/prometheus-node-exporter ## measure side by side with C programs and neighbours, into docs/performance.md
-	go test -tags bench -run TestBench -count=1 -timeout 45m -v ./tests/bench
+	go test -tags bench -run TestBench -count=1 -timeout 90m -v ./tests/bench
 	go test -tags bench -run TestBench -count=1 -v ./internal/device/native
 
 .PHONY: lint

@@ -91,8 +91,8 @@ func measureInLab(t *testing.T) (*Report, string) {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
 	job := lab.Job{
-		Path: binary, Args: []string{"-test.v", "-test.timeout=40m", "-test.run=" + os.Getenv("BENCH_RUN")},
-		Dir: filepath.Join(dir, "tests/bench/inguest"), Stdout: logWriter{t}, Memory: 2048, Timeout: 40 * time.Minute,
+		Path: binary, Args: []string{"-test.v", "-test.timeout=60m", "-test.run=" + os.Getenv("BENCH_RUN")},
+		Dir: filepath.Join(dir, "tests/bench/inguest"), Stdout: logWriter{t}, Memory: 2048, Timeout: 61 * time.Minute,
 		Env: []string{
 			"RDMA_EVENTS_BIN=" + filepath.Join(dir, "build/rdma-events"),
 			"TELEGRAF_BIN=" + filepath.Join(dir, "build/tools/telegraf"),
