@@ -24,6 +24,7 @@ func recordOf(t *testing.T, dir, host string, records ...timeline.Record) string
 	clock := func() (wall, boot int64) { return now.UnixNano(), now.UnixNano() }
 	rec, err := recorder.Open(recorder.Config{
 		Directory: dir, SizeMiB: recorder.MinSizeMiB, BootID: "boot of " + host, Host: host, Clock: clock, Log: slog.New(slog.DiscardHandler),
+		CloseTime: 10 * time.Second,
 	})
 	require.NoError(t, err)
 	r := timeline.NewRecording(rec, func() time.Time { return now })

@@ -39,6 +39,12 @@ func config(dir string) Config {
 	}
 }
 
+// patient has time to close on a disk that others use too.
+func patient(c Config) Config {
+	c.CloseTime = 10 * time.Second
+	return c
+}
+
 func newDir(t *testing.T) string { return filepath.Join(t.TempDir(), "records") }
 
 // run is a Recorder that runs.

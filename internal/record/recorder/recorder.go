@@ -25,8 +25,8 @@ const (
 	maxQueued = 4096
 	// maxYielding is as many after which no entry of a yielding kind is queued.
 	maxYielding = maxQueued / 2
-	// closeTime is how long Run goes on after its context's end at most.
-	closeTime = 200 * time.Millisecond
+	// defaultCloseTime is Config.CloseTime unless that is set.
+	defaultCloseTime = 200 * time.Millisecond
 )
 
 // Config is what a Recorder needs. All fields but SizeMiB, Yielding, Host and AliveEvery are required.
@@ -44,6 +44,9 @@ type Config struct {
 	Host string
 	// AliveEvery is how long nothing is written before a record says that the recorder still runs. 0: there is no such record.
 	AliveEvery time.Duration
+	// CloseTime is how long Run goes on after its context's end at most. Three quarters of it are for the queue, the rest for the
+	// last records and for a sync. 0: 200 ms.
+	CloseTime time.Duration
 	// Clock returns CLOCK_REALTIME and CLOCK_BOOTTIME of one moment, in ns. It is called concurrently.
 	Clock func() (wall, boot int64)
 	// Log gets a line when the directory cannot be opened, when the disk fails and when it works again, and one for each
@@ -68,9 +71,10 @@ type counters struct{ recorded, errors, lost, synced atomic.Uint64 }
 // Recorder writes records to a directory. Add and Counts may be called concurrently, at any time. Run has to be called
 // once, also if nothing is recorded: what was added waits for it.
 type Recorder struct {
-	counts counters
-	queue  queue
-	writer *writer
+	closeTime time.Duration // Config.CloseTime
+	counts    counters
+	queue     queue
+	writer    *writer
 }
 
 // Open checks the configuration. It does not touch the disk, which may be slow: Run opens the directory and locks it,
@@ -88,7 +92,10 @@ func open(c Config, wrap func(file) file) (*Recorder, error) {
 	if c.Directory == "" {
 		return nil, errors.New("open recorder: it has no directory")
 	}
-	r := &Recorder{queue: queue{clock: c.Clock, yielding: c.Yielding, wake: wake.New()}}
+	if c.CloseTime == 0 {
+		c.CloseTime = defaultCloseTime
+	}
+	r := &Recorder{closeTime: c.CloseTime, queue: queue{clock: c.Clock, yielding: c.Yielding, wake: wake.New()}}
 	r.writer = newWriter(c, &r.queue, &r.counts, newStore(c, wrap))
 	return r, nil
 }
@@ -109,21 +116,21 @@ func (r *Recorder) Counts() Counts {
 	}
 }
 
-// Run opens the directory, writes until ctx ends, then what is queued, and closes the directory. It returns within 200 ms of ctx's end. The
+// Run opens the directory, writes until ctx ends, then what is queued, and closes the directory. It returns within Config.CloseTime of ctx's end. The
 // error says what could not be written. If the disk does not answer by then, the goroutine that waits for it is left
 // behind: it ends with its call, counts what it held, and releases the lock.
 func (r *Recorder) Run(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- r.writer.run(ctx) }()
 	<-ctx.Done()
-	late := time.NewTimer(closeTime)
+	late := time.NewTimer(r.closeTime)
 	defer late.Stop()
 	select {
 	case err := <-done:
 		return err
 	case <-late.C:
 		r.counts.lost.Add(uint64(len(r.queue.close(nil).entries)))
-		return fmt.Errorf("close recorder in %s: the disk did not answer within %s", r.writer.path, closeTime)
+		return fmt.Errorf("close recorder in %s: the disk did not answer within %s", r.writer.path, r.closeTime)
 	}
 }
 

@@ -366,7 +366,7 @@ func TestOpenChecksTheConfigurationAndLeavesTheDiskAlone(t *testing.T) {
 		require.ErrorContains(t, err, "allowed are 8 to 1024")
 	}
 	c.SizeMiB = 0
-	r, err := Open(c)
+	r, err := Open(patient(c))
 	require.NoError(t, err)
 	require.NoDirExists(t, c.Directory)
 	require.NoError(t, closeNow(r))

@@ -13,9 +13,6 @@ const (
 	retryInterval = time.Minute
 	// chunk is how much is written at a time.
 	chunk = 64 << 10
-	// drainTime is how long the queue is written after the end of Run's context. The rest of closeTime is for the
-	// last records and for a sync.
-	drainTime = 150 * time.Millisecond
 )
 
 // writer writes what the queue has. All is done by one goroutine.
@@ -29,6 +26,8 @@ type writer struct {
 	opened stamped // has the time of Open
 	clock  func() (wall, boot int64)
 	alive  time.Duration // Config.AliveEvery
+	// drainTime is how long the queue is written after the end of Run's context.
+	drainTime time.Duration
 
 	batch    []stamped
 	next     int       // of batch, the first one that is not written
@@ -48,7 +47,7 @@ type writer struct {
 
 func newWriter(c Config, q *queue, counts *counters, s *store) *writer {
 	w := &writer{path: c.Directory, queue: q, counts: counts, store: s, log: c.Log, enc: newEncoder(c.BootID, c.Host)}
-	w.clock, w.alive = c.Clock, c.AliveEvery
+	w.clock, w.alive, w.drainTime = c.Clock, c.AliveEvery, c.CloseTime*3/4
 	w.opened.wall, w.opened.boot = c.Clock()
 	return w
 }
@@ -203,11 +202,11 @@ func (w *writer) tellAlive() error {
 	return w.write()
 }
 
-// finish writes what is left, as far as drainTime allows, and the end of the run, and closes the directory.
+// finish writes what is left, as far as w.drainTime allows, and the end of the run, and closes the directory.
 func (w *writer) finish() error {
 	defer w.store.close()
 	w.ended = nil
-	w.deadline = time.Now().Add(drainTime)
+	w.deadline = time.Now().Add(w.drainTime)
 	if w.failed != nil {
 		w.do(w.recover)
 	}
@@ -232,7 +231,7 @@ func (w *writer) finish() error {
 		return fmt.Errorf("close recorder in %s: %w", w.path, w.failed)
 	}
 	if lost > 0 {
-		return fmt.Errorf("close recorder in %s: %d records are lost: the disk is too slow to write them within %s", w.path, lost, drainTime)
+		return fmt.Errorf("close recorder in %s: %d records are lost: the disk is too slow to write them within %s", w.path, lost, w.drainTime)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func record(t *testing.T, dir string, do func(*Recording)) []Kept {
 	t.Helper()
 	rec, err := recorder.Open(recorder.Config{
 		Directory: dir, SizeMiB: recorder.MinSizeMiB, Yielding: Yielding(), BootID: "boot", Host: "node7",
-		Clock: clock.WallAndBoot, Log: slog.New(slog.DiscardHandler),
+		Clock: clock.WallAndBoot, Log: slog.New(slog.DiscardHandler), CloseTime: 10 * time.Second,
 	})
 	require.NoError(t, err)
 	r := NewRecording(rec, time.Now)

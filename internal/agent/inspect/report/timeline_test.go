@@ -22,7 +22,9 @@ func records(t *testing.T, n int, devices ...string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "records")
 	clock := func() (wall, boot int64) { now := time.Now().UnixNano(); return now, now }
-	rec, err := recorder.Open(recorder.Config{Directory: dir, BootID: "boot", Clock: clock, Log: slog.New(slog.DiscardHandler)})
+	rec, err := recorder.Open(recorder.Config{
+		Directory: dir, BootID: "boot", Clock: clock, Log: slog.New(slog.DiscardHandler), CloseTime: 10 * time.Second,
+	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
