@@ -23,6 +23,7 @@ const (
 	Package        = "package"    // the package that make package builds
 	Image          = "image"      // the image that make try-image builds
 	PVRDMA         = "pvrdma"     // QEMU's model of a paravirtual RDMA device, which later releases have no more
+	Trace          = "trace"      // a process that single-steps its child (ptrace(2)), which some sandboxes refuse
 	Readers        = "readers"    // mandoc, bash and zsh, which read what the command print prints
 )
 

@@ -60,12 +60,12 @@ type (
 
 // place returns the place for the next entry of a ring, and false if there is none.
 func (r *ring) place(size uint64) (uint64, bool) {
-	if r.written-atomic.LoadUint64(&r.taken) >= size {
-		atomic.AddUint64(&r.left, 1)
-		return 0, false
-	}
-	return r.written % size, true
+	return r.written % size, r.written-atomic.LoadUint64(&r.taken) < size
 }
+
+// leaveOut tells the host that an entry was left out. The host then looks at the counts of what was left out, once, so that
+// these are raised before.
+func (r *ring) leaveOut() { atomic.AddUint64(&r.left, 1) }
 
 // publish makes the entry visible that was written to the place of place. It reports whether half of the ring is in use now.
 func (r *ring) publish(size uint64) (half bool) {
@@ -79,6 +79,7 @@ func (l *Ledger) AddRun(r Run) {
 	i, ok := l.p.runs.place(RunRing)
 	if !ok {
 		atomic.AddUint64(&l.slot(r.Type, r.Port).unlisted, r.Count)
+		l.p.runs.leaveOut()
 		return
 	}
 	l.p.runs.entry[i] = r
@@ -94,6 +95,7 @@ func (l *Ledger) ListRound(index int, r Round, news bool) {
 	to := &l.p.rounds[index]
 	i, ok := to.place(RoundRing)
 	if !ok {
+		to.leaveOut()
 		return
 	}
 	to.entry[i] = r
@@ -108,11 +110,13 @@ func (l *Ledger) ListCommand(c Command) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i, ok := l.p.command.place(CommandRing)
-	if ok {
-		l.p.command.entry[i] = c
-		l.p.command.publish(CommandRing)
+	if !ok {
+		l.p.command.leaveOut()
+		return false
 	}
-	return ok
+	l.p.command.entry[i] = c
+	l.p.command.publish(CommandRing)
+	return true
 }
 
 // Alive records that the goroutines of the worker run; now is CLOCK_MONOTONIC in ns.

@@ -5,10 +5,14 @@
 // next returns the number of the next entry, or -1 if the ring is full: the writer does not wait for the host.
 static int64_t next(struct ring *r, uint64_t size)
 {
-	if (r->written - __atomic_load_n(&r->taken, __ATOMIC_ACQUIRE) < size)
-		return r->written;
+	return r->written - __atomic_load_n(&r->taken, __ATOMIC_ACQUIRE) < size ? (int64_t)r->written : -1;
+}
+
+// leave_out tells the host that an entry was left out. The host then looks at the counts of what was left out, once, so that
+// these are raised before.
+static void leave_out(struct ring *r)
+{
 	add(&r->left, 1);
-	return -1;
 }
 
 // publish makes the written entry visible to the host, and reports whether it is the one that fills half of the ring.
@@ -34,6 +38,7 @@ void list_runs(struct device *d, const struct run *runs, int n)
 
 		if (at < 0) {
 			add(&event_slot(d->led, runs[i].type, runs[i].port)->unlisted, runs[i].count);
+			leave_out(&to->ring);
 			continue;
 		}
 		to->entry[at % RUN_RING] = runs[i];
@@ -47,8 +52,10 @@ void list_round(struct probe *p, const struct round *r)
 	int64_t at = next(&p->ring->ring, ROUND_RING);
 	int half;
 
-	if (at < 0)
+	if (at < 0) {
+		leave_out(&p->ring->ring);
 		return;
+	}
 	p->ring->entry[at % ROUND_RING] = *r;
 	half = publish(&p->ring->ring, ROUND_RING);
 	if (half || r->outcome != O_SUCCESS)

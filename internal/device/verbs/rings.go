@@ -59,12 +59,18 @@ func roundStatus(r *ledger.Round) string {
 // Inbox takes the events, rounds and commands that a worker has written into the rings of its ledger, and puts them among the items
 // that came in its stream. One goroutine at a time may use it.
 type Inbox struct {
+	// Check is called with each item of the rings, and the time of Take. It may change the item. If it returns an error, the
+	// item is left out. Items of the stream are not checked here. nil: all are kept.
+	Check func(it *Item, now int64) error
+
 	led      *ledger.Ledger
 	reader   *ledger.Reader
 	items    []Item
 	runs     []Run
 	rounds   []RoundItem
 	commands []Command
+	now      int64 // of the Take under way
+	bad      error // the first error of Check in it
 }
 
 // NewInbox returns the Inbox of a ledger, of which there may be one.
@@ -72,14 +78,15 @@ func NewInbox(led *ledger.Ledger) *Inbox { return &Inbox{led: led, reader: ledge
 
 // Take returns items of the stream with what the rings have: the commands first, before each item the events that were read before it was made
 // (Item.After), and after the last of them all else. now is CLOCK_MONOTONIC in ns; events for which the ring had no space get
-// it as their time. The items are valid until the next call. The error wraps ledger.ErrDamaged; what was taken by then is
-// returned with it.
+// it as their time. The items are valid until the next call. The error wraps ledger.ErrDamaged, or the first error of Check; what
+// was taken by then is returned with it.
 func (i *Inbox) Take(stream []Item, now int64) ([]Item, error) {
 	clear(i.items)
 	i.items, i.runs, i.rounds, i.commands = i.items[:0], i.runs[:0], i.rounds[:0], i.commands[:0]
+	i.now, i.bad = now, nil
 	errs := []error{i.reader.Commands(func(c ledger.Command) {
 		i.commands = append(i.commands, Command{Call: CommandCall(c.Call), Port: int(c.Port), Mono: c.Mono, Took: c.Took})
-		i.items = append(i.items, Item{Command: &i.commands[len(i.commands)-1]})
+		i.add(Item{Command: &i.commands[len(i.commands)-1]})
 	})}
 	for at := range stream {
 		errs = append(errs, i.takeRuns(stream[at].After))
@@ -92,9 +99,9 @@ func (i *Inbox) Take(stream []Item, now int64) ([]Item, error) {
 	errs = append(errs, i.reader.Rounds(func(port, vector, method int, r *ledger.Round) {
 		key := ProbeKey{Port: port, Vector: vector, Method: Method(method)}
 		i.rounds = append(i.rounds, RoundItem{ProbeKey: key, Round: RoundOf(r)})
-		i.items = append(i.items, Item{Round: &i.rounds[len(i.rounds)-1]})
+		i.add(Item{Round: &i.rounds[len(i.rounds)-1]})
 	}))
-	return i.items, errors.Join(errs...)
+	return i.items, errors.Join(append(errs, i.bad)...)
 }
 
 func (i *Inbox) takeRuns(end uint64) error {
@@ -103,5 +110,20 @@ func (i *Inbox) takeRuns(end uint64) error {
 
 func (i *Inbox) addRun(r Run) {
 	i.runs = append(i.runs, r)
-	i.items = append(i.items, Item{Run: &i.runs[len(i.runs)-1]})
+	i.add(Item{Run: &i.runs[len(i.runs)-1]})
+}
+
+// add adds an item of the rings, unless Check refuses it.
+func (i *Inbox) add(it Item) {
+	i.items = append(i.items, it)
+	if i.Check == nil {
+		return
+	}
+	last := len(i.items) - 1
+	if err := i.Check(&i.items[last], i.now); err != nil {
+		i.items = i.items[:last]
+		if i.bad == nil {
+			i.bad = err
+		}
+	}
 }

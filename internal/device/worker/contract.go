@@ -124,6 +124,7 @@ func (c *contract) Begin() (process.Attempt[message], []*os.File, error) {
 		return nil, nil, errors.Join(err, theirs.Close(), bell.Close())
 	}
 	a := &attempt{contract: c, led: led, bell: bell, rings: verbs.NewInbox(led)}
+	a.rings.Check = func(it *verbs.Item, now int64) error { return checkItem(it, c.request.Options.Device, now) }
 	c.handler.Started(led, a.collect)
 	return a, []*os.File{file, theirs}, nil
 }
@@ -172,22 +173,14 @@ func (a *attempt) collect() {
 	}
 }
 
-// take returns items with what the rings have, checked. The caller holds a.mu.
+// take returns items of the stream with what the rings have. Stream has checked the first, and the Inbox checks the others. The
+// caller holds a.mu.
 func (a *attempt) take(items []verbs.Item) []verbs.Item {
-	now := clock.Monotonic()
-	all, err := a.rings.Take(items, now)
-	kept := all[:0]
-	for i := range all {
-		if bad := checkItem(&all[i], a.request.Options.Device, now); bad != nil {
-			err = errors.Join(err, bad)
-			continue
-		}
-		kept = append(kept, all[i])
-	}
+	all, err := a.rings.Take(items, clock.Monotonic())
 	if err != nil && a.refuse != nil {
 		a.refuse(fmt.Errorf("%w: %w", ErrRefused, err))
 	}
-	return kept
+	return all
 }
 
 // Stream implements process.Attempt.

@@ -29,6 +29,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // arguments of the calls of end.
 func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan bool) {
 	t.Helper()
+	c, ends := dialed(t, svc)
+	return proto.NewWorkerClient(c), ends
+}
+
+// dialed is connected, and returns the connection.
+func dialed(t *testing.T, svc *service) (*grpc.ClientConn, <-chan bool) {
+	t.Helper()
 	ends := make(chan bool, 1)
 	svc.end = func(stuck bool) { ends <- stuck }
 	if svc.backend == nil {
@@ -47,7 +54,7 @@ func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan bool) {
 		server.Stop()
 		serving.Wait()
 	})
-	return proto.NewWorkerClient(c), ends
+	return c, ends
 }
 
 type sender = func(verbs.Batch) error
