@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -85,7 +86,7 @@ func (i *Inbox) Take(stream []Item, now int64) ([]Item, error) {
 	i.items, i.runs, i.rounds, i.commands = i.items[:0], i.runs[:0], i.rounds[:0], i.commands[:0]
 	i.now, i.bad = now, nil
 	errs := []error{i.reader.Commands(func(c ledger.Command) {
-		i.commands = append(i.commands, Command{Call: CommandCall(c.Call), Port: int(c.Port), Mono: c.Mono, Took: c.Took})
+		i.commands = append(i.commands, Command{Call: CommandCall(min(c.Call, math.MaxUint8)), Port: int(c.Port), Mono: c.Mono, Took: c.Took})
 		i.add(Item{Command: &i.commands[len(i.commands)-1]})
 	})}
 	for at := range stream {

@@ -36,7 +36,7 @@ func TestItemsOfTheStreamAreNotCheckedAgain(t *testing.T) {
 	theirs.AddRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 300, Count: 1, First: 1, Last: 1})
 	theirs.ListRound(slot, ledger.Round{Outcome: 77}, true)
 	theirs.ListRound(slot, ledger.Round{Start: -1}, true)
-	require.True(t, theirs.ListCommand(ledger.Command{Call: 99, Port: 1}))
+	require.True(t, theirs.ListCommand(ledger.Command{Call: 256 + uint32(verbs.CommandQueryQP), Port: 1}), "only its low bits are those of a call")
 	require.True(t, theirs.ListCommand(ledger.Command{Call: uint32(verbs.CommandQueryQP), Port: 1, Mono: -1}))
 
 	items := a.take([]verbs.Item{
@@ -54,7 +54,7 @@ func TestItemsOfTheStreamAreNotCheckedAgain(t *testing.T) {
 	require.Equal(t, verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}}, *items[4].Round)
 	require.Len(t, refusals, 1)
 	require.ErrorIs(t, refusals[0], ErrRefused)
-	require.ErrorContains(t, refusals[0], "command 99", "the first of them")
+	require.ErrorContains(t, refusals[0], "command 255", "the first of them")
 	a.Ended(status.End{})
 }
 
