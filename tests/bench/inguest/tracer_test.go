@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	cilium "github.com/cilium/ebpf"
 
 	"rdma_events/internal/applications/ebpf"
 	"rdma_events/internal/applications/trace"
@@ -81,7 +78,6 @@ func traceAll(t *testing.T) (stop func()) {
 func TestTracerIdle(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
-	others := mapIDs(t)
 	p := startPlugin(t, "[[inputs.rdma_events]]\n  [inputs.rdma_events.applications]\n    events = true\n")
 	defer p.stop(false)
 	awaitAttached(p)
@@ -106,14 +102,10 @@ func TestTracerIdle(t *testing.T) {
 		cpu.Ours = append(cpu.Ours, 100*float64(after-before)/float64(over))
 	}
 	rss, _ := memory(t, []int{tracer})
-	maps := slices.DeleteFunc(mapIDs(t), func(id cilium.MapID) bool { return slices.Contains(others, id) })
-	if len(maps) == 0 {
-		t.Fatal("the tracer has no map")
-	}
 	add(cpu, bench.Figure{
 		Section: tracerSection, What: "tracer, RSS", Unit: "MiB", Ours: rss, Bound: 16,
 	}, bench.Figure{
-		Section: tracerSection, What: "its maps in the kernel", Unit: "MiB", Ours: []float64{memoryOfMaps(t, maps)}, Bound: 7,
+		Section: tracerSection, What: "its maps in the kernel", Unit: "MiB", Ours: []float64{memoryOfMaps(t)}, Bound: 7,
 	})
 }
 
@@ -143,43 +135,16 @@ func tracerOf(t *testing.T, plugin int) int {
 	return 0
 }
 
-// mapIDs returns the numbers of all maps that the kernel has.
-func mapIDs(t *testing.T) (ids []cilium.MapID) {
+// memoryOfMaps returns what the kernel says of the memory of a tracer's maps, in MiB. A tracer has not all of them open: its
+// programs have.
+func memoryOfMaps(t *testing.T) float64 {
 	t.Helper()
-	for id := cilium.MapID(0); ; {
-		next, err := cilium.MapGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			return ids
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids, id = append(ids, next), next
+	programs, err := ebpf.Load()
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// memoryOfMaps returns the memory of maps in MiB, as the kernel says it (memlock in fdinfo). A tracer has not all of its maps
-// open: its programs have.
-func memoryOfMaps(t *testing.T, ids []cilium.MapID) float64 {
-	t.Helper()
-	var sum uint64
-	for _, id := range ids {
-		m, err := cilium.NewMapFromID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := m.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		locked, ok := info.Memlock()
-		if !ok {
-			t.Fatalf("the kernel does not say how large map %d is", id)
-		}
-		sum += locked
-		if err := m.Close(); err != nil {
-			t.Fatal(err)
-		}
+	if err := programs.Close(); err != nil {
+		t.Fatal(err)
 	}
-	return float64(sum) / (1 << 20)
+	return float64(programs.MapMemory()) / (1 << 20)
 }
