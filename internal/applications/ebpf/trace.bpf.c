@@ -55,7 +55,7 @@ struct board {
 	u64 changes;	  // of apps, queues, waits, others and ring; the last that a program adds to
 	u64 lost_records; // that found no room in the ring
 	u64 lost_waits;	  // that found no place
-	u64 map_full;	  // processes and queues that found no place
+	u64 map_full;	  // processes, queues and reads that found no place
 	u64 others;	  // counts in the map of that name
 	u64 waits;	  // entries of the map of that name that have been made or changed
 };
@@ -562,7 +562,8 @@ int BPF_KPROBE(read_begins, struct file *filp, char *buf)
 	if (bpf_map_lookup_elem(&reads, &id))
 		reconcile(BPF_CORE_READ(filp, private_data));
 	struct read r = { .queue = (u64)BPF_CORE_READ(filp, private_data), .buf = (u64)buf };
-	bpf_map_update_elem(&reads, &id, &r, BPF_ANY);
+	if (bpf_map_update_elem(&reads, &id, &r, BPF_ANY))
+		BOARD(map_full); // what it reads stays unread, and seems skipped later
 	return 0;
 }
 
