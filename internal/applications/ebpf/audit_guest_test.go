@@ -95,11 +95,11 @@ func (a *audit) readAll() (*contents, error) {
 func (c *contents) difference(was *contents) string {
 	switch {
 	case !isPartOf(c.apps, was.apps):
-		return fmt.Sprintf("apps (%v, was %v)", c.apps, was.apps)
+		return fmt.Sprintf("apps (%d entries, was %d)", len(c.apps), len(was.apps))
 	case !isPartOf(c.waits, was.waits):
-		return fmt.Sprintf("waits (%v, was %v)", c.waits, was.waits)
+		return fmt.Sprintf("waits (%d entries, was %d)", len(c.waits), len(was.waits))
 	case !maps.Equal(c.queues, was.queues):
-		return fmt.Sprintf("queues (%v, was %v)", c.queues, was.queues)
+		return fmt.Sprintf("queues (%d entries, was %d)", len(c.queues), len(was.queues))
 	case !maps.Equal(c.others, was.others):
 		return "others"
 	case c.ring != was.ring:
