@@ -65,7 +65,8 @@ func try(out io.Writer) error {
 		return err
 	}
 	a := p.Attached()
-	fmt.Fprintf(out, "attached by %s in %s\n", a.Hooks, a.Load.Round(time.Millisecond))
+	fmt.Fprintf(out, "attached by %s in %s; the maps take %.1f MiB of the kernel's memory\n",
+		a.Hooks, a.Load.Round(time.Millisecond), float64(p.MapMemory())/(1<<20))
 	for _, function := range a.Missing {
 		fmt.Fprintf(out, "this kernel has no %s, or does not let it be probed\n", function)
 	}

@@ -37,7 +37,7 @@ func TestTheKernelKeepsTheContractWithSharedReceiveQueues(t *testing.T) {
 
 func keepsTheContract(t *testing.T, types ...verbs.EventType) {
 	tracetest.Run(t, tracetest.Fixture{
-		New:   func(t testing.TB) tracetest.Host { return app.NewHost(t, "rdma0", "d0", open) },
+		New:   func(t testing.TB) tracetest.Host { return app.NewHost(t, "rdma0", "d0", opens(t)) },
 		Types: types,
 		Lacks: app.Lacks(),
 	})
@@ -47,7 +47,7 @@ func keepsTheContract(t *testing.T, types ...verbs.EventType) {
 // process has read whose return was not seen is counted when it reads again.
 func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	const processes, rounds = 24, 3
-	host := app.NewHost(t, "rdma0", "d0", open)
+	host := app.NewHost(t, "rdma0", "d0", opens(t))
 	source, err := host.Open(time.Hour)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, source.Close()) }()
@@ -89,7 +89,7 @@ func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 
 // A process opens the device, leaves it to a child and ends. It is looked for processes that have ended every five seconds.
 func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
-	host := app.NewHost(t, "rdma0", "d0", open)
+	host := app.NewHost(t, "rdma0", "d0", opens(t))
 	source, err := host.Open(time.Hour)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, source.Close()) }()
@@ -130,7 +130,7 @@ func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
 
 // The kernel has the names of the cgroup, also of one that is below others.
 func TestAProcessHasTheUnitOfItsCgroup(t *testing.T) {
-	host := app.NewHost(t, "rdma0", "d0", open)
+	host := app.NewHost(t, "rdma0", "d0", opens(t))
 	root := t.TempDir()
 	require.NoError(t, unix.Mount("none", root, "cgroup2", 0, ""))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) })
@@ -158,14 +158,46 @@ func TestAProcessHasTheUnitOfItsCgroup(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func open(hangAfter time.Duration) (trace.Source, error) {
-	programs, err := ebpf.Load()
-	if err != nil {
-		return nil, err
+// An event of a port is not counted, but to read one moves the time since when the others are unread.
+func TestTheKernelTimesAQueueByItsPortEventsToo(t *testing.T) {
+	host := app.NewHost(t, "rdma0", "d0", opens(t))
+	source, err := host.Open(time.Hour)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, source.Close()) }()
+	a := app.Start(t, "rdma0")
+	guest.Inject(t, "rdma0", int(verbs.EventPortActive), 1, 1)
+	a.Inject(t, verbs.EventQPFatal, 1)
+	first := onlyApp(t, source)
+	require.EqualValues(t, 1, first.Unread)
+	began := host.Now()
+	a.Read(t, 1)
+	require.Equal(t, map[verbs.EventType]int{verbs.EventPortActive: 1}, a.Counts().Types)
+	second := onlyApp(t, source)
+	require.EqualValues(t, 1, second.Unread)
+	require.Less(t, first.UnreadSince, began)
+	require.GreaterOrEqual(t, second.UnreadSince, began)
+}
+
+// onlyApp returns the only process of the next Snapshot.
+func onlyApp(t *testing.T, source trace.Source) trace.App {
+	t.Helper()
+	snap, err := source.Next(t.Context())
+	require.NoError(t, err)
+	require.Len(t, snap.Apps, 1)
+	return snap.Apps[0]
+}
+
+// opens returns a function that loads and opens an audited Source.
+func opens(t testing.TB) func(hangAfter time.Duration) (trace.Source, error) {
+	return func(hangAfter time.Duration) (trace.Source, error) {
+		programs, err := ebpf.Load()
+		if err != nil {
+			return nil, err
+		}
+		source, err := ebpf.Open(programs, hangAfter)
+		if err != nil {
+			return nil, errors.Join(err, programs.Close())
+		}
+		return ebpf.Audited(t, source), nil
 	}
-	source, err := ebpf.Open(programs, hangAfter)
-	if err != nil {
-		return nil, errors.Join(err, programs.Close())
-	}
-	return source, nil
 }

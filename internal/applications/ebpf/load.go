@@ -67,6 +67,9 @@ func (p *Programs) load(report func(step string)) error {
 	}
 	// What is attached keeps its program, and that its maps.
 	defer collection.Close()
+	if p.mapMemory, err = memoryOf(collection.Maps); err != nil {
+		return err
+	}
 	if err := p.attach(spec, collection, fitted, report); err != nil {
 		return err
 	}
@@ -76,6 +79,19 @@ func (p *Programs) load(report func(step string)) error {
 		}
 	}
 	return nil
+}
+
+// memoryOf returns the bytes of the kernel's memory that maps take, as the kernel says it.
+func memoryOf(maps map[string]*ebpf.Map) (bytes uint64, err error) {
+	for name, m := range maps {
+		info, err := m.Info()
+		if err != nil {
+			return 0, fmt.Errorf("describe the map %s: %w", name, err)
+		}
+		locked, _ := info.Memlock() // 0 if the kernel does not say
+		bytes += locked
+	}
+	return bytes, nil
 }
 
 // setTypes sets in the programs which events are counted, and which are errors.

@@ -16,7 +16,7 @@ const clockTick = 10_000_000
 
 // picture has the counts of all processes, as they were reported and as they are.
 type picture struct {
-	look       uint64 // the number of the look that is over
+	look       uint64 // the number of the look that is over, of those that read the maps
 	othersSeen uint64 // board.Others when the map was read
 
 	accounts map[traceProcess]*account
@@ -82,9 +82,9 @@ func (p *picture) queue(_ uint64, q *traceQueue) {
 }
 
 // take takes new counts. The entry may have been written meanwhile: what was read is then more than what was queued, and
-// the counts of the look before are kept for a second.
+// all counts of the look before are kept for a second. What has written it then moves board.Changes.
 func (a *account) take(c *traceApp, look uint64) {
-	a.unread, a.since, a.queues = 0, 0, c.Queues
+	a.unread, a.since = 0, 0
 	next := trace.App{
 		Device: a.now.Device, Process: a.now.Process,
 		Read: c.Read[0] + c.Read[1], Discarded: c.Discarded[0] + c.Discarded[1], Skipped: c.Skipped[0] + c.Skipped[1],
@@ -92,7 +92,7 @@ func (a *account) take(c *traceApp, look uint64) {
 	}
 	var errors, all uint64
 	for typ := range next.Queued {
-		next.Queued[typ], next.Found[typ] = c.Queued[typ], c.Found[typ]
+		next.Queued[typ], next.Found[typ] = c.Queued[typ], uint64(c.Found[typ])
 		all += c.Queued[typ]
 		if trace.IsError(verbs.EventType(typ)) {
 			errors += c.Queued[typ]
@@ -106,7 +106,7 @@ func (a *account) take(c *traceApp, look uint64) {
 		return
 	}
 	next.Unread, next.UnreadErrors = all-gone, errors-errorsGone
-	a.now = next
+	a.now, a.queues = next, c.Queues
 }
 
 // sweep ends the processes that are not there any more and have no queue open. An open queue belongs to a child that the
@@ -183,8 +183,8 @@ func (a *account) report(now int64, snap *trace.Snapshot) {
 		return
 	}
 	snap.Apps = append(snap.Apps, a.now)
+	a.now.DelayMax = 0 // it is of one look, and the next one may find nothing to read
 	a.reported, a.isReported = a.now, true
-	a.reported.DelayMax = 0 // it is of one look
 }
 
 // text returns a string of C.

@@ -140,6 +140,57 @@ func TestTheLongestDelayIsOfTheLookThatIsOver(t *testing.T) {
 	require.Zero(t, p.reported(2).Apps[0].DelayMax)
 }
 
+// Such a look finds that no program has changed a map.
+func TestALookWithoutAReadingReportsNothingTwice(t *testing.T) {
+	p := newPicture()
+	p.look = 7
+	c := counted(2, 0)
+	c.Read, c.Delays, c.DelaySum = [2]uint64{0, 1}, 1, 90
+	c.DelayMax[1].Ns, c.DelayMax[1].Look = 90, 7
+	p.app(python, c)
+	p.queue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 1}, Since: 50})
+	require.EqualValues(t, 90, p.reported(100).Apps[0].DelayMax)
+	for now := range int64(3) {
+		snap := p.reported(101 + now)
+		require.Empty(t, snap.Apps)
+		require.Equal(t, 1, snap.Processes)
+	}
+	c.Queued[verbs.EventQPFatal]++
+	p.look = 8
+	p.app(python, c)
+	p.queue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 2}, Since: 50})
+	a := p.reported(110).Apps[0]
+	require.Zero(t, a.DelayMax)
+	require.EqualValues(t, 50, a.UnreadSince)
+}
+
+func TestALookWithoutAReadingEndsAProcessWithoutAQueue(t *testing.T) {
+	p := newPicture()
+	gone := counted(1, 0)
+	gone.Queues, gone.Discarded = 0, [2]uint64{0, 1}
+	p.app(python, gone)
+	require.False(t, p.reported(1).Apps[0].Ended)
+	require.True(t, p.reported(2).Apps[0].Ended)
+	require.Empty(t, p.accounts)
+}
+
+// Its counts were copied before the last event was queued, and the number of its queues after the last of them was closed.
+func TestEntryThatIsBeingWrittenDoesNotEndItsProcess(t *testing.T) {
+	p := newPicture()
+	p.app(python, counted(1, 0))
+	p.reported(1)
+	torn := counted(1, 0)
+	torn.Queues, torn.Discarded = 0, [2]uint64{0, 2}
+	p.app(python, torn)
+	require.Empty(t, p.reported(2).Apps)
+	torn.Queued[verbs.EventQPFatal] = 2
+	p.app(python, torn)
+	a := p.reported(3).Apps[0]
+	require.False(t, a.Ended)
+	require.EqualValues(t, 2, a.Discarded)
+	require.True(t, p.reported(4).Apps[0].Ended)
+}
+
 func TestWhatFoundNoPlaceIsToldWithoutAName(t *testing.T) {
 	p := newPicture()
 	p.other(2, counted(4, 0))

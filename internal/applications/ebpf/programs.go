@@ -26,8 +26,9 @@ type Programs struct {
 	sights *link.Iter  // nil: hangs are not seen
 	hooks  []io.Closer // kept open; none if they are inherited
 
-	core   uint64 // host.core when they were attached
-	hooked trace.Attached
+	core      uint64 // host.core when they were attached
+	hooked    trace.Attached
+	mapMemory uint64 // bytes; not inherited
 }
 
 // maps returns the maps that the tracer reads.
@@ -40,6 +41,10 @@ func (p *Programs) maps() map[string]**ebpf.Map {
 
 // Attached returns what the programs see.
 func (p *Programs) Attached() trace.Attached { return p.hooked }
+
+// MapMemory returns the bytes of the kernel's memory that all maps of the programs take, as the kernel says it; 0: it does not,
+// or the programs are inherited.
+func (p *Programs) MapMemory() uint64 { return p.mapMemory }
 
 // LookupsNeedBPF reports whether this kernel refuses to read maps to a process without CAP_BPF. It tries.
 func (p *Programs) LookupsNeedBPF() bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -21,7 +22,7 @@ type source struct {
 	p       *Programs
 	host    host
 	records *ringbuf.Reader
-	board   board
+	board   *board
 	picture *picture
 	hangs   *hangs
 	ended   func(pid int) bool
@@ -29,6 +30,7 @@ type source struct {
 	closing chan struct{} // closed by Close
 	due     int64         // CLOCK_MONOTONIC ns of the next Snapshot
 	swept   int64         // when the processes were last looked for
+	changes uint64        // board.Changes when the maps were last read
 	end     error         // what Next returns from now on
 }
 
@@ -117,24 +119,27 @@ func (s *source) gone() error {
 	return nil
 }
 
-// look reads what has changed.
+// look finds out what has changed. It reads the maps only if a program has changed one of them; what depends on time alone,
+// as the end of a process or a hang, it judges at each look.
 func (s *source) look() (*trace.Snapshot, error) {
-	before, err := s.board.next()
-	if err != nil {
-		return nil, err
-	}
-	// An event is reported with its count or after it, so the events are read first.
-	records, err := s.drain()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.count(&before); err != nil {
-		return nil, err
+	board := s.board.read()
+	var records []traceRecord
+	if board.Changes != s.changes {
+		s.board.nextLook()
+		var err error
+		// An event is reported with its count or after it, so the events are read first.
+		if records, err = s.drain(); err != nil {
+			return nil, err
+		}
+		if err := s.count(&board); err != nil {
+			return nil, err
+		}
+		s.changes = board.Changes
 	}
 	now := clock.Monotonic()
-	snap := &trace.Snapshot{Mono: now, Lost: before.LostRecords + before.LostWaits, Full: before.MapFull}
+	snap := &trace.Snapshot{Mono: now, Lost: board.LostRecords + board.LostWaits, Full: board.MapFull}
 	s.picture.events(records, snap)
-	if err := s.lookForHangs(&before, now, snap); err != nil {
+	if err := s.lookForHangs(&board, now, snap); err != nil {
 		return nil, err
 	}
 	if now-s.swept >= int64(sweepEvery) {
@@ -244,7 +249,7 @@ func (s *source) sights() (map[uint32]traceSight, error) {
 		switch err := binary.Read(r, binary.NativeEndian, &one); {
 		case err == nil:
 			sights[one.Tid] = one
-		case isEnd(err):
+		case errors.Is(err, io.EOF):
 			return sights, nil
 		default:
 			return nil, fmt.Errorf("look at the threads: %w", err)
@@ -257,6 +262,9 @@ func (s *source) release() error {
 	var errs []error
 	if s.records != nil {
 		errs = append(errs, s.records.Close())
+	}
+	if s.board != nil {
+		errs = append(errs, s.board.close())
 	}
 	return errors.Join(append(errs, s.p.Close())...)
 }

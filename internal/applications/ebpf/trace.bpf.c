@@ -6,7 +6,8 @@
 // calls by pointers only, so that no compiler can have put them into others. drivers/infiniband/core/uverbs_main.c,
 // uverbs_std_types*.c and uverbs_cmd.c are what this file is about.
 //
-// All counts are in maps, which the tracer reads once a second; the ring has details of single events, and may lack some.
+// All counts are in maps; the ring has details of single events, and may lack some. The tracer reads both once a second, but
+// only if board.changes has moved: what changes one of them adds to that word, after the change.
 #include "core.h"
 
 #include <bpf/bpf_core_read.h>
@@ -48,14 +49,15 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 const volatile u32 counted = 0;
 const volatile u32 errors = 0;
 
-// board is what the tracer reads and, look alone, writes while the programs run.
+// board is what the tracer reads and, look alone, writes while the programs run. Its words are changed by BOARD alone.
 struct board {
-	u64 look;	  // the number of the tracer's look
+	u64 look;	  // the number of the tracer's next reading of the maps
+	u64 changes;	  // of apps, queues, waits, others and ring; the last that a program adds to
 	u64 lost_records; // that found no room in the ring
 	u64 lost_waits;	  // that found no place
-	u64 map_full;	  // processes and queues that found no place
+	u64 map_full;	  // processes, queues and reads that found no place
 	u64 others;	  // counts in the map of that name
-	u64 waits;	  // threads that have been put into the map of that name
+	u64 waits;	  // entries of the map of that name that have been made or changed
 };
 
 // process is a process with a device open. A PID that is used again has another start.
@@ -76,7 +78,7 @@ struct app {
 	char comm[16];
 	char cgroup[LEVELS][LEVEL]; // innermost first
 	u64 queued[TYPES];
-	u64 found[TYPES];
+	u32 found[TYPES];
 	u64 read[2];
 	u64 discarded[2];
 	u64 skipped[2];
@@ -91,8 +93,6 @@ struct app {
 struct stamp {
 	u64 element;
 	u64 ns; // 0: free
-	u32 type;
-	u32 pad;
 };
 
 // queue is the queue of an asynchronous event file that has, or had, an event.
@@ -105,6 +105,7 @@ struct queue {
 	u32 next; // stamp
 	u32 pad;
 	struct stamp stamps[STAMPS];
+	u8 types[STAMPS]; // of the stamps
 };
 
 // read is a thread in read(2) of an asynchronous event file.
@@ -155,7 +156,7 @@ const struct record *unused_record __attribute__((unused));
 	} name SEC(".maps")
 MAP(HASH, apps, 4096, struct process, struct app);
 MAP(HASH, queues, 8192, u64, struct queue); // by the address of struct ib_uverbs_event_queue
-MAP(HASH, reads, 16384, u64, struct read);  // by thread and process
+MAP(HASH, reads, 8192, u64, struct read);   // by thread and process
 MAP(HASH, numbers, 4096, u32, u32);	    // of the object that a thread destroys
 MAP(HASH, waits, 1024, u32, struct wait);   // by thread
 MAP(ARRAY, others, 256, u32, struct app);   // by device: what found no place
@@ -179,13 +180,22 @@ static __always_inline void add(u64 *to, u64 n)
 	__sync_fetch_and_add(to, n);
 }
 
+// publish adds 1 to a word that the tracer reads before it reads the maps. All that was written before is then seen before
+// the word: the kernel orders only those atomic operations whose result is fetched (Documentation/atomic_t.txt), and the
+// compiler fetches none that is not used.
+static __always_inline void publish(u64 *word)
+{
+	u64 was = __sync_fetch_and_add(word, 1);
+	asm volatile("" ::"r"(was));
+}
+
 // BOARD adds 1 to a field of the board.
 #define BOARD(field) \
 	do { \
 		u32 zero_ = 0; \
 		struct board *board_ = bpf_map_lookup_elem(&boards, &zero_); \
 		if (board_) \
-			add(&board_->field, 1); \
+			publish(&board_->field); \
 	} while (0)
 
 static __always_inline _Bool is_counted(u32 type)
@@ -214,10 +224,10 @@ static __always_inline void name_levels(struct app *a, struct task_struct *leade
 	}
 }
 
+// other returns the account of what finds no place. Who counts there adds to the board's word of it afterwards.
 static __always_inline struct app *other(u32 device)
 {
 	u32 i = device < 256 ? device : 255;
-	BOARD(others);
 	return bpf_map_lookup_elem(&others, &i);
 }
 
@@ -256,7 +266,7 @@ static __always_inline void count_found(struct ib_uverbs_event_queue *q, struct 
 		u32 type = BPF_CORE_READ(e, desc.async.event_type);
 		if (is_counted(type)) {
 			add(&a->queued[type & (TYPES - 1)], 1);
-			add(&a->found[type & (TYPES - 1)], 1);
+			__sync_fetch_and_add(&a->found[type & (TYPES - 1)], 1);
 			mine->unread[is_error(type)]++;
 		}
 		at = BPF_CORE_READ(at, next);
@@ -341,12 +351,9 @@ static __always_inline void report(struct process *p, u32 type, u32 number, u64 
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP); // the tracer looks once a second
 }
 
-// on_queued is called for each event that the kernel queues, before it does.
-static __always_inline void on_queued(struct ib_uverbs_async_event_file *file, u64 element, u32 type,
-				      u32 number)
+static __always_inline void count_queued(struct ib_uverbs_async_event_file *file, u64 element, u32 type,
+					 u32 number)
 {
-	if (!file || !is_counted(type) || BPF_CORE_READ(file, ev_queue.is_closed))
-		return;
 	u32 error = is_error(type);
 	struct app *a = 0;
 	u32 device = 0;
@@ -354,6 +361,7 @@ static __always_inline void on_queued(struct ib_uverbs_async_event_file *file, u
 	if (!q || !a) {
 		if ((a = other(device))) {
 			add(&a->queued[type & (TYPES - 1)], 1);
+			BOARD(others);
 			BOARD(lost_records);
 		}
 		return;
@@ -365,11 +373,21 @@ static __always_inline void on_queued(struct ib_uverbs_async_event_file *file, u
 	q->newest = now;
 	add(&a->queued[type & (TYPES - 1)], 1);
 	add(&q->unread[error], 1);
-	struct stamp *s = &q->stamps[__sync_fetch_and_add(&q->next, 1) & (STAMPS - 1)];
-	s->element = element;
-	s->type = type;
-	s->ns = now;
+	u32 i = __sync_fetch_and_add(&q->next, 1) & (STAMPS - 1);
+	q->stamps[i].element = element;
+	q->types[i] = type;
+	q->stamps[i].ns = now;
 	report(&q->process, type, number, now);
+}
+
+// on_queued is called for each event that the kernel queues, before it does.
+static __always_inline void on_queued(struct ib_uverbs_async_event_file *file, u64 element, u32 type,
+				      u32 number)
+{
+	if (!file || !is_counted(type) || BPF_CORE_READ(file, ev_queue.is_closed))
+		return;
+	count_queued(file, element, type, number);
+	BOARD(changes);
 }
 
 // timed returns when an event was queued, and forgets it; 0: not known. It is not static so that the verifier looks at its
@@ -382,7 +400,7 @@ __attribute__((noinline)) u64 timed(struct queue *q, u64 element, u32 type)
 	u32 at = 0;
 	for (u32 i = 0; i < STAMPS; i++) {
 		struct stamp *s = &q->stamps[i];
-		if (s->ns && s->element == element && s->type == type && (!oldest || s->ns < oldest)) {
+		if (s->ns && s->element == element && q->types[i] == type && (!oldest || s->ns < oldest)) {
 			oldest = s->ns;
 			at = i;
 		}
@@ -392,12 +410,9 @@ __attribute__((noinline)) u64 timed(struct queue *q, u64 element, u32 type)
 	return oldest;
 }
 
-static __always_inline void on_read(struct ib_uverbs_async_event_file *file, u64 buf)
+static __always_inline void count_read(struct ib_uverbs_async_event_file *file, u64 element, u32 type)
 {
-	struct ib_uverbs_async_event_desc desc = {};
-	if (bpf_probe_read_user(&desc, sizeof desc, (void *)buf))
-		return;
-	u32 type = desc.event_type, error = is_error(type);
+	u32 error = is_error(type);
 	u64 now = bpf_ktime_get_ns();
 	if (!is_counted(type)) {
 		u64 key = (u64)__builtin_preserve_access_index(&file->ev_queue);
@@ -413,6 +428,7 @@ static __always_inline void on_read(struct ib_uverbs_async_event_file *file, u64
 		if ((a = other(device))) {
 			add(&a->queued[type & (TYPES - 1)], 1);
 			add(&a->read[error], 1);
+			BOARD(others);
 		}
 		return;
 	}
@@ -422,11 +438,11 @@ static __always_inline void on_read(struct ib_uverbs_async_event_file *file, u64
 			__sync_fetch_and_sub(&a->skipped[error], 1);
 		} else { // it was there before us
 			add(&a->queued[type & (TYPES - 1)], 1);
-			add(&a->found[type & (TYPES - 1)], 1);
+			__sync_fetch_and_add(&a->found[type & (TYPES - 1)], 1);
 		}
 	}
 	add(&a->read[error], 1);
-	u64 queued = timed(q, desc.element, type);
+	u64 queued = timed(q, element, type);
 	if (!queued)
 		return;
 	u64 delay = now - queued;
@@ -444,6 +460,15 @@ static __always_inline void on_read(struct ib_uverbs_async_event_file *file, u64
 	}
 	if (delay > max->ns)
 		max->ns = delay;
+}
+
+static __always_inline void on_read(struct ib_uverbs_async_event_file *file, u64 buf)
+{
+	struct ib_uverbs_async_event_desc desc = {};
+	if (bpf_probe_read_user(&desc, sizeof desc, (void *)buf))
+		return;
+	count_read(file, desc.element, desc.event_type);
+	BOARD(changes);
 }
 
 #define UEVENT(o) __builtin_preserve_access_index(&(o)->uevent)
@@ -527,6 +552,7 @@ static __always_inline void reconcile(struct ib_uverbs_async_event_file *file)
 	for (int i = 0; i < 2; i++)
 		add(&a->read[i], __sync_lock_test_and_set(&q->unread[i], 0));
 	q->since = bpf_ktime_get_ns();
+	BOARD(changes);
 }
 
 SEC("kprobe/ib_uverbs_async_event_read")
@@ -536,7 +562,8 @@ int BPF_KPROBE(read_begins, struct file *filp, char *buf)
 	if (bpf_map_lookup_elem(&reads, &id))
 		reconcile(BPF_CORE_READ(filp, private_data));
 	struct read r = { .queue = (u64)BPF_CORE_READ(filp, private_data), .buf = (u64)buf };
-	bpf_map_update_elem(&reads, &id, &r, BPF_ANY);
+	if (bpf_map_update_elem(&reads, &id, &r, BPF_ANY))
+		BOARD(map_full); // what it reads stays unread, and seems skipped later
 	return 0;
 }
 
@@ -566,6 +593,7 @@ static __always_inline void on_closed(struct ib_uverbs_async_event_file *file)
 		__sync_fetch_and_sub(&a->queues, 1);
 	}
 	bpf_map_delete_elem(&queues, &key);
+	BOARD(changes);
 }
 
 SEC("kprobe/uverbs_async_event_release")
@@ -636,22 +664,24 @@ static __always_inline u32 missing(u32 reported, u64 address)
 	return n <= reported ? n : 0;
 }
 
-// on_wait is called when an object is destroyed that lacks acknowledgements.
-static __always_inline void on_wait(struct ib_uobject *uobj, u32 object, u64 cond, u32 n)
+static __always_inline void add_wait(struct ib_uobject *uobj, u32 object, u64 cond, u32 n)
 {
 	u32 tid = bpf_get_current_pid_tgid();
 	struct wait *was = bpf_map_lookup_elem(&waits, &tid);
 	if (was && was->uobject == (u64)uobj) { // a completion queue, which has two counts
 		was->missing += n;
+		BOARD(waits);
 		return;
 	}
 	struct wait w = {};
 	struct ib_ucontext *context = BPF_CORE_READ(uobj, context);
 	struct app *a = own(context, &w.process);
-	if (!a)
-		a = other(w.process.device);
-	if (a)
+	if (a) {
 		add(&a->destroyed_unacked, 1);
+	} else if ((a = other(w.process.device))) {
+		add(&a->destroyed_unacked, 1);
+		BOARD(others);
+	}
 	struct task_struct *task = (void *)bpf_get_current_task();
 	u32 *number = bpf_map_lookup_elem(&numbers, &tid);
 	w.start = BPF_CORE_READ(task, start_boottime);
@@ -667,6 +697,13 @@ static __always_inline void on_wait(struct ib_uobject *uobj, u32 object, u64 con
 		BOARD(waits);
 }
 
+// on_wait is called when an object is destroyed that lacks acknowledgements.
+static __always_inline void on_wait(struct ib_uobject *uobj, u32 object, u64 cond, u32 n)
+{
+	add_wait(uobj, object, cond, n);
+	BOARD(changes);
+}
+
 SEC("kprobe/ib_uverbs_release_ucq")
 int BPF_KPROBE(cq_gone, void *file, struct ib_ucq_object *u)
 {
@@ -680,16 +717,10 @@ int BPF_KPROBE(cq_gone, void *file, struct ib_ucq_object *u)
 	return 0;
 }
 
-// discard counts the unread events of an object, which go with it.
-static __always_inline void discard(struct ib_uevent_object *u)
+// count_discarded counts the events of an object's list as gone.
+static __always_inline void count_discarded(struct ib_uverbs_async_event_file *file, struct list_head *head)
 {
-	struct ib_uverbs_async_event_file *file = BPF_CORE_READ(u, event_file);
-	if (!file)
-		return;
-	struct list_head *head = __builtin_preserve_access_index(&u->event_list);
 	struct list_head *at = BPF_CORE_READ(head, next);
-	if (!at || at == head)
-		return;
 	struct app *a = 0;
 	u32 device = 0;
 	struct queue *q = seen(file, &a, &device);
@@ -708,6 +739,18 @@ static __always_inline void discard(struct ib_uevent_object *u)
 		}
 		at = BPF_CORE_READ(at, next);
 	}
+}
+
+// discard counts the unread events of an object, which go with it.
+static __always_inline void discard(struct ib_uevent_object *u)
+{
+	struct ib_uverbs_async_event_file *file = BPF_CORE_READ(u, event_file);
+	struct list_head *head = __builtin_preserve_access_index(&u->event_list);
+	struct list_head *first = BPF_CORE_READ(head, next);
+	if (!file || !first || first == head)
+		return;
+	count_discarded(file, head);
+	BOARD(changes);
 }
 
 SEC("kprobe/ib_uverbs_release_uevent")

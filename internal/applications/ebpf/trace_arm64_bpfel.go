@@ -19,7 +19,7 @@ type traceApp struct {
 	Comm             [16]int8
 	Cgroup           [5][96]int8
 	Queued           [32]uint64
-	Found            [32]uint64
+	Found            [32]uint32
 	Read             [2]uint64
 	Discarded        [2]uint64
 	Skipped          [2]uint64
@@ -38,6 +38,7 @@ type traceApp struct {
 type traceBoard struct {
 	_           structs.HostLayout
 	Look        uint64
+	Changes     uint64
 	LostRecords uint64
 	LostWaits   uint64
 	MapFull     uint64
@@ -65,9 +66,8 @@ type traceQueue struct {
 		_       structs.HostLayout
 		Element uint64
 		Ns      uint64
-		Type    uint32
-		Pad     uint32
 	}
+	Types [8]uint8
 }
 
 type traceRead struct {

@@ -65,9 +65,11 @@ type Snapshot struct {
 	// Hangs are the threads that hang now. A hang is in each Snapshot for as long as it lasts.
 	Hangs []Hang
 
-	Lost      uint64 // events and waits that did not come in Events and Hangs
-	Full      uint64 // processes and queues for which there was no place, and which are counted without a name
-	Processes int    // that are counted now
+	Lost uint64 // events and waits that did not come in Events and Hangs
+	// Full are the processes and queues for which there was no place, and which are counted without a name; and reads for which
+	// there was none: what they have read stays Unread, and is Skipped or Discarded later.
+	Full      uint64
+	Processes int // that are counted now
 }
 
 // App is what one process has had of one device, of the events of EventTypes.

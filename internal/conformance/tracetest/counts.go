@@ -15,6 +15,7 @@ func countCases() []testCase {
 		{"processes are counted apart", nil, apart},
 		{"what is read is not unread, and its delay is timed", nil, readAndTimed},
 		{"the longest delay is that since the Snapshot before", nil, longestDelay},
+		{"what happens after quiet seconds is in the next Snapshot", nil, afterQuiet},
 		{"a read moves the time since when events are unread", nil, readMovesSince},
 		{"the unread events of an object go with it", nil, goWithTheirObject},
 		{"events that were there before the source are unread, and found", nil, thereBefore},
@@ -124,6 +125,33 @@ func longestDelay(s *scene) {
 	require.EqualValues(s, 2, second.Delays)
 	require.Equal(s, second.DelaySum, first.DelaySum+second.DelayMax)
 	require.Less(s, second.DelayMax, first.DelayMax)
+}
+
+func afterQuiet(s *scene) {
+	w, p := s.watch(never), s.start()
+	w.quiet()
+	p.Cause(s, s.typ, 1)
+	w.next()
+	require.EqualValues(s, 1, w.of(p).Unread)
+	require.Len(s, w.events, 1)
+	w.quiet()
+	p.Cause(s, s.typ, 2)
+	w.next()
+	require.EqualValues(s, 3, w.of(p).Unread)
+	require.Len(s, w.events, 3)
+	w.quiet()
+	began := s.Now()
+	p.Read(s, 2)
+	w.next()
+	a := w.of(p)
+	require.EqualValues(s, 2, a.Read)
+	require.EqualValues(s, 1, a.Unread)
+	require.GreaterOrEqual(s, a.UnreadSince, began)
+	require.Positive(s, a.DelayMax)
+	w.quiet()
+	p.Read(s, 1)
+	w.next()
+	require.EqualValues(s, 3, w.of(p).Read)
 }
 
 func readMovesSince(s *scene) {

@@ -63,7 +63,7 @@ var tracers = table[Tracer]{
 			func(v *Tracer) int64 { return v.Blind })),
 		counter("lost_records", "events and ends of hangs that were counted but did not come with their details",
 			func(v *Tracer) uint64 { return v.Lost }),
-		counter("map_full", "processes and queues for which it had no place, and which are counted as other",
+		counter("map_full", "processes, queues and reads for which it had no place; processes and queues are then counted as other",
 			func(v *Tracer) uint64 { return v.Full }),
 		integer("processes", "", "processes that are counted now", func(v *Tracer) int64 { return int64(v.Processes) }),
 		maybe("load_ns", "ns", "from its start to the attachment", func(v *Tracer) (int64, bool) { return v.Load, v.Load > 0 }),

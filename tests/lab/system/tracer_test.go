@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/device/verbs"
 	"rdma_events/tests/lab/app"
@@ -292,6 +293,34 @@ func TestWhatTheTracerCountsIsWhatOthersCount(t *testing.T) {
 	require.Equal(t, want, got.Queued)
 	require.EqualValues(t, a.Counts().Read, got.Read[a.PID()])
 	require.EqualValues(t, b.Counts().Read, got.Read[b.PID()])
+}
+
+// TestAnIdleTracerReadsNoMap counts the system calls of a tracer whose maps have entries, while nothing happens and when
+// something happens.
+func TestAnIdleTracerReadsNoMap(t *testing.T) {
+	r := startTraced(t)
+	a := startNamed(t, "victim")
+	a.Inject(t, verbs.EventQPFatal, 2)
+	a.Read(t, 1)
+	awaitApp(t, r, "victim", fields{"queued": 2, "read": 1, "unread": 1})
+	running := tracers(t)
+	require.Len(t, running, 1)
+	seconds := 60
+	if testing.Short() {
+		seconds = 10
+	}
+	idle := witness.StartCalls(t, running[0])
+	idle.AwaitSeconds(t, seconds)
+	calls := idle.Stop(t)
+	t.Logf("system calls of %d idle seconds by number: %v", seconds, calls)
+	require.Zero(t, calls[unix.SYS_BPF])
+	require.Positive(t, calls[unix.SYS_WRITE], "it sends a Snapshot each second")
+
+	awake := witness.StartCalls(t, running[0])
+	a.Inject(t, verbs.EventQPFatal, 1)
+	awaitApp(t, r, "victim", fields{"queued": 3, "read": 1, "unread": 2})
+	require.Positive(t, awake.Stop(t)[unix.SYS_BPF])
+	requireTracedParity(t, r)
 }
 
 // TestAKilledTracerIsAGapAndWhatWaitsIsStillCounted kills the tracer while events wait. The next one finds them.

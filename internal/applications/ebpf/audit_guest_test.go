@@ -1,0 +1,118 @@
+//go:build guest
+
+package ebpf
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	"rdma_events/internal/applications/trace"
+)
+
+// Audited returns a Source that compares all maps, at each Next, with what they were at the Next before: while the board's
+// count of changes stands still they must not have changed.
+func Audited(t testing.TB, s trace.Source) trace.Source {
+	return &audit{source: s.(*source), t: t}
+}
+
+type audit struct {
+	*source
+	t       testing.TB
+	last    *contents
+	suspect string // how the maps differed while the count stood still, at the Next before
+}
+
+// contents are the maps that a tracer reads.
+type contents struct {
+	changes uint64
+	apps    map[traceProcess]traceApp
+	queues  map[uint64]traceQueue
+	others  map[uint32]traceApp
+	waits   map[uint32]traceWait
+	ring    int // bytes of records
+}
+
+// Next implements trace.Source.
+func (a *audit) Next(ctx context.Context) (*trace.Snapshot, error) {
+	snap, err := a.source.Next(ctx)
+	if a.end == nil { // otherwise its maps are closed
+		a.compare()
+	}
+	return snap, err
+}
+
+// compare compares the maps with those of the comparison before. A program may be between its change and the count, so the
+// count has until the next comparison to move: a program takes microseconds.
+func (a *audit) compare() {
+	now, err := a.readAll()
+	switch {
+	case err != nil:
+		a.t.Errorf("read all maps: %v", err)
+		return
+	case now == nil:
+		return // they change all the time
+	case a.last == nil || now.changes != a.last.changes:
+		a.last, a.suspect = now, ""
+		return
+	case a.suspect != "":
+		a.t.Errorf("a program has changed %s and not the count of changes", a.suspect)
+	}
+	a.suspect = now.difference(a.last)
+}
+
+// readAll reads all maps at a moment in which the count of changes stands still, or returns nil if there is none.
+func (a *audit) readAll() (*contents, error) {
+	for range 10 {
+		c := &contents{
+			changes: a.board.read().Changes,
+			apps:    map[traceProcess]traceApp{}, queues: map[uint64]traceQueue{},
+			others: map[uint32]traceApp{}, waits: map[uint32]traceWait{},
+		}
+		if err := each(a.p.apps, func(k traceProcess, v *traceApp) { c.apps[k] = *v }); err != nil {
+			return nil, err
+		}
+		if err := each(a.p.queues, func(k uint64, v *traceQueue) { c.queues[k] = *v }); err != nil {
+			return nil, err
+		}
+		if err := each(a.p.others, func(k uint32, v *traceApp) { c.others[k] = *v }); err != nil {
+			return nil, err
+		}
+		if err := each(a.p.waits, func(k uint32, v *traceWait) { c.waits[k] = *v }); err != nil {
+			return nil, err
+		}
+		c.ring = a.records.AvailableBytes()
+		if a.board.read().Changes == c.changes {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+// difference names the first map that differs from what it was. The tracer itself deletes processes and threads, and so does
+// a program threads: the tracer looks at each of them every second.
+func (c *contents) difference(was *contents) string {
+	switch {
+	case !isPartOf(c.apps, was.apps):
+		return fmt.Sprintf("apps (%d entries, was %d)", len(c.apps), len(was.apps))
+	case !isPartOf(c.waits, was.waits):
+		return fmt.Sprintf("waits (%d entries, was %d)", len(c.waits), len(was.waits))
+	case !maps.Equal(c.queues, was.queues):
+		return fmt.Sprintf("queues (%d entries, was %d)", len(c.queues), len(was.queues))
+	case !maps.Equal(c.others, was.others):
+		return "others"
+	case c.ring != was.ring:
+		return fmt.Sprintf("ring (%d bytes, was %d)", c.ring, was.ring)
+	}
+	return ""
+}
+
+func isPartOf[K, V comparable](part, whole map[K]V) bool {
+	for k, v := range part {
+		if was, ok := whole[k]; !ok || was != v {
+			return false
+		}
+	}
+	return true
+}
