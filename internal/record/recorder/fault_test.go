@@ -59,7 +59,11 @@ type diskFile struct {
 
 func (f *diskFile) Write(b []byte) (int, error) {
 	space, err := f.d.wait()
-	if err == nil || len(b) <= space {
+	if err == nil {
+		return f.file.Write(b)
+	}
+	if len(b) <= space { // the writer may write the entries in several pieces
+		f.d.fail(space-len(b), err)
 		return f.file.Write(b)
 	}
 	n, _ := f.file.Write(b[:space])
