@@ -17,9 +17,10 @@ func refuseHugePages() { _ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0) }
 // timerSlack is how much later than asked the kernel may end a timed wait, in ns. The default is 50 µs (prctl(2)).
 //
 // Go's runtime has a thread that, while any goroutine runs, sleeps for 20 µs at a time (sysmon in runtime/proc.go). A plugin
-// that works for a millisecond is therefore woken ten times. With a longer slack these sleeps take that long. No result of the
-// plugin depends on a timer that is this exact; threads that probe set the default again.
-const timerSlack = 2_000_000
+// that works for a millisecond is therefore woken ten times. With a longer slack these sleeps take that long. Go's scheduler also
+// sleeps for 3 µs before it takes a goroutine from a thread that is busy, so that the slack must not be much longer than an event
+// may take on its way. No result of the plugin depends on a timer that is this exact; threads that probe set the default again.
+const timerSlack = 500_000
 
 // maxProcs is the most threads of the plugin that run Go code at a time. On more of them, Go's scheduler wakes threads that find
 // nothing to do.

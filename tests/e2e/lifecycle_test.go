@@ -83,8 +83,8 @@ func TestEveryProcessHasALongTimerSlack(t *testing.T) {
 	ours := processes(t, r)
 	for _, pid := range ours {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid))
-		if err != nil || string(text) != "2000000\n" {
-			t.Errorf("want 2 ms of timer slack in process %d, got %q, %v", pid, text, err)
+		if err != nil || string(text) != "500000\n" {
+			t.Errorf("want 0.5 ms of timer slack in process %d, got %q, %v", pid, text, err)
 		}
 	}
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", ours[0]))

@@ -94,21 +94,21 @@ func TestUnreadStderrStallsNothing(t *testing.T) {
 	t.Parallel()
 	stderr := rig.FullFIFO(t)
 	r := rig.Start(t, rig.Config{Stderr: stderr.Name(), Plugin: simulated + `    scenario = "` + writeScenario(t, `[[event]]
-at = "2s"
+at = "15s"
 type = "sm_change"
 count = 1000
 
 [[fault]]
-at = "3s"
+at = "16s"
 kind = "crash"
 
 [[event]]
-at = "6s"
+at = "30s"
 type = "sm_change"
 count = 1000
 `) + `"
-`})
-	points := r.Await("counters and sums of count of all devices", time.Minute, func(points []rig.Point) bool {
+`}) // beside many other tests the workers take seconds to open their devices, and as long to open them again
+	points := r.Await("counters and sums of count of all devices", 2*time.Minute, func(points []rig.Point) bool {
 		for _, device := range []string{"sim0", "sim1", "sim2", "sim3"} {
 			sum := rig.Sum(rig.Select(points, "rdma_async_event", "device", device, "event", "sm_change"), "count")
 			if sum != 2000 || rig.Last(points, "rdma_async", "device", device, "port", "1").Int("sm_change") != 2000 {
