@@ -41,6 +41,10 @@ func main() {
 func watch(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
 	send func(verbs.Batch) error,
 ) (status.End, error) {
+	if o.Fabric.Paths > 0 {
+		// A worker runs Go code in one thread at a time, unless there are peers whose echoes would wait for it.
+		runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
+	}
 	return session.Run(ctx, b, led, o, send, session.Objects, endpoint.New(orders))
 }
 
