@@ -2,7 +2,16 @@
 
 package lab
 
-import "regexp"
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
 
 // allowedSkips is the complete list of tests that may skip in a guest. Any other skip is a failure.
 var allowedSkips = []struct {
@@ -29,6 +38,8 @@ var allowedSkips = []struct {
 	{"siw", `^(TestADeviceCausesEventsByItself|TestEventsThatADeviceCausesAreThoseOfTheApplication)$`, "as above"},
 	{"siw", `^TestTheKernelKeepsTheContractWith[A-Za-z]*/ends/(a_process_learns_of_the_removal|a_hang_is_seen_after_its_device)`, softDevicesStay},
 	{"rxe", `^TestTheKernelKeepsTheContractWith[A-Za-z]*/ends/(a_process_learns_of_the_removal|a_hang_is_seen_after_its_device)`, softDevicesStay},
+	{"siw", `^(TestReleaseWaitsForAWatchToCloseTheDevice|TestModprobeReleasesBeforeItUnloads)$`, "siw is no module of the guest's kernel"},
+	{"siw", `^(TestTheLegsOfABondBelowAPortAreCounted|TestObjectsOfThisThreadAreCountedByState)$`, "they use rxe"},
 	{"siw", `^TestHardwareIs`, "iWARP has one method of a probe, and so nothing to compare"},
 	{"siw", `^TestProbeFollowsTheLink$`, "the probe of siw has one method, which needs no link: TestOnIWARPTheProbe..."},
 	{"siw", `^TestNativeBackendSaysWhatFailedWhenTheLinkIsDown$`, "the probe of siw has one method, which needs no link"},
@@ -45,4 +56,50 @@ func maySkip(test string, v variant) string {
 		}
 	}
 	return ""
+}
+
+// A test of one driver skips in the guests of the other, of which the long forms run in turn: a skip that is not allowed would be
+// found weeks later.
+func TestSkipOfTestsOfOneDriverIsAllowed(t *testing.T) {
+	found := 0
+	for _, pattern := range []string{"system/*_test.go", "../../internal/device/native/*guest_test.go"} {
+		files, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, files, pattern)
+		for _, path := range files {
+			for test, driver := range testsOfOneDriver(t, path) {
+				found++
+				other := map[string]string{"rxe": "siw", "siw": "rxe"}[driver]
+				require.NotEmpty(t, maySkip(test, variant{driver: other}), "%s of %s requires %s", test, path, driver)
+			}
+		}
+	}
+	require.NotZero(t, found)
+}
+
+// testsOfOneDriver returns the tests of a file that require a driver by its name.
+func testsOfOneDriver(t *testing.T, path string) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	require.NoError(t, err)
+	tests := map[string]string{}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Recv != nil || !regexp.MustCompile("^Test").MatchString(f.Name.Name) {
+			continue
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) != 2 {
+				return true
+			}
+			name, ok := call.Fun.(*ast.SelectorExpr)
+			driver, isText := call.Args[1].(*ast.BasicLit)
+			if ok && isText && name.Sel.Name == "RequireDriver" {
+				tests[f.Name.Name] = driver.Value[1 : len(driver.Value)-1]
+			}
+			return true
+		})
+	}
+	return tests
 }
