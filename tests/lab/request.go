@@ -60,13 +60,13 @@ func (g *guest) carryOut(ctx context.Context, request string) error {
 	defer m.conn.Close()
 	switch what {
 	case "unplug":
-		return m.execute("device_del", map[string]any{"id": argument})
+		return m.executeCommand("device_del", map[string]any{"id": argument})
 	case "link":
 		state, id, _ := strings.Cut(argument, " ")
 		if state != "up" && state != "down" {
 			return fmt.Errorf("read request %q: %w", request, errors.ErrUnsupported)
 		}
-		return m.execute("set_link", map[string]any{"name": id, "up": state == "up"})
+		return m.executeCommand("set_link", map[string]any{"name": id, "up": state == "up"})
 	}
 	d, err := time.ParseDuration(argument)
 	if err != nil {
@@ -74,11 +74,11 @@ func (g *guest) carryOut(ctx context.Context, request string) error {
 	}
 	switch what {
 	case "stop":
-		if err := m.execute("stop", nil); err != nil {
+		if err := m.executeCommand("stop", nil); err != nil {
 			return err
 		}
 		sleep(ctx, d)
-		return m.execute("cont", nil)
+		return m.executeCommand("cont", nil)
 	case "freeze":
 		pid, err := m.pid()
 		if err != nil {
@@ -122,7 +122,7 @@ func dialMonitor(ctx context.Context, path string) (*monitor, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("read greeting of qemu's monitor: %w", errors.Join(m.in.Err(), errNoAnswer))
 	}
-	if err := m.execute("qmp_capabilities", nil); err != nil {
+	if err := m.executeCommand("qmp_capabilities", nil); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -131,8 +131,8 @@ func dialMonitor(ctx context.Context, path string) (*monitor, error) {
 
 var errNoAnswer = errors.New("no answer")
 
-// execute executes a command. Events that come before its answer are left out.
-func (m *monitor) execute(command string, arguments map[string]any) error {
+// executeCommand executes a command of QEMU. Events that come before its answer are left out.
+func (m *monitor) executeCommand(command string, arguments map[string]any) error {
 	line, err := json.Marshal(struct {
 		Execute   string         `json:"execute"`
 		Arguments map[string]any `json:"arguments,omitempty"`

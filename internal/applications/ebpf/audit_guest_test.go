@@ -66,7 +66,7 @@ func (a *audit) compare() {
 func (a *audit) readAll() (*contents, error) {
 	for range 10 {
 		c := &contents{
-			changes: a.board.read().Changes,
+			changes: a.board.readWords().Changes,
 			apps:    map[traceProcess]traceApp{}, queues: map[uint64]traceQueue{},
 			others: map[uint32]traceApp{}, waits: map[uint32]traceWait{},
 		}
@@ -83,7 +83,7 @@ func (a *audit) readAll() (*contents, error) {
 			return nil, err
 		}
 		c.ring = a.records.AvailableBytes()
-		if a.board.read().Changes == c.changes {
+		if a.board.readWords().Changes == c.changes {
 			return c, nil
 		}
 	}

@@ -30,9 +30,9 @@ func boardIn(page []byte) *board {
 	return &board{page: page, words: (*traceBoard)(unsafe.Pointer(unsafe.SliceData(page)))}
 }
 
-// read returns the board. A program adds to each word after what that counts, and to Changes last. So Changes is read
+// readWords returns the words of the board. A program adds to each word after what that counts, and to Changes last. So Changes is read
 // first, and the maps are read after the board: what a program changes meanwhile moves Changes once more.
-func (b *board) read() traceBoard {
+func (b *board) readWords() traceBoard {
 	changes := atomic.LoadUint64(&b.words.Changes)
 	return traceBoard{
 		Look: atomic.LoadUint64(&b.words.Look), Changes: changes,
@@ -45,7 +45,7 @@ func (b *board) read() traceBoard {
 // nextLook begins the look after this one: the longest delays of this one stay as they are.
 func (b *board) nextLook() { atomic.AddUint64(&b.words.Look, 1) }
 
-func (b *board) close() error {
+func (b *board) unmap() error {
 	if err := unix.Munmap(b.page); err != nil {
 		return fmt.Errorf("unmap the board: %w", err)
 	}

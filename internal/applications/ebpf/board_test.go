@@ -15,7 +15,7 @@ func newBoard(t *testing.T) *board {
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
 	b := boardIn(page)
-	t.Cleanup(func() { require.NoError(t, b.close()) })
+	t.Cleanup(func() { require.NoError(t, b.unmap()) })
 	return b
 }
 
@@ -23,10 +23,10 @@ func TestBoardIsReadAsProgramsWroteIt(t *testing.T) {
 	b := newBoard(t)
 	want := traceBoard{Look: 1, Changes: 2, LostRecords: 3, LostWaits: 4, MapFull: 5, Others: 6, Waits: 7}
 	*b.words = want
-	require.Equal(t, want, b.read())
+	require.Equal(t, want, b.readWords())
 	b.nextLook()
 	want.Look = 2
-	require.Equal(t, want, b.read())
+	require.Equal(t, want, b.readWords())
 }
 
 // A program adds to Changes after each other word, so a reader must see the other words at least as often.
@@ -45,7 +45,7 @@ func TestBoardReadsChangesBeforeAllElse(t *testing.T) {
 	})
 	early := 0 // readings with a change before what it announces
 	for range readings {
-		now := b.read()
+		now := b.readWords()
 		if min(now.LostRecords, now.LostWaits, now.MapFull, now.Others, now.Waits) < now.Changes {
 			early++
 		}
@@ -53,5 +53,5 @@ func TestBoardReadsChangesBeforeAllElse(t *testing.T) {
 	over.Store(true)
 	program.Wait()
 	require.Zero(t, early)
-	require.Positive(t, b.read().Changes)
+	require.Positive(t, b.readWords().Changes)
 }

@@ -122,7 +122,7 @@ func (s *source) gone() error {
 // look finds out what has changed. It reads the maps only if a program has changed one of them; what depends on time alone,
 // as the end of a process or a hang, it judges at each look.
 func (s *source) look() (*trace.Snapshot, error) {
-	board := s.board.read()
+	board := s.board.readWords()
 	var records []traceRecord
 	if board.Changes != s.changes {
 		s.board.nextLook()
@@ -264,7 +264,7 @@ func (s *source) release() error {
 		errs = append(errs, s.records.Close())
 	}
 	if s.board != nil {
-		errs = append(errs, s.board.close())
+		errs = append(errs, s.board.unmap())
 	}
 	return errors.Join(append(errs, s.p.Close())...)
 }

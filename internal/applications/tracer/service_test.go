@@ -221,6 +221,12 @@ func TestAHostOfAnotherKindIsRefused(t *testing.T) {
 
 func TestATracerServesOneTrace(t *testing.T) {
 	c, _ := connected(t, opens(newScripted()))
+	requireSecondTraceRefused(t, c)
+}
+
+// requireSecondTraceRefused begins a trace, and requires that another one is refused while it runs.
+func requireSecondTraceRefused(t *testing.T, c *grpc.ClientConn) {
+	t.Helper()
 	first, err := proto.NewTracerClient(c).Trace(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, first.Send(requestToProto(trace.Request{})))
@@ -241,13 +247,7 @@ func TestRefusalBeforeTheRequestIsReported(t *testing.T) {
 		}
 		return stream, err
 	}))
-	first, err := proto.NewTracerClient(c).Trace(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, first.Send(requestToProto(trace.Request{})))
-	_, err = first.Recv()
-	require.NoError(t, err)
-	_, err = streamed(t.Context(), c, trace.Request{}, func(int) {})
-	require.Equal(t, codes.FailedPrecondition, grpcstatus.Code(err))
+	requireSecondTraceRefused(t, c)
 }
 
 func TestAHandlerThatFailsEndsTheStream(t *testing.T) {

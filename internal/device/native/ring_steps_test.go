@@ -386,8 +386,8 @@ func TestWriterKilledAtAnyInstructionLeavesWholeEntries(t *testing.T) {
 	}
 }
 
-// The host takes what there is after each number of instructions, as it does while a worker's thread waits for a processor, and
-// once more when the writing is over. It then knows of each run, once, and of each round that had a place.
+// The host reads the rings after the writer has executed n instructions, as it may while the writer's thread is preempted, and again
+// after the writer has ended. Between them, the two readings return each run once, and each round for which the ring had space.
 func TestHostThatReadsAtAnyInstructionMissesNothing(t *testing.T) {
 	for _, s := range writings() {
 		t.Run(s.name, func(t *testing.T) {

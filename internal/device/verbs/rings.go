@@ -87,7 +87,7 @@ func (i *Inbox) Take(stream []Item, now int64) ([]Item, error) {
 	i.now, i.bad = now, nil
 	errs := []error{i.reader.Commands(func(c ledger.Command) {
 		i.commands = append(i.commands, Command{Call: CommandCall(min(c.Call, math.MaxUint8)), Port: int(c.Port), Mono: c.Mono, Took: c.Took})
-		i.add(Item{Command: &i.commands[len(i.commands)-1]})
+		i.addChecked(Item{Command: &i.commands[len(i.commands)-1]})
 	})}
 	for at := range stream {
 		errs = append(errs, i.takeRuns(stream[at].After))
@@ -100,7 +100,7 @@ func (i *Inbox) Take(stream []Item, now int64) ([]Item, error) {
 	errs = append(errs, i.reader.Rounds(func(port, vector, method int, r *ledger.Round) {
 		key := ProbeKey{Port: port, Vector: vector, Method: Method(method)}
 		i.rounds = append(i.rounds, RoundItem{ProbeKey: key, Round: RoundOf(r)})
-		i.add(Item{Round: &i.rounds[len(i.rounds)-1]})
+		i.addChecked(Item{Round: &i.rounds[len(i.rounds)-1]})
 	}))
 	return i.items, errors.Join(append(errs, i.bad)...)
 }
@@ -111,11 +111,11 @@ func (i *Inbox) takeRuns(end uint64) error {
 
 func (i *Inbox) addRun(r Run) {
 	i.runs = append(i.runs, r)
-	i.add(Item{Run: &i.runs[len(i.runs)-1]})
+	i.addChecked(Item{Run: &i.runs[len(i.runs)-1]})
 }
 
-// add adds an item of the rings, unless Check refuses it.
-func (i *Inbox) add(it Item) {
+// addChecked adds an item of the rings, unless Check refuses it.
+func (i *Inbox) addChecked(it Item) {
 	i.items = append(i.items, it)
 	if i.Check == nil {
 		return

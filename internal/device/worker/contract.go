@@ -173,8 +173,8 @@ func (a *attempt) collect() {
 	}
 }
 
-// take returns items of the stream with what the rings have. Stream has checked the first, and the Inbox checks the others. The
-// caller holds a.mu.
+// take merges the items of the stream, which Stream has checked, with those in the rings, which the Inbox checks. The caller must
+// hold a.mu.
 func (a *attempt) take(items []verbs.Item) []verbs.Item {
 	all, err := a.rings.Take(items, clock.Monotonic())
 	if err != nil && a.refuse != nil {

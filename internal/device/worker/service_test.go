@@ -33,7 +33,7 @@ func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan bool) {
 	return proto.NewWorkerClient(c), ends
 }
 
-// dialed is connected, and returns the connection.
+// dialed serves a worker in this process and returns a connection to it. The channel receives the argument of each call of end.
 func dialed(t *testing.T, svc *service) (*grpc.ClientConn, <-chan bool) {
 	t.Helper()
 	ends := make(chan bool, 1)

@@ -334,8 +334,8 @@ func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
 	})
 }
 
-// An interval is gathered while a pair is bad and may be emitted after the pair has become well. Without another point the series would end
-// with what is over.
+// The points of an interval are gathered while a pair is bad, and may be emitted after the pair has recovered. Without one more point, the
+// series would end with the bad verdict.
 func TestIntervalAfterRecoveryReportsPairOnce(t *testing.T) {
 	interval := func(h *node) (verdicts []verdict.Verdict) {
 		for p := range measure.Only[*measure.FabricPeer](h.k.Points(time.Now())) {

@@ -52,12 +52,12 @@ func (pr *pair) isWell() bool {
 	return v == verdict.VerdictOK
 }
 
-// gather reports whether the interval that is gathered has a point of the pair: while the pair is not well, and once more when it has become
-// well. Nothing is said of peers while the own port is down.
+// noteGathered reports whether an interval includes a point of the pair, and remembers it: an interval does while the pair is not well, and
+// once more after it has recovered. While the own port is down, no interval does.
 //
-// The point of an interval may be emitted after the change that show has emitted meanwhile. Without another point it would be the last one of
-// its series.
-func (pr *pair) gather() bool {
+// The emitter may put the point of an interval behind a change that show emitted meanwhile. Without one more point, the bad verdict would be
+// the last of its series.
+func (pr *pair) noteGathered() bool {
 	if pr.port.down() {
 		return false
 	}
@@ -135,7 +135,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 			// The pairs of a device that is gone are counted here until they are among those that are no more.
 			c := pr.counts()
 			sums[groupKey{pr.host.Group, pr.host.Scope}].Add(&c)
-			if used && pr.gather() {
+			if used && pr.noteGathered() {
 				one := pr.point(now)
 				one.At = at
 				pairs = append(pairs, one)

@@ -44,8 +44,8 @@ type Config struct {
 	Host string
 	// AliveEvery is how long nothing is written before a record says that the recorder still runs. 0: there is no such record.
 	AliveEvery time.Duration
-	// CloseTime is how long Run goes on after its context's end at most. Three quarters of it are for the queue, the rest for the
-	// last records and for a sync. 0: 200 ms.
+	// CloseTime limits how long Run may continue after its context ends: three quarters of it to write the queue, the rest to
+	// write the last records and sync the file. 0: 200 ms.
 	CloseTime time.Duration
 	// Clock returns CLOCK_REALTIME and CLOCK_BOOTTIME of one moment, in ns. It is called concurrently.
 	Clock func() (wall, boot int64)

@@ -295,8 +295,7 @@ func TestWhatTheTracerCountsIsWhatOthersCount(t *testing.T) {
 	require.EqualValues(t, b.Counts().Read, got.Read[b.PID()])
 }
 
-// TestAnIdleTracerReadsNoMap counts the system calls of a tracer whose maps have entries, while nothing happens and when
-// something happens.
+// TestAnIdleTracerReadsNoMap counts the system calls of a tracer whose maps have entries, first without events and then with one.
 func TestAnIdleTracerReadsNoMap(t *testing.T) {
 	r := startTraced(t)
 	a := startNamed(t, "victim")
