@@ -193,8 +193,8 @@ func (f *fleet) resetThreeTimes() {
 func (f *fleet) cutOneDirection() {
 	f.t.Helper()
 	for _, c := range []cut{
-		{"what goes to h2", []guest.Place{f.net.To(2)}},
-		{"what comes from h2", []guest.Place{f.net.From(2)}},
+		{"what goes to h2", 2, []guest.Place{f.net.To(2)}},
+		{"what comes from h2", 2, []guest.Place{f.net.From(2)}},
 	} {
 		tr := f.observe()
 		heal := begin(&tr.silent, with(2))
