@@ -84,7 +84,7 @@ lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with
 	@go run ./tests/lab/cmd/lab shell
 
 .PHONY: bench
-bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniband $(TOOLS)/prometheus-node-exporter ## measure side by side with C programs and neighbours, into docs/performance.md
+bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniband $(TOOLS)/prometheus-node-exporter ## measure side by side with C programs and neighbours, into docs/explanation/performance.md
 	go test -tags bench -run TestBench -count=1 -timeout 90m -v ./tests/bench
 	go test -tags bench -run TestBench -count=1 -v ./internal/device/native
 
@@ -97,7 +97,7 @@ lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quaran
 	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
 	git ls-files -z '*.c' '*.h' | xargs -0 clang-format --dry-run --Werror
 	@scripts/bpf.sh
-	go run ./packaging/licences -check docs/licences.md
+	go run ./packaging/licences -check docs/reference/licences.md
 	@npm --prefix packaging/container/lint ci --silent --ignore-scripts
 	packaging/container/lint/node_modules/.bin/dockerfile-utils lint packaging/container/Dockerfile
 	awk '/^RUN /,!/\\$$/ {sub(/^RUN /, ""); print}' packaging/container/Dockerfile | shellcheck -s sh -
@@ -111,7 +111,7 @@ format: setup-lint ## format Go and C files
 generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## make anew what is generated: documents, dashboards, alerts, licences, the protobuf code
 	@scripts/packages.sh generate
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
-	go run ./packaging/licences docs/licences.md
+	go run ./packaging/licences docs/reference/licences.md
 
 include assets/targets.mk packaging/targets.mk
 

@@ -53,7 +53,7 @@ func TestTelegrafsUnitLeavesThePluginItsPortAndItsFiles(t *testing.T) {
 		"RestrictAddressFamilies", "IPAddressDeny", "IPAddressAllow", "SocketBindDeny", "PrivateNetwork", "RestrictNetworkInterfaces", "SystemCallFilter",
 		"InaccessiblePaths", "TemporaryFileSystem", "RootDirectory", "RootImage",
 	} {
-		require.NotContains(t, unit, restriction, "docs/fabric.md says that the unit restricts nothing")
+		require.NotContains(t, unit, restriction, "docs/how-to/fabric.md says that the unit restricts nothing")
 	}
 }
 

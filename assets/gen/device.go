@@ -445,7 +445,7 @@ func (b *board) deviceHappenings() {
 			"The state of a port soon after something happened to it, the last 200 times. The cause is there where it is certain. The counters are " +
 				"those that moved most since the reading before.",
 			"nothing.",
-			"docs/operations.md has what each cause means, and what shows it; `rdma-events events` on the host has all counters.",
+			"docs/how-to/operations.md has what each cause means, and what shows it; `rdma-events events` on the host has all counters.",
 			"more than ten happenings of a port in a minute, one by one; why a peer went away.",
 		},
 		queries: []query{{text: `SELECT "port", "trigger", "cause", "admin_up", "carrier", "ext_state", "top", "left_out" FROM {rdma_evidence}
@@ -471,7 +471,7 @@ func (b *board) deviceHappenings() {
 		id: 30, title: "Events", width: 12, height: 10,
 		help: help{
 			"The last 200 events, or runs of equal ones.", "nothing.",
-			"docs/metrics.md names the types; `unknown_` ones are newer than the plugin.", "events of applications' queue pairs and queues.",
+			"docs/reference/metrics.md names the types; `unknown_` ones are newer than the plugin.", "events of applications' queue pairs and queues.",
 		},
 		queries: []query{{text: `SELECT "event", "scope", "port", "count", "hold_ns" FROM {rdma_async_event}
 			WHERE {filter} ORDER BY time DESC LIMIT 200`}},

@@ -10,4 +10,4 @@ package gen
 //go:generate go run ../../cmd/rdma-events assets -engine prometheus -out ../prometheus
 //go:generate cp ../prometheus/telegraf.conf ../../packaging/kubernetes/components/prometheus/output.conf
 //go:generate cp ../prometheus/prometheusrule.yaml ../../packaging/kubernetes/components/prometheus/prometheusrule.yaml
-//go:generate go run ./alertsdoc ../../docs/alerts.md
+//go:generate go run ./alertsdoc ../../docs/reference/alerts.md

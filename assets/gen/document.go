@@ -9,7 +9,7 @@ import (
 const documentHead = `<!-- Made by go generate ./assets/gen; do not edit. -->
 # Alerts
 
-The rules of [assets/alerts/rdma_events.yaml](../assets/alerts/rdma_events.yaml): what each means and what to do.
+The rules of [assets/alerts/rdma_events.yaml](../../assets/alerts/rdma_events.yaml): what each means and what to do.
 They are for Grafana's file provisioning and the data in an InfluxDB that speaks InfluxQL; [dashboards](dashboards.md) says with what
 they were tested, and with what not.
 
@@ -25,9 +25,9 @@ Without ` + "`-docs`" + ` the alerts have no link; their annotation ` + "`do`" +
 ` + "`rdma-events explain port-down`" + ` prints the rest.
 The label ` + "`severity`" + ` is for your notification policies: ` + "`critical`" + ` is to wake the operator, ` + "`warning`" + ` can wait for the day.
 
-Prometheus has the same rules in [assets/prometheus/rules.yml](../assets/prometheus/rules.yml), where port-down is RDMAPortDown.
-They are about the names that [assets/prometheus/telegraf.conf](../assets/prometheus/telegraf.conf) makes
-([more](prometheus.md)).
+Prometheus has the same rules in [assets/prometheus/rules.yml](../../assets/prometheus/rules.yml), where port-down is RDMAPortDown.
+They are about the names that [assets/prometheus/telegraf.conf](../../assets/prometheus/telegraf.conf) makes
+([more](../how-to/prometheus.md)).
 
 When nothing is reported at all, only [plugin-silent](#plugin-silent) fires: the others' "no data" is normal, so that one
 silence is one alert. In Prometheus that one is [no-reports](#no-reports), for which Alertmanager holds back the others.
@@ -39,7 +39,7 @@ restart, not their sum; in Prometheus it is the sum.
 |---|---|---|---|
 `
 
-// AlertsDocument returns the text of docs/alerts.md.
+// AlertsDocument returns the text of docs/reference/alerts.md.
 func AlertsDocument() []byte {
 	o := Defaults()
 	var b strings.Builder
@@ -88,7 +88,7 @@ func Explain(id string) (text string, ok bool) {
 	return "", false
 }
 
-// RuleIDs returns the ids of all alert rules, in the order of docs/alerts.md.
+// RuleIDs returns the ids of all alert rules, in the order of docs/reference/alerts.md.
 func RuleIDs() []string {
 	o := Defaults()
 	var ids []string

@@ -37,7 +37,7 @@ func TestCommittedFilesAreWhatTheDefaultsGive(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(have), "%s is old; run: go generate ./assets/gen", copied)
 	}
-	have, err := os.ReadFile("../../docs/alerts.md")
+	have, err := os.ReadFile("../../docs/reference/alerts.md")
 	require.NoError(t, err)
 	require.Equal(t, string(AlertsDocument()), string(have), "run: go generate ./assets/gen")
 }
@@ -64,11 +64,11 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 	}{
 		"docs in Grafana's rules": {
 			InfluxDB, func(o *Options) { o.Docs = "https://git.example.com/docs/" },
-			[]string{"runbook_url: https://git.example.com/docs/alerts.md#port-down"}, nil,
+			[]string{"runbook_url: https://git.example.com/docs/reference/alerts.md#port-down"}, nil,
 		},
 		"docs in Prometheus' rules": {
 			Prometheus, func(o *Options) { o.Docs = "https://git.example.com/docs" },
-			[]string{"runbook_url: https://git.example.com/docs/alerts.md#wake-slow"}, nil,
+			[]string{"runbook_url: https://git.example.com/docs/reference/alerts.md#wake-slow"}, nil,
 		},
 		"no docs": {InfluxDB, func(*Options) {}, nil, []string{"runbook_url", "$RDMA", "${RDMA"}},
 		"labels in InfluxQL": {

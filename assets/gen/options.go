@@ -108,7 +108,7 @@ func (o *Options) runbook(id string) string {
 	if o.Docs == "" {
 		return ""
 	}
-	return strings.TrimSuffix(o.Docs, "/") + "/alerts.md#" + id
+	return strings.TrimSuffix(o.Docs, "/") + "/reference/alerts.md#" + id
 }
 
 // inInfluxQL returns the labels as the beginning of a list of tags.

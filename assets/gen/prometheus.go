@@ -28,7 +28,7 @@ type promRule struct {
 }
 
 const promHead = `# Alert rules for Prometheus, made by rdma-events assets; do not edit.
-# They are about the names that telegraf.conf makes. docs/alerts.md says what each means.
+# They are about the names that telegraf.conf makes. docs/reference/alerts.md says what each means.
 `
 
 // reported is the recording rule of when each plugin last reported.

@@ -104,7 +104,7 @@ func ruleFile(n *names, o *Options) ([]byte, error) {
 }
 
 const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by rdma-events assets; do not edit.
-# docs/alerts.md says what each means, and how to install them.
+# docs/reference/alerts.md says what each means, and how to install them.
 `
 
 func (r *rule) grafana(n *names, o *Options) grafana.Rule {

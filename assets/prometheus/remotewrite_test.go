@@ -17,13 +17,13 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// remoteWrite is the output of docs/prometheus.md for hosts that cannot be scraped, with another address.
+// remoteWrite is the output of docs/how-to/prometheus.md for hosts that cannot be scraped, with another address.
 func remoteWrite(t *testing.T, address string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/prometheus.md")
+	text, err := os.ReadFile("../../docs/how-to/prometheus.md")
 	require.NoError(t, err)
 	_, after, found := strings.Cut(string(text), "```toml\n[[outputs.http]]\n")
-	require.True(t, found, "docs/prometheus.md has no [[outputs.http]]")
+	require.True(t, found, "docs/how-to/prometheus.md has no [[outputs.http]]")
 	block, _, _ := strings.Cut(after, "```")
 	require.Contains(t, block, `"http://prometheus.example.com:9090/api/v1/write"`)
 	return "\n[[outputs.http]]\n" + strings.Replace(block, "prometheus.example.com:9090", address, 1)

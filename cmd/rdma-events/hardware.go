@@ -49,7 +49,7 @@ func tryHardware(ctx context.Context, o hardwareFlags, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return int(doctor.Fail)
 	}
-	fmt.Fprintf(stderr, "%s is written; docs/compatibility.md says what it holds and where to send it\n", path)
+	fmt.Fprintf(stderr, "%s is written; docs/reference/compatibility.md says what it holds and where to send it\n", path)
 	return exitOK
 }
 

@@ -110,7 +110,7 @@ func (s *streams) run(ctx context.Context, o *flags, prompts <-chan os.Signal) e
 	}
 	p.Config, p.Log, p.Interrupt, p.Version = c, s.log, s.out.Interrupt, buildVersion()
 	if p.StatusDir, err = statusfile.MakeDir(); err != nil {
-		s.log.Infof("%v; `rdma-events status` and `health` do not see this plugin (docs/install.md)", err)
+		s.log.Infof("%v; `rdma-events status` and `health` do not see this plugin (docs/how-to/install.md)", err)
 	}
 	if err := p.Init(); err != nil {
 		return err

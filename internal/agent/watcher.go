@@ -102,7 +102,7 @@ func open(c *Config, emit func(measure.Point), statusDir string, remembered *mem
 		return nil, err
 	}
 	if confine.Landlock() == 0 {
-		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/security.md)")
+		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/explanation/security.md)")
 	}
 	o := opening{
 		config: c, request: request, emit: emit, statusDir: statusDir, memory: remembered, log: log, monitor: &m, starts: process.NewStarts(),

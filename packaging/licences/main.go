@@ -1,8 +1,8 @@
 // Command licences lists the licences of all modules that the programs are
 // linked from:
 //
-//	go run ./packaging/licences docs/licences.md          write the list
-//	go run ./packaging/licences -check docs/licences.md   fail if the list is out of date
+//	go run ./packaging/licences docs/reference/licences.md          write the list
+//	go run ./packaging/licences -check docs/reference/licences.md   fail if the list is out of date
 //	go run ./packaging/licences -texts FILE               write the texts of the licences, for the packages
 package main
 
@@ -135,7 +135,7 @@ func modulesOf(program, cgo string) ([]module, error) {
 	}
 }
 
-// list writes the table for docs/licences.md.
+// list writes the table for docs/reference/licences.md.
 func list(w io.Writer, modules []module) error {
 	var b strings.Builder
 	b.WriteString("# Licences of what the programs are linked from\n\n" +

@@ -10,7 +10,7 @@ import (
 
 func TestTheListOfLicencesIsUpToDate(t *testing.T) {
 	t.Chdir("../..")
-	require.NoError(t, run([]string{"-check", "docs/licences.md"}))
+	require.NoError(t, run([]string{"-check", "docs/reference/licences.md"}))
 }
 
 func TestOutdatedListIsAnErrorWithItsFix(t *testing.T) {

@@ -15,7 +15,7 @@ const (
 	management = ",role=management" // of what belongs to a port for management
 )
 
-// Cases returns all cases, by the alerts' order in docs/alerts.md.
+// Cases returns all cases, by the alerts' order in docs/reference/alerts.md.
 func Cases() []Case {
 	return slices.Concat(portCases(), deviceCases(), commandCases(), probeCases(), applicationCases(), fabricCases(), pluginCases())
 }

@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-// TestBench measures everything and writes docs/performance.md. A part that fails
+// TestBench measures everything and writes docs/explanation/performance.md. A part that fails
 // is left out.
 func TestBench(t *testing.T) {
 	began := time.Now()
@@ -37,7 +37,7 @@ func TestBench(t *testing.T) {
 	if err := r.Render(&b, head(kernel, time.Since(began))); err != nil {
 		t.Fatal(err)
 	}
-	if err := document.Rewrite(filepath.Join(root, "docs/performance.md"), "benchmarks", b.String()); err != nil {
+	if err := document.Rewrite(filepath.Join(root, "docs/explanation/performance.md"), "benchmarks", b.String()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -73,7 +73,7 @@ func TestUnreviewedAdviceIsFound(t *testing.T) {
 }
 
 func TestAlertsAdviseReviewedCommands(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/alerts.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/reference/alerts.md"))
 	require.NoError(t, err)
 	_, chapters, found := strings.Cut(string(text), "\n## ")
 	require.True(t, found)
@@ -85,7 +85,7 @@ func TestAlertsAdviseReviewedCommands(t *testing.T) {
 }
 
 func TestTroubleshootingAdvisesReviewedCommands(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/troubleshooting.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/how-to/troubleshooting.md"))
 	require.NoError(t, err)
 	for _, one := range unreviewed(string(text), startsProgram) {
 		t.Error(one)

@@ -199,7 +199,7 @@ func Places() []Place {
 		{Command: "make lab", Where: "tests/lab/shell_test.go", Says: "func TestAPersonGetsAPromptBesideADevice("},
 
 		// These run in a shorter form, or with less to do.
-		{Command: "make generate", Run: "go generate ./assets/... ./plugins/... && go run ./packaging/licences docs/licences.md"},
+		{Command: "make generate", Run: "go generate ./assets/... ./plugins/... && go run ./packaging/licences docs/reference/licences.md"},
 		{Command: "go test ./tests/e2e -update", Run: "go test ./tests/e2e -run '^TestGolden/crash$' -update"},
 		{Command: "make stack", Run: "go build -o build/stack ./tests/stack/cmd/stack && timeout -s INT --preserve-status 8s build/stack"},
 		{Command: "make scale", Where: "tests/scale/scale_test.go", Says: "func TestASmallFleetIsFilledInTwoRunsAndMeasured("},

@@ -19,9 +19,12 @@ const root = "../.."
 // documents returns the paths of all documents that contain commands for people.
 func documents(t *testing.T) []string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	require.NoError(t, err)
+	found, err := filepath.Glob(filepath.Join(root, "docs/*/*.md"))
 	require.NoError(t, err)
 	require.Greater(t, len(found), 10)
+	found = append(pages, found...)
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "plugins/inputs/rdma_events/README.md"} {
 		found = append(found, filepath.Join(root, name))
 	}

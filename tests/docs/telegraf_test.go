@@ -11,7 +11,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// docs/install.md says that Telegraf's --test prints the ports, though Telegraf's own
+// docs/how-to/install.md says that Telegraf's --test prints the ports, though Telegraf's own
 // documents promise no output of a service input there.
 func TestTelegrafsTestPrintsPorts(t *testing.T) {
 	plugin := rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")

@@ -37,7 +37,7 @@ func reasons(t *testing.T) []string {
 }
 
 func TestEachReasonHasAChapterInTroubleshooting(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/troubleshooting.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/how-to/troubleshooting.md"))
 	require.NoError(t, err)
 	_, chapters, found := strings.Cut(string(text), "## By reason\n")
 	require.True(t, found)

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// indexed are the packages of which docs/verification.md must name every test, in a row or in its list of tests that
+// indexed are the packages of which docs/explanation/verification.md must name every test, in a row or in its list of tests that
 // are about no fault.
 var indexed = []string{"tests/e2e", "tests/native", "tests/lab/system", "tests/lab/fabric", "tests/lab/neighbours"}
 
 func TestEachFaultNamesATestThatExists(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/verification.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/explanation/verification.md"))
 	require.NoError(t, err)
 	table, rest, found := strings.Cut(string(text), "\n## Tests that are about no fault\n")
 	require.True(t, found)
@@ -40,7 +40,7 @@ func TestEachFaultNamesATestThatExists(t *testing.T) {
 	for _, pkg := range indexed {
 		for _, test := range declared(t, pkg) {
 			if test != "TestMain" && strings.HasPrefix(test, "Test") && !slices.Contains(named[pkg], test) {
-				require.Contains(t, others, test, "%s: a row of docs/verification.md, or the list at its end", pkg)
+				require.Contains(t, others, test, "%s: a row of docs/explanation/verification.md, or the list at its end", pkg)
 			}
 		}
 	}

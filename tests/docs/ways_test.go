@@ -18,7 +18,7 @@ import (
 var step = regexp.MustCompile("`((?:internal|plugins|cmd)/[a-z0-9_/-]+)\\.([A-Za-z_]\\w*(?:\\.\\w+)?)`")
 
 func TestEachStepOfAWayExists(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/explanation/architecture.md"))
 	require.NoError(t, err)
 	for _, title := range []string{"## The way of a point", "## The way of an event", "## The way of an order"} {
 		_, way, found := strings.Cut(string(text), title+"\n")

@@ -165,16 +165,16 @@ func TestRulesNameTheirPanels(t *testing.T) {
 	}
 }
 
-// Each link leads to a heading of docs/alerts.md.
+// Each link leads to a heading of docs/reference/alerts.md.
 func TestRulesLinkToTheDocumentsIfTheirAddressIsKnown(t *testing.T) {
 	file, err := Rules(writeAssets(t, "-docs", "https://git.example.com/docs"))
 	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "docs/alerts.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/reference/alerts.md"))
 	require.NoError(t, err)
 	for _, r := range allRules(file) {
 		page, heading, ok := strings.Cut(r.Annotations["runbook_url"], "#")
 		require.True(t, ok)
-		require.Equal(t, "https://git.example.com/docs/alerts.md", page)
+		require.Equal(t, "https://git.example.com/docs/reference/alerts.md", page)
 		require.Contains(t, string(text), "\n## "+heading+"\n")
 	}
 }

@@ -28,7 +28,7 @@ type Config struct {
 }
 
 // Host is one host with the plugin on it. The times of its scenario count from
-// Config.Start, so the devices are opened then. docs/scenario.md describes profiles
+// Config.Start, so the devices are opened then. docs/reference/scenario.md describes profiles
 // and scenarios.
 type Host struct {
 	Name     string // the tag host; "" leaves it out

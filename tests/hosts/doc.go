@@ -1,6 +1,6 @@
 // Package hosts runs the real programs on a zoo of hosts: each directory of testdata is one, taken from a public report. Its
 // host.toml has the devices, as sysfs and the verbs library show them, and its expected.txt has what the programs have to say about
-// them. See docs/verification.md for how to add one.
+// them. See docs/explanation/verification.md for how to add one.
 //
 // A host is a tree in place of /sys, control pages of the stand-in library in place of /dev/infiniband, and a network namespace
 // without interfaces. Its events happen once the points are as each of them says.

@@ -20,9 +20,9 @@ var allowedSkips = []struct {
 	reason string
 }{
 	{"siw", `^TestNativeBackendKeepsTheContract/probes/rc_write_`,
-		"a queue pair of siw is connected by its connection manager only (docs/compatibility.md)"},
+		"a queue pair of siw is connected by its connection manager only (docs/reference/compatibility.md)"},
 	{"siw", `^TestNativeBackendKeepsTheContract/(events/a_new_address_is_a_gid_change|ports/a_new_address_is_in_the_GID_table)$`,
-		"the one GID of an iWARP port is made of its MAC address, and siw reports no change (docs/compatibility.md)"},
+		"the one GID of an iWARP port is made of its MAC address, and siw reports no change (docs/reference/compatibility.md)"},
 	{"siw", `^TestOneAddressIsOneGIDChange$`, "as above"},
 	{"siw", `^(TestNativeBackendKeepsTheContract/fabrics/|TestTheFabricKeepsItsContractOnSoftRoCE$)`,
 		"iWARP never has a Fabric: TestNativeBackendOnSIWNeverHasAFabric"},
@@ -34,7 +34,7 @@ var allowedSkips = []struct {
 	{"siw", `^(TestEventsAreReadWhileTheRTNLLockIsHeld|TestALinkDeletionWaitsForNoSnapshot|TestTheReportOfABadDay)$`,
 		"they begin with a link that has lost its carrier"},
 	{"siw", `^(TestObjectsAre|TestWhoHoldsWhatIsAsRDMAResourceShowsIt$)`,
-		"a queue pair of siw is connected by its connection manager only (docs/compatibility.md)"},
+		"a queue pair of siw is connected by its connection manager only (docs/reference/compatibility.md)"},
 	{"siw", `^(TestADeviceCausesEventsByItself|TestEventsThatADeviceCausesAreThoseOfTheApplication)$`, "as above"},
 	{"siw", `^TestTheKernelKeepsTheContractWith[A-Za-z]*/ends/(a_process_learns_of_the_removal|a_hang_is_seen_after_its_device)`, softDevicesStay},
 	{"rxe", `^TestTheKernelKeepsTheContractWith[A-Za-z]*/ends/(a_process_learns_of_the_removal|a_hang_is_seen_after_its_device)`, softDevicesStay},

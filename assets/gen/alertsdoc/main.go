@@ -1,4 +1,4 @@
-// Command alertsdoc writes docs/alerts.md.
+// Command alertsdoc writes docs/reference/alerts.md.
 package main
 
 import (

@@ -1,5 +1,5 @@
 // Package advice has the one table of the commands that the doctor and the alerts advise, with what else each of them does. The
-// doctor can advise no other command, and tests compare the texts of the alerts and of docs/troubleshooting.md with the table.
+// doctor can advise no other command, and tests compare the texts of the alerts and of docs/how-to/troubleshooting.md with the table.
 //
 // A command is reviewed before it gets a row. No row may disturb a fabric, such as one that starts a subnet manager or enables a
 // port of InfiniBand. None may give an address to a network device or make a soft device: what has none needs none.

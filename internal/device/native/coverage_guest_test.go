@@ -217,7 +217,7 @@ var provocations = map[string]provocation{
 	},
 }
 
-// TestNativeBackendOnSIWFlushesAQPOnlyOnce checks the statements on soft iWARP in docs/compatibility.md.
+// TestNativeBackendOnSIWFlushesAQPOnlyOnce checks the statements on soft iWARP in docs/reference/compatibility.md.
 func TestNativeBackendOnSIWFlushesAQPOnlyOnce(t *testing.T) {
 	guest.RequireDriver(t, softIWARP)
 	guest.AddDevice(t, device, softIWARP, netdev)

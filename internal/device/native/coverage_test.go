@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-var update = flag.Bool("update", false, "rewrite the part of docs/compatibility.md about events")
+var update = flag.Bool("update", false, "rewrite the part of docs/reference/compatibility.md about events")
 
 // The drivers of the lab.
 const (
@@ -46,7 +46,7 @@ const (
 	byStandIn     = "the stand-in library"
 	standInTest   = "TestEachEventIsReadForWhatItIsAndAcknowledgedOnce"
 	coverageTest  = "TestNativeBackendReadsEveryTypeOfEvent"
-	coverageDoc   = "../../../docs/compatibility.md"
+	coverageDoc   = "../../../docs/reference/compatibility.md"
 	unknownNumber = 4711
 )
 

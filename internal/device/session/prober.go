@@ -53,7 +53,7 @@ func (p *prober) run(ctx context.Context, index int) error {
 	}
 	// A prober keeps its thread: another thread is on another CPU, where the next rounds are cold. With a thread of
 	// its own a prober's slowest hundredth takes as long as a C program's, and without 1.2 times that
-	// (docs/performance.md).
+	// (docs/explanation/performance.md).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	p.next = time.Now()

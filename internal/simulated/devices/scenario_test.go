@@ -183,7 +183,7 @@ func TestTheLivelyScenarioHasEveryKindThatADemonstrationNeeds(t *testing.T) {
 }
 
 func documented(t testing.TB) string {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scenario.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "scenario.md"))
 	require.NoError(t, err)
 	_, example, ok := strings.Cut(string(text), "```toml\n")
 	require.True(t, ok, "the document has an example")
@@ -205,7 +205,7 @@ func TestTheDocumentedExampleParses(t *testing.T) {
 }
 
 func TestTheDocumentKnowsEveryKindOfFaultAndPeerAndEveryProfile(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scenario.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "scenario.md"))
 	require.NoError(t, err)
 	for kind := range faultReaders() {
 		require.Contains(t, string(text), "| `"+string(kind)+"` |")

@@ -12,7 +12,7 @@ import (
 // Options describes a simulation. Processes that are to see the same world must pass
 // the same Profile, Scenario, Seed and Epoch.
 type Options struct {
-	Profile  string // see docs/scenario.md
+	Profile  string // see docs/reference/scenario.md
 	Scenario string // "" (healthy), a built-in name, or a path
 	Timeline string // the text of a scenario; unless "", it replaces Scenario
 	Seed     int64

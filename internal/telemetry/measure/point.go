@@ -47,7 +47,7 @@ const (
 )
 
 // All returns a description of every measurement with its tags and fields, in the
-// order of docs/metrics.md.
+// order of docs/reference/metrics.md.
 func All() []Metric {
 	return []Metric{
 		asyncs.describe(),

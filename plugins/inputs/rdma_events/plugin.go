@@ -9,9 +9,9 @@ import (
 	"rdma_events/internal/agent"
 )
 
-//go:generate go run ./metricsdoc ../../../docs/metrics.md README.md ../../../internal/telemetry/measure/testdata/filled.influx
+//go:generate go run ./metricsdoc ../../../docs/reference/metrics.md README.md ../../../internal/telemetry/measure/testdata/filled.influx
 //go:generate go run ./driversdoc ../../..
-//go:generate go run ./fabricdoc ../../../docs/fabric.md
+//go:generate go run ./fabricdoc ../../../docs/how-to/fabric.md
 
 //go:embed sample.conf
 var sampleConfig string

@@ -170,7 +170,7 @@ func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
 	})
 	// The driver's counters are hidden from other network namespaces.
 	if _, has := rig.Last(c.points(), "rdma_port", "device", device).Fields["link_downed"]; has {
-		t.Error("link_downed is there: docs/kubernetes.md says that it is not")
+		t.Error("link_downed is there: docs/how-to/kubernetes.md says that it is not")
 	}
 	began := time.Now()
 	guest.DeleteLink(t, device)
@@ -186,7 +186,7 @@ func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
 	t.Logf("memory, with the files read: %s bytes at most", c.cgroup("memory.peak"))
 }
 
-// The test checks the requested memory of the DaemonSet, which docs/kubernetes.md
+// The test checks the requested memory of the DaemonSet, which docs/how-to/kubernetes.md
 // states too.
 func TestTheMemoryOfEightDevicesIsWithinWhatIsRequested(t *testing.T) {
 	const devices = 8
@@ -275,7 +275,7 @@ func requireHealth(t *testing.T, c *container) {
 	}
 }
 
-// The test checks a statement of docs/kubernetes.md about nodes that no device
+// The test checks a statement of docs/how-to/kubernetes.md about nodes that no device
 // plugin gives: a mounted directory of the host shows them, and the device cgroup
 // refuses to open them.
 func TestOnlyADevicePluginMakesADeviceUsable(t *testing.T) {

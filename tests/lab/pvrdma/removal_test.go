@@ -116,7 +116,7 @@ func TestDriverUnloadsOnceItsDeviceIsUnbound(t *testing.T) {
 	requireEventsCounted(t, r, 3)
 }
 
-// As docs/maintenance.md says.
+// As docs/how-to/maintenance.md says.
 func TestDriverUnloadsDuringARelease(t *testing.T) {
 	guest.AddPVRDMA(t)
 	c := startReleasable(t)

@@ -291,7 +291,7 @@ func TestReleaseNamesAWorkerThatGoesOn(t *testing.T) {
 	r.must(nil, "", "resume")
 }
 
-// The line of modprobe.d is that of docs/maintenance.md.
+// The line of modprobe.d is that of docs/how-to/maintenance.md.
 func TestModprobeReleasesBeforeItUnloads(t *testing.T) {
 	guest.RequireDriver(t, "rxe") // siw is no module of the guest's kernel
 	guest.AddDevice(t, device, guest.Driver(), netdev)

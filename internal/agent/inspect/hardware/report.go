@@ -43,7 +43,7 @@ type Versions struct {
 // Device is the device that was tried.
 type Device struct {
 	Name            string `json:"name"`
-	Row             string `json:"row"` // of docs/compatibility.md; "" for a driver without one
+	Row             string `json:"row"` // of docs/reference/compatibility.md; "" for a driver without one
 	Driver          string `json:"driver"`
 	Transport       string `json:"transport"`
 	Firmware        string `json:"firmware"`

@@ -38,11 +38,11 @@ type part struct {
 func parts() []part {
 	all := drivers.All()
 	return []part{
-		{"docs/compatibility.md", "drivers", overview(all)},
-		{"docs/compatibility.md", "notes", notes(all)},
-		{"docs/maintenance.md", "unloading", unloading(all)},
-		{"docs/operations.md", "commands", commands(all, pace())},
-		{"docs/operations.md", "snapshots", snapshots(all, pace())},
+		{"docs/reference/compatibility.md", "drivers", overview(all)},
+		{"docs/reference/compatibility.md", "notes", notes(all)},
+		{"docs/how-to/maintenance.md", "unloading", unloading(all)},
+		{"docs/how-to/operations.md", "commands", commands(all, pace())},
+		{"docs/how-to/operations.md", "snapshots", snapshots(all, pace())},
 	}
 }
 

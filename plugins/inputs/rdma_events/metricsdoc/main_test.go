@@ -18,7 +18,7 @@ const (
 )
 
 func TestTheCommittedDocumentationIsCurrent(t *testing.T) {
-	committed, err := os.ReadFile(root + "docs/metrics.md")
+	committed, err := os.ReadFile(root + "docs/reference/metrics.md")
 	require.NoError(t, err)
 	require.Equal(t, reference(measure.All()), string(committed), "run go generate ./plugins/inputs/rdma_events")
 }
