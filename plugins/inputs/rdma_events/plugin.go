@@ -11,7 +11,7 @@ import (
 
 //go:generate go run ./metricsdoc ../../../docs/reference/metrics.md README.md ../../../internal/telemetry/measure/testdata/filled.influx
 //go:generate go run ./driversdoc ../../..
-//go:generate go run ./fabricdoc ../../../docs/how-to/fabric.md
+//go:generate go run ./fabricdoc ../../../docs/reference/verdicts.md
 
 //go:embed sample.conf
 var sampleConfig string

@@ -1,4 +1,4 @@
-// Command fabricdoc writes the tables of verdicts and of reasons in docs/how-to/fabric.md, made from internal/fabric/verdict. Its
+// Command fabricdoc writes the tables of verdicts and of reasons in docs/reference/verdicts.md, made from internal/fabric/verdict. Its
 // argument is that file, in which it replaces the text between two comments for each.
 package main
 

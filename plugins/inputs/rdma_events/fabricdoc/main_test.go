@@ -10,7 +10,7 @@ import (
 )
 
 func TestFabricDocumentSaysWhatTheTableSays(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/how-to/fabric.md")
+	text, err := os.ReadFile("../../../../docs/reference/verdicts.md")
 	require.NoError(t, err)
 	for _, p := range parts() {
 		want, err := document.Replace(string(text), p.name, p.text)
