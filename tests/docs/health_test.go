@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// node is a node of a cluster on which a program of docs/how-to/hpc.md runs. It stands in for what the program asks: rdma-events, /proc/uptime and
+// node is a node of a cluster on which a program of docs/how-to/slurm.md runs. It stands in for what the program asks: rdma-events, /proc/uptime and
 // the resource manager. A reboot empties its /run.
 type node struct {
 	dir string
 }
 
-// newNode returns a node with a file of docs/how-to/hpc.md, in which the paths of the node are replaced.
+// newNode returns a node with a file of docs/how-to/slurm.md, in which the paths of the node are replaced.
 func newNode(t *testing.T, path, name string) *node {
 	t.Helper()
 	n := &node{t.TempDir()}
@@ -252,7 +252,7 @@ func TestNHCFailsForCriticalProblemsAndWaitsAfterBoot(t *testing.T) {
 	require.Equal(t, well, n.runNHC(t), "no plugin is installed")
 }
 
-// unit returns the values that the unit rdma-ready.service of docs/how-to/hpc.md gives a key.
+// unit returns the values that the unit rdma-ready.service of docs/how-to/slurm.md gives a key.
 func unit(t *testing.T, key string) []string {
 	t.Helper()
 	var values []string

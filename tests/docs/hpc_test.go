@@ -13,10 +13,10 @@ import (
 	"rdma_events/internal/fabric/pinglist"
 )
 
-// written returns the text of a file that docs/how-to/hpc.md has people write.
+// written returns the text of a file that docs/how-to/slurm.md has people write.
 func written(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/how-to/hpc.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/how-to/slurm.md"))
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(text), "sudo tee "+path+" <<'EOF'\n")
 	require.True(t, found)
