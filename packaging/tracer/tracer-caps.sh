@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gives the file of rdma-events-tracer its group, its mode and the capabilities of /etc/rdma-events/tracer.caps. It takes
-# root. Another file than the package's can be named as the argument.
+# Gives the file rdma-events-tracer its group, its mode and the capabilities of /etc/rdma-events/tracer.caps. Run it as
+# root. The argument names another file than the package's.
 set -eu
 root=${DPKG_ROOT:-}
 program=${1:-$root/usr/bin/rdma-events-tracer}
@@ -13,7 +13,7 @@ fail() {
 
 [ -r "$list" ] || fail "$list cannot be read, so $program is left as it is"
 caps=$(sed 's/#.*//' "$list" | xargs)
-# Whoever may execute the program learns what processes of others do. chgrp takes capabilities away, so they come last.
+# Who may execute the program learns what processes of other users do. chgrp removes capabilities, so setcap comes last.
 chmod 0750 "$program"
 chgrp telegraf "$program" 2>/dev/null ||
 	fail "there is no group telegraf, so Telegraf may not execute $program; install Telegraf, and run rdma-events-tracer-caps"
