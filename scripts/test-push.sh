@@ -36,9 +36,9 @@ rules)
 	go test -count=1 -timeout 20m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins
 	;;
 harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
-slow)
+slow/*)
 	variants
-	lab -timeout 30m -run '^TestSlow$'
+	lab -timeout 30m -run '^TestSlow$' -guest.share "${turn#*/}"
 	;;
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;

@@ -20,7 +20,7 @@ var (
 	chosen = flag.String("guest.run", "", "a regular expression for the tests to run in guests, of those that would")
 	cases  = flag.String("guest.cases", "", "regular expressions for the subtests to run of these tests, as behind the first slash of go test's -run")
 	whole  = flag.String("guest.whole", "", "a regular expression for the variants of TestVariants that run all of their tests")
-	share  = flag.Int("guest.share", 0, "with -guest.whole: one third of those guests alone, 1 to 3; 0 is all of them")
+	share  = flag.Int("guest.share", 0, "with -guest.whole or TestSlow: one third of the guests alone, 1 to 3; 0 is all of them")
 )
 
 var (
@@ -50,8 +50,9 @@ var (
 // These are the tests that runSuites leaves out. soak runs in a guest of its own, and recorded in three guests, one after the other
 // (TestSummaryOfThreeGuestsNamesTheFlap). moves has the tests that move a device to another
 // network namespace, and runs on NewestKernel only: Linux before 7.3 refuses the move with every driver that works
-// without hardware. The tests in later and slow are left out with -short only. Those in later run as long forms. Those in slow take half a
-// minute each and find what few changes can break: they run in turn (scripts/rotation.sh), and in the part release-rxe of make test-full.
+// without hardware. The tests in later and slow are left out with -short only. Those in later run as long forms. Those in slow take
+// twenty seconds to a minute each and find what few changes can break: a third of them is a turn of scripts/rotation.sh, and all are in
+// the part release-rxe of make test-full.
 const (
 	soak     = "^TestSoak$"
 	recorded = "^TestHostOfAJobRecords$"
@@ -65,7 +66,11 @@ const (
 		"TestReaddedAddressKeepsItsIndex|TestTheReportOfABadDay|TestTheKernelKeepsTheContractWith.*)$"
 	slow = "^(TestAPauseOfTheGuestIsNoFault|TestDriverIsReplacedDuringARelease|TestALinkDeletionWaitsForNoSnapshot|" +
 		"TestABurstOf200000|TestHundredAddsAndDeletesLeaveNothingBehind|TestAStoppedTelegrafHoldsUpNoReader|" +
-		"TestThisLibraryServesEventsProbesAndCounters|TestOnARealDeviceFlapsAndAnOutageFireTheirRules)$"
+		"TestThisLibraryServesEventsProbesAndCounters|TestOnARealDeviceFlapsAndAnOutageFireTheirRules|" +
+		"TestWhatTheTracerCountsIsWhatOthersCount|TestTwoPluginsTraceTheSameHost|TestAnIdleTracerReadsNoMap|" +
+		"TestADestructionWithoutItsAcknowledgementIsAHang|TestAReportAgreesWithTheKernel|TestProcessesThatComeAndGoAreAllCounted|" +
+		"TestAQueryThatHangsInTheDriverIsReportedAndStopsNoReader|TestAPlaceLosesWhatItIsAskedToAndCountsIt|" +
+		"TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain|TestDoctorCommandsFixTheirFindings|TestSummaryOfThreeHostsNamesTheFlap)$"
 )
 
 // quickFabric is the test of the fabric that TestFabric runs with -short. No guest runs beside it: six plugins need both processors.
@@ -147,8 +152,13 @@ func TestSlow(t *testing.T) {
 	}
 	v := usual()
 	img := image(t, v.kernel)
+	n := 0
 	for _, s := range suites {
 		for _, name := range s.list(t, slow) {
+			n++
+			if *share > 0 && n%3 != *share-1 {
+				continue
+			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				session{variant: v, img: img, suites: []suite{s}, tests: []string{name}, cpus: processors(v, []string{name})}.run(t)
