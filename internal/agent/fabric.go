@@ -132,7 +132,7 @@ func (p *probing) of(device string) *worker.Orders {
 }
 
 // ordersOf returns the orders for a device as the keeper gives them. The functions on the way of an order to the device's worker
-// and to C are listed in docs/explanation/architecture.md, "The way of an order".
+// and to C are listed in docs/explanation/architecture.md, "Path of an order".
 func (p *probing) ordersOf(device string) pairs.Orders { return post{p.of(device)} }
 
 // post gives orders as the keeper wants them: without a worker there is no Fabric.

@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// step matches a step of a way: a directory and a function of it, which may be a method, or a function in C.
+// step matches one step of a path: a package directory and a function, which may be a method or a C function.
 var step = regexp.MustCompile("`((?:internal|plugins|cmd)/[a-z0-9_/-]+)\\.([A-Za-z_]\\w*(?:\\.\\w+)?)`")
 
-func TestEachStepOfAWayExists(t *testing.T) {
+func TestEachStepOfAPathExists(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/explanation/architecture.md"))
 	require.NoError(t, err)
-	for _, title := range []string{"## The way of a point", "## The way of an event", "## The way of an order"} {
-		_, way, found := strings.Cut(string(text), title+"\n")
+	for _, title := range []string{"## Path of a point", "## Path of an event", "## Path of an order"} {
+		_, section, found := strings.Cut(string(text), title+"\n")
 		require.True(t, found, title)
-		way, _, _ = strings.Cut(way, "\n## ")
-		steps := step.FindAllStringSubmatch(way, -1)
+		section, _, _ = strings.Cut(section, "\n## ")
+		steps := step.FindAllStringSubmatch(section, -1)
 		require.Greater(t, len(steps), 5, title)
 		for _, s := range steps {
 			require.Contains(t, functions(t, s[1]), s[2], "%s: %s", title, path.Base(s[1]))
