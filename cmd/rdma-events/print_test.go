@@ -2,16 +2,20 @@ package main
 
 import (
 	"bytes"
+	_ "embed"
 	"flag"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"text/template"
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/docs/document"
 	"rdma_events/tests/prerequisite"
 )
 
@@ -39,6 +43,30 @@ func TestHelpOfAllCommands(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	require.NoError(t, err)
 	require.Equal(t, string(want), b.String())
+}
+
+// commandsDocument is the page on commands, whose generated part has the help of all commands.
+const commandsDocument = "../../docs/reference/commands.md"
+
+//go:embed testdata/commands.md.tmpl
+var commandsTemplate string
+
+// TestCommandsDocumentHasTheHelp compares docs/reference/commands.md with the help; -update rewrites it.
+func TestCommandsDocumentHasTheHelp(t *testing.T) {
+	page := template.Must(template.New("commands").Funcs(template.FuncMap{"sentence": sentence, "trim": strings.TrimSpace}).Parse(commandsTemplate))
+	var b strings.Builder
+	require.NoError(t, page.Execute(&b, struct {
+		Plugin   []describedFlag
+		Commands []described
+	}{describeFlags(new(flags).define(io.Discard)), describeCommands()}))
+	if *update {
+		require.NoError(t, document.Rewrite(commandsDocument, "commands", b.String()))
+	}
+	have, err := os.ReadFile(commandsDocument)
+	require.NoError(t, err)
+	want, err := document.Replace(string(have), "commands", b.String())
+	require.NoError(t, err)
+	require.Equal(t, want, string(have), "go test ./cmd/rdma-events -run Help -update rewrites it")
 }
 
 // tool returns the path of a program that checks what print prints.
