@@ -83,7 +83,7 @@ func (b *board) deviceFacts() {
 		id: 3, title: "Watched", width: width, height: height, now: true,
 		help: help{
 			"1 while a worker has the device open.", "that no process reads its events.",
-			"the panel on the right says why; the README has a line for each reason.", "events that happen meanwhile.",
+			"the panel on the right has the reason; docs/how-to/troubleshooting.md says what to do for each.", "events that happen meanwhile.",
 		},
 		queries: []query{{text: `SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter}`, prom: `max(rdma_device_open{FILTER})`}},
 	}, "-", one)
@@ -445,7 +445,7 @@ func (b *board) deviceHappenings() {
 			"The state of a port soon after something happened to it, the last 200 times. The cause is there where it is certain. The counters are " +
 				"those that moved most since the reading before.",
 			"nothing.",
-			"docs/how-to/operations.md has what each cause means, and what shows it; `rdma-events events` on the host has all counters.",
+			"docs/reference/causes.md explains each cause; `rdma-events events` on the host has all counters.",
 			"more than ten happenings of a port in a minute, one by one; why a peer went away.",
 		},
 		queries: []query{{text: `SELECT "port", "trigger", "cause", "admin_up", "carrier", "ext_state", "top", "left_out" FROM {rdma_evidence}

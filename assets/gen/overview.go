@@ -97,7 +97,7 @@ func (b *board) troubleTiles() {
 		{6, 3, "Not watched", "devices_unwatched", degraded(), help{
 			"Devices that are there and that no worker has open.",
 			nothing + "; orange means that an event there would go unnoticed.",
-			"the column reason of the table below says what is in the way; the README has a line for each.",
+			"the column reason of the table below says why; docs/how-to/troubleshooting.md says what to do for each.",
 			"why: the plugin's log does.",
 		}},
 		{40, 3, "Commands stuck", "commands_stuck", brokenNow(), help{

@@ -151,7 +151,7 @@ func (b *board) latestCauses() {
 		help: help{
 			"The last 100 happenings of the dashboard's range whose cause is certain. The counters are those that moved most since the reading before.",
 			"nothing.",
-			"one cause on many hosts at one time is a switch, a subnet manager or a change that was rolled out; docs/how-to/operations.md has what each means.",
+			"one cause on many hosts at one time is a switch, a subnet manager or a change that was rolled out; docs/reference/causes.md explains each cause.",
 			"what happened without a cause that is certain: the Device dashboard has it too.",
 		},
 		queries: []query{{text: `SELECT "cause", "ext_state", "top" FROM {rdma_evidence} WHERE {filter} AND "cause" != ''

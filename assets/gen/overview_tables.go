@@ -34,7 +34,7 @@ func (b *board) overviewTables() {
 		help: help{
 			"Up to 100 devices that no worker has open. Age is how long that has been so, as far as the last day has it.",
 			nothing + "; every row is a device that no worker watches.",
-			"the README says for each reason what to do.",
+			"docs/how-to/troubleshooting.md says for each reason what to do.",
 			"devices of silent hosts, those that pods have borrowed (other_netns), and those that nothing can open (unwatchable).",
 		},
 		queries: []query{

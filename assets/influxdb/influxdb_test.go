@@ -86,7 +86,7 @@ func TestDatabaseThatIsThereIsRefused(t *testing.T) {
 	before := policies(t, s, database)
 	_, err := s.Query(t.Context(), "", influxdb.Downsampling)
 	require.ErrorIs(t, err, influx.ErrRefused)
-	require.True(t, strings.HasSuffix(err.Error(), "not executed"), "docs/how-to/operations.md quotes it")
+	require.True(t, strings.HasSuffix(err.Error(), "not executed"), "docs/how-to/large-clusters.md quotes it")
 	require.Equal(t, before, policies(t, s, database))
 	run(t, s, statements(t, database))
 	require.Contains(t, policies(t, s, database), "rdma_raw")

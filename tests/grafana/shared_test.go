@@ -27,7 +27,7 @@ func writeAssets(t *testing.T, flags ...string) (dir string) {
 	return dir
 }
 
-// shared creates a database to which other programs write too, as docs/how-to/operations.md
+// shared creates a database to which other programs write too, as docs/how-to/large-clusters.md
 // describes, and returns the directory of the rules and dashboards for it.
 func shared(t *testing.T, database string) (Source, string) {
 	t.Helper()

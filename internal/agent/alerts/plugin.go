@@ -31,7 +31,7 @@ func pluginAlerts() []Alert {
 			Quiet:  "A worker that dies and runs again. Devices that are missing or unwatchable, whose worker is stopped.",
 			Clears: "When the worker runs.",
 			FirstSteps: []string{
-				"The field reason and the README's table: permissions, a missing provider library, limits.",
+				"The field reason, for which docs/how-to/troubleshooting.md says what to do: permissions, a missing provider library, limits.",
 				"stuck: a thread of the worker hangs in the kernel, and `cat /proc/PID/stack` says where.",
 			},
 			Blind: "The reason: the log and rdma_device have it.",

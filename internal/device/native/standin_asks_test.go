@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// The numbers of commands in docs/how-to/operations.md are computed from drivers.Round and
+// The numbers of commands in docs/reference/device-commands.md are computed from drivers.Round and
 // drivers.PortReading. These tests compare both with the calls that the code makes.
 
 func init() { drivers["readings"] = doReadings }
@@ -128,7 +128,7 @@ func TestPortReadingMakesTheCallsOfTheTable(t *testing.T) {
 		more  []string
 	}{
 		{"EDR", 0, nil},
-		{"NDR", 128, []string{"rate"}}, // reading it queries the port once more (docs/how-to/operations.md)
+		{"NDR", 128, []string{"rate"}}, // reading it queries the port once more (docs/reference/device-commands.md)
 	} {
 		r := well(t, order{Kind: "readings", LinkLayer: verbs.LinkEthernet, Speed: c.speed})
 		got := asked(r.Trace)

@@ -81,7 +81,7 @@ func evidenceFields() []field[Evidence] {
 		}
 	}
 	return []field[Evidence]{
-		text("cause", "the cause where it is certain, docs/how-to/operations.md has them", func(v *Evidence) cause.Cause { return v.Cause }),
+		text("cause", "the cause where it is certain, see docs/reference/causes.md", func(v *Evidence) cause.Cause { return v.Cause }),
 		counter("triggers", "1, and further triggers that this one is for", func(v *Evidence) uint64 { return v.Triggers }),
 		maybe("age_ns", "ns", "from the trigger to the first reading", func(v *Evidence) (int64, bool) { return v.AgeNS, v.HasSnapshot }),
 		maybe("took_ns", "ns", "from the first reading to the last", func(v *Evidence) (int64, bool) { return v.TookNS, v.HasSnapshot }),

@@ -17,7 +17,7 @@ import (
 
 const device = guest.PVRDMA
 
-// longestDelay is how much longer an administrator's command may take beside the plugin (docs/how-to/operations.md, Removal). The
+// longestDelay is how much longer an administrator's command may take beside the plugin (docs/reference/devices.md, Removals). The
 // tests allow ten times of it.
 const longestDelay = time.Second
 

@@ -66,7 +66,7 @@ const alone = `[[inputs.rdma_events]]
     snapshot_interval = "0s"
 `
 
-// The provider asks the device for its port before it makes an address handle. The table of commands in docs/how-to/operations.md
+// The provider asks the device for its port before it makes an address handle. The table of commands in docs/reference/device-commands.md
 // says so, and the method that auto takes depends on it.
 func TestRoundByDatagramCostsOneCommand(t *testing.T) {
 	for _, row := range []struct {

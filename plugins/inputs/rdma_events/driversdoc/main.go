@@ -41,8 +41,8 @@ func parts() []part {
 		{"docs/reference/compatibility.md", "drivers", overview(all)},
 		{"docs/reference/compatibility.md", "notes", notes(all)},
 		{"docs/how-to/maintenance.md", "unloading", unloading(all)},
-		{"docs/how-to/operations.md", "commands", commands(all, pace())},
-		{"docs/how-to/operations.md", "snapshots", snapshots(all, pace())},
+		{"docs/reference/device-commands.md", "commands", commands(all, pace())},
+		{"docs/reference/device-commands.md", "snapshots", snapshots(all, pace())},
 	}
 }
 

@@ -11,17 +11,17 @@ import (
 // snapshots returns the text and table of the commands that snapshots make a device execute.
 func snapshots(all []drivers.Driver, p drivers.Pace) string {
 	var b strings.Builder
-	b.WriteString(wrap("", "", fmt.Sprintf("Commands of the device for snapshots of one port: one every %s, and after causes at most "+
-		"%d a minute. The last three columns are for `evidence.ethtool = \"all\"`. This was read in the drivers' sources, and not "+
-		"run on a device.", seconds(p.Snapshot), p.Triggered)) + "\n")
-	b.WriteString("| driver | files of `counters`, `hw_counters` | for `counters` | for `hw_counters` | for the link | a snapshot | " +
-		"a minute, at most | for statistics | a snapshot | a minute, at most |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(wrap("", "", fmt.Sprintf("Commands for the snapshots of one port: one snapshot every %s, and after triggers at most "+
+		"%d a minute. The last three columns are for `evidence.ethtool = \"all\"`. "+
+		"Read in the drivers' sources, and not run on a device.", seconds(p.Snapshot), p.Triggered)) + "\n")
+	b.WriteString("| driver | files in `counters`, `hw_counters` | `counters` | `hw_counters` | link state | per snapshot | " +
+		"per minute, at most | statistics | per snapshot | per minute, at most |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
 		for _, layer := range layers(d) {
 			b.WriteString(snapshotRow(d, layer, p))
 		}
 	}
-	b.WriteString("| **switched off by** | | `evidence.snapshot_interval = \"0s\"` | the same | the same, or `evidence.ethtool = \"off\"` | " +
+	b.WriteString("| **disable with** | | `evidence.snapshot_interval = \"0s\"` | the same | the same, or `evidence.ethtool = \"off\"` | " +
 		"`evidence.snapshot_interval = \"0s\"` | the same | `evidence.ethtool = \"link\"` or `\"off\"` | the same | the same |\n")
 	return b.String()
 }

@@ -71,23 +71,23 @@ func byState(all []drivers.Driver, source drivers.StateSource) string {
 // execute at a pace.
 func commands(all []drivers.Driver, p drivers.Pace) string {
 	var b strings.Builder
-	b.WriteString(wrap("", "", fmt.Sprintf("Commands of the device a minute for one port and one completion vector, at a look at "+
-		"the port every %s, a round every %s and a reading of a hw_counter every %s, or where the driver has none or freezes them "+
-		"a query of the probe's queue pair. A snapshot is taken every %s:",
+	b.WriteString(wrap("", "", fmt.Sprintf("Commands per minute for one port and one completion vector with the defaults: the port "+
+		"is polled every %s, a probe round runs every %s, a hw_counter is read every %s and a snapshot is taken every %s. If the driver has no "+
+		"hw_counter, or freezes them, the probe's queue pair is queried instead.",
 		seconds(p.State), seconds(p.Probe), seconds(p.Command), seconds(p.Snapshot))) + "\n")
-	b.WriteString("| driver | looks at the port | `ud_send` | `rc_write` | `flush` | hw_counter or query_qp | snapshots | " +
-		"a host of 8 ports, by the first choice of `auto` |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| driver | port polls | `ud_send` | `rc_write` | `flush` | hw_counter or query_qp | snapshots | " +
+		"a host with 8 ports and the first method of `auto` |\n|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
 		for _, layer := range layers(d) {
 			b.WriteString(row(d, layer, p))
 		}
 	}
-	b.WriteString("| **switched off by** | `state_interval = \"0s\"` | another `probe.method` | another `probe.method` | " +
+	b.WriteString("| **disable with** | `state_interval = \"0s\"` | another `probe.method` | another `probe.method` | " +
 		"another `probe.method` | `evidence.command_interval = \"0s\"` | `evidence.snapshot_interval = \"0s\"` | all, and `probe.interval = \"0s\"` |\n")
-	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe (at the start, when a port or its addresses change, after an error, and "+
-		"while no method works, after one round and then twice as long each time, up to 5 minutes) makes and destroys its objects "+
-		"once more, and reads the port's P_Key table up to the first with full membership, "+
-		"unless `probe.pkey_index` names one: a command for each entry on %s.", strings.Join(withPKeys(all), ", "))))
+	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe creates and destroys its objects once more. It is made at the start, after "+
+		"an error, and when a port or its addresses change. While no method works, it is retried after one round and then after "+
+		"twice as long each time, up to 5 minutes. Unless `probe.pkey_index` is set, it also reads the port's P_Key table up to "+
+		"the first entry with full membership: a command for each entry on %s.", strings.Join(withPKeys(all), ", "))))
 	return b.String()
 }
 
@@ -146,7 +146,7 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%g s", d.Seconds()) }
 // wrap breaks a paragraph into lines of at most 120 bytes. The first line begins with
 // first, the others with other.
 func wrap(first, other, text string) string {
-	const width = 120
+	const width = 100
 	line, begun, out := first, false, ""
 	for word := range strings.FieldsSeq(text) {
 		switch {
