@@ -25,6 +25,7 @@ var kustomizations = []string{
 	"testdata/fabric",
 	"testdata/state",
 	"testdata/state-and-others",
+	"testdata/own-config",
 }
 
 // build returns the manifests that kustomize builds from a directory.
@@ -183,4 +184,12 @@ func TestTheSchemaOfComponentsTogetherKeepsAllInitContainers(t *testing.T) {
 	} {
 		require.Equal(t, 1, strings.Count(manifests, want), want)
 	}
+}
+
+// Kustomize applies components after the files of an overlay, so the documents advise a component of one's own.
+func TestSchemaOfOwnComponentReplacesComponentsConfiguration(t *testing.T) {
+	manifests := build(t, "testdata/own-config")
+	require.Contains(t, manifests, "traffic_class = 104")
+	require.Contains(t, manifests, "objects = true")
+	require.NotContains(t, manifests, "traffic_class = 0")
 }
