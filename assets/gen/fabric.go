@@ -369,7 +369,7 @@ func (b *board) fabricHistory() {
 // unmetReasons returns why two hosts have not met, the worst first, but for what says nothing of the peer.
 func unmetReasons() (words []string) {
 	for _, r := range verdict.Reasons() {
-		if !r.Rests {
+		if !r.NotAboutPeer {
 			words = append(words, string(r.Reason))
 		}
 	}

@@ -104,7 +104,7 @@ func TestWhatIsSaidOfOtherHostsIsRecorded(t *testing.T) {
 	r.stop(t)
 	text, code := ask(t, "events", "-directory", dir)
 	require.Zero(t, code)
-	require.Regexp(t, `  sim0:1 > gpu02 sim0  path  echo and write silent for \S+, its process answers\n`, text)
+	require.Regexp(t, `  sim0:1 > gpu02 sim0  path  echo and write silent for \S+, the peer's process answers\n`, text)
 }
 
 func TestTheListOfHostsNeedsNoDevice(t *testing.T) {

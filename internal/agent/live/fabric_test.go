@@ -41,11 +41,11 @@ func everySecond(t *testing.T, c Config, lasting time.Duration) string {
 }
 
 const table = `4 pairs: 1 own_link, 1 path, 1 not met, 1 ok
-mlx5_0:2  own_link  most pairs of the own port are bad at once: its own link is at fault (cable, transceiver or switch port)
+mlx5_0:2  own_link  most pairs of the port are bad at once: its own link is at fault (cable, transceiver or switch port)
 port      peer          verdict       for  sent  lost there  back  echo p50    p99  write p50  p99
-mlx5_0:2  gpu04 mlx5_0  own_link       4s  1023          17     0     2.1µs  5.3µs          -    -  most pairs of the own port are bad at once
-mlx5_0:1  gpu02 mlx5_0  path           4s  1023          17     0     2.1µs  5.3µs          -    -  echo and write silent for 4.5s, its process answers
-mlx5_0:2  gpu03         not met: key  1m1s  1023         17     0     2.1µs  5.3µs          -    -  it has another key
+mlx5_0:2  gpu04 mlx5_0  own_link       4s  1023          17     0     2.1µs  5.3µs          -    -  most pairs of the port are bad at once
+mlx5_0:1  gpu02 mlx5_0  path           4s  1023          17     0     2.1µs  5.3µs          -    -  echo and write silent for 4.5s, the peer's process answers
+mlx5_0:2  gpu03         not met: key  1m1s  1023         17     0     2.1µs  5.3µs          -    -  the peer has another key
 mlx5_0:1  gpu01 mlx5_0  ok             4s  1023          17     0     2.1µs  5.3µs          -    -
 `
 
@@ -111,8 +111,8 @@ func TestChangesOfPairsAreLinesOfWatch(t *testing.T) {
 			s.Emit(own)
 		}
 	}
-	require.Equal(t, `17:00:00.977000  mlx5_0:1 > gpu042 mlx5_0  path  echo and write silent for 270ms, its process answers
-17:00:00.980000  mlx5_0:1    own_link             most pairs of the own port are bad at once: its own link is at fault (cable, transceiver or switch port)
+	require.Equal(t, `17:00:00.977000  mlx5_0:1 > gpu042 mlx5_0  path  echo and write silent for 270ms, the peer's process answers
+17:00:00.980000  mlx5_0:1    own_link             most pairs of the port are bad at once: its own link is at fault (cable, transceiver or switch port)
 `, shows(t, Config{}, nothing, play))
 	lines := strings.Split(strings.TrimSpace(shows(t, Config{JSON: true}, nothing, play)), "\n")
 	require.Len(t, lines, 2)

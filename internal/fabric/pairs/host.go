@@ -77,7 +77,7 @@ func (h *host) pairWith(p *port) {
 
 // drop forgets a pair; what it has counted stays with its port and group.
 func (pr *pair) drop() {
-	pr.tracker.End()
+	pr.tracker.EndSession()
 	c := pr.tracker.Counts()
 	pr.port.gone.Add(&c)
 	pr.port.k.groupOf(&pr.host.Peer).gone.Add(&c)

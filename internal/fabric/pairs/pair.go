@@ -66,19 +66,19 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 		return // of a session that is over
 	}
 	t := pr.tracker
-	t.HostsApart(pr.apart)
+	t.SetDisconnected(pr.apart)
 	switch f.Kind {
 	case verbs.FabricSent:
 		pr.sent++
 		pr.unsentSince = 0
-		t.Probe(f.Path, f.At)
+		t.AddProbe(f.Path, f.At)
 	case verbs.FabricEcho:
 		pr.echo(f)
 	case verbs.FabricWrite:
 		pr.posted++
-		t.WritePosted(f.At)
+		t.AddWrite(f.At)
 	case verbs.FabricWriteDone:
-		t.WriteDone(f.At, f.Took)
+		t.CompleteWrite(f.At, f.Took)
 		if pr.done++; pr.done == steady {
 			pr.retry.reset()
 		}
@@ -87,7 +87,7 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 			w.Add(f.At, f.Took)
 		}
 	case verbs.FabricWriteFailed:
-		t.WriteFailed()
+		t.FailWrite()
 		pr.broken = f.At
 		pr.port.k.cfg.Log.Debug("write failed", "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name, "status", f.Status)
 	case verbs.FabricUnsent:
@@ -99,12 +99,12 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 func (pr *pair) begin() {
 	pr.session, pr.joined = pr.joined, 0
 	pr.sent, pr.posted, pr.done = 0, 0, 0
-	pr.tracker.End()
+	pr.tracker.EndSession()
 }
 
 func (pr *pair) echo(f *verbs.FabricFact) {
 	e := verdict.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
-	if !pr.tracker.Echo(e, f.At) {
+	if !pr.tracker.AddEcho(e, f.At) {
 		return
 	}
 	pr.echoed = f.At
@@ -157,13 +157,13 @@ func (pr *pair) judgeAt(upTo int64) {
 		return
 	}
 	s := &pr.sample
-	pr.tracker.HostsApart(pr.apart)
-	pr.tracker.Sample(s, upTo)
+	pr.tracker.SetDisconnected(pr.apart)
+	pr.tracker.FillSample(s, upTo)
 	s.Answers, s.PeerActive, s.PeerGone = 0, pr.said == verbs.PortActive, pr.gone
 	if pr.answer-s.SilentSince >= int64(stateAfter) {
 		s.Answers = pr.answer
 	}
-	pr.judge.See(s)
+	pr.judge.Update(s)
 	if s.IsMissing() && (s.WriteSince != 0 || s.WriteFailed) {
 		pr.host.silent.Send()
 	}
@@ -183,8 +183,8 @@ func (pr *pair) isUnanswered() bool {
 	if !pr.isJudged() {
 		return false
 	}
-	outstanding, failed := pr.tracker.Writing()
-	_, n := pr.tracker.Missing()
+	outstanding, failed := pr.tracker.WriteState()
+	_, n := pr.tracker.Unanswered()
 	return n > 0 && (outstanding || failed)
 }
 
@@ -199,7 +199,7 @@ func (pr *pair) wants() (due int64, ok bool) {
 
 // part ends the session: the port has no Fabric any more, or another one.
 func (pr *pair) part() {
-	pr.tracker.End()
+	pr.tracker.EndSession()
 	pr.host.abandon(pr.session)
 	pr.host.abandon(pr.joined)
 	pr.session, pr.joined, pr.stale, pr.broken, pr.unsentSince = 0, 0, false, 0, 0
@@ -220,11 +220,11 @@ func (pr *pair) met(session uint64, remote *exchange.Port) {
 		pr.judge = verdict.NewJudge(pr.port.k.cfg.Mono())
 		pr.sample = verdict.Sample{}
 		if pr.session != session { // what the former peer did not answer says nothing of this one
-			pr.tracker.End()
+			pr.tracker.EndSession()
 			pr.session = 0
 		}
 	} else if pr.broken != 0 {
-		pr.tracker.Reconnected()
+		pr.tracker.CountReconnect()
 	}
 	if pr.session != session { // no fact of it came before this
 		pr.joined = session
@@ -255,7 +255,7 @@ func (pr *pair) unreported(c *ledger.FabricPair) {
 		return
 	}
 	probes, writes := c.Sent-min(c.Sent, pr.sent), c.Writes-min(c.Writes, pr.posted)
-	pr.tracker.Unreported(probes, writes)
+	pr.tracker.AddUnreported(probes, writes)
 	pr.sent, pr.posted = pr.sent+probes, pr.posted+writes
 }
 

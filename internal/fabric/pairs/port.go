@@ -67,7 +67,7 @@ func (p *port) facts(f *verbs.FabricFacts) {
 		case fact.Pair < 0: // the port's thread was late, which moves all deadlines
 			for _, pr := range p.pairs {
 				if pr != nil {
-					pr.tracker.Late(fact.Took)
+					pr.tracker.ShiftTimes(fact.Took)
 				}
 			}
 		case fact.Pair < MaxPeers && p.pairs[fact.Pair] != nil:

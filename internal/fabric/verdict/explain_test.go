@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reasons are all that a pair can have.
+// reasons returns all reasons.
 func reasons() []Reason {
 	return []Reason{
 		ReasonNone, ReasonStarting, ReasonNoResponder, ReasonKey, ReasonNotListed, ReasonFull, ReasonVersion, ReasonNoCommonGID,

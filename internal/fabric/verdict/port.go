@@ -1,59 +1,60 @@
 package verdict
 
-// The verdicts of the host's own port, beside VerdictOK.
+// The verdicts that, beside VerdictOK, apply to a port of this host.
 const (
 	VerdictOwnPort Verdict = "own_port"
 	VerdictOwnLink Verdict = "own_link"
 )
 
-// PeerVerdict is what is said of a pair, and which host it is with.
+// PeerVerdict is the verdict of one pair, with the name of the peer's host.
 type PeerVerdict struct {
 	Host    string
 	Verdict Verdict
 }
 
-// The numbers of the verdict own_link.
+// The verdict own_link needs at least this many pairs, and bad pairs with this many hosts.
 const (
-	leastPairs = 4
-	leastHosts = 2
+	minPairs = 4
+	minHosts = 2
 )
 
-// JudgePort returns the verdict on a port from the verdicts of its pairs within its own group and across to other groups. Pairs that
-// say nothing about the network do not count: pairs that start, and pairs whose peer is down or busy or has no active port.
+// JudgePort derives the verdict of a port from the verdicts of its pairs. within has the pairs within the port's own group, across the pairs
+// with other groups. JudgePort ignores pairs that give no evidence about the network: pairs that are starting, and pairs whose peer is down,
+// is busy or has no active port.
 //
-// The port's own link is at fault if three quarters of the pairs are bad and the other explanations are not enough: a spine that
-// loses what crosses it leaves the pairs within the group well, and a single path that is lost makes pairs partial and no worse.
+// The port's own link is at fault if three quarters of the pairs are bad and no other fault explains that. A faulty spine leaves the pairs
+// within the group ok. The loss of a single path makes pairs partial, never worse.
 func JudgePort(active bool, within []PeerVerdict, across ...PeerVerdict) Verdict {
 	if !active {
 		return VerdictOwnPort
 	}
-	own, all := tally{}, tally{hosts: map[string]bool{}}
+	ownGroup, all := tally{}, tally{hosts: map[string]bool{}}
 	for _, p := range within {
-		own.add(p)
-		all.add(p)
+		ownGroup.addPair(p)
+		all.addPair(p)
 	}
 	for _, p := range across {
-		all.add(p)
+		all.addPair(p)
 	}
 	switch {
-	case all.known < leastPairs, 4*all.bad < 3*all.known, len(all.hosts) < leastHosts:
+	case all.judged < minPairs, 4*all.bad < 3*all.judged, len(all.hosts) < minHosts:
 		return VerdictOK
-	case own.known > 0 && own.bad == 0, all.bad == all.partial:
+	case ownGroup.judged > 0 && ownGroup.bad == 0, all.bad == all.partial:
 		return VerdictOK
 	}
 	return VerdictOwnLink
 }
 
-// tally counts the pairs whose verdict says something about the network.
+// tally counts the pairs whose verdict gives evidence about the network.
 type tally struct {
-	known, bad, partial int
-	hosts               map[string]bool // of the bad pairs; nil: they are not counted
+	judged, bad, partial int
+	hosts                map[string]bool // hosts of the bad pairs; nil: not collected
 }
 
-func (t *tally) add(p PeerVerdict) {
+func (t *tally) addPair(p PeerVerdict) {
 	switch {
 	case p.Verdict.IsNetwork():
-		t.known++
+		t.judged++
 		t.bad++
 		if p.Verdict == VerdictPartial {
 			t.partial++
@@ -62,6 +63,6 @@ func (t *tally) add(p PeerVerdict) {
 			t.hosts[p.Host] = true
 		}
 	case p.Verdict == VerdictOK:
-		t.known++
+		t.judged++
 	}
 }

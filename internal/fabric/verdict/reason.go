@@ -1,11 +1,11 @@
 package verdict
 
-// Reason is why a pair has not met.
+// Reason tells why the two ports of a pair are not connected.
 type Reason string
 
-// The reasons. Reasons says what each means.
+// The reasons. The function Reasons returns their meanings.
 const (
-	ReasonNone        Reason = "" // it has met
+	ReasonNone        Reason = "" // the pair is connected
 	ReasonStarting    Reason = "starting"
 	ReasonNoResponder Reason = "no_responder"
 	ReasonKey         Reason = "key"

@@ -2,134 +2,134 @@ package verdict
 
 import "strings"
 
-// Blame names who has to act on a verdict or a reason.
+// Blame names the party that has to act on a verdict or a reason.
 type Blame string
 
-// Who has to act.
+// The parties that may have to act.
 const (
 	BlameOwn     Blame = "own"     // this host: its own port
 	BlameNetwork Blame = "network" // the network between the two hosts
 	BlamePeer    Blame = "peer"    // the other host
-	BlameEither  Blame = "either"  // the two hosts do not fit each other, and one alone cannot tell which of them is wrong
+	BlameEither  Blame = "either"  // the settings of the two hosts differ, and neither host can tell which one is wrong
 	BlameNobody  Blame = "nobody"
 )
 
-// Row describes a verdict to those who read about it. A text may have the placeholders of Details.
+// Row describes a verdict in output and documents. Text may contain the placeholders of Details.
 type Row struct {
 	Verdict    Verdict
-	OfPair     bool // pairs can have it
-	OfPort     bool // own ports can have it
+	OfPair     bool // the verdict applies to pairs
+	OfPort     bool // the verdict applies to ports of this host
 	Blames     Blame
 	Direction  string // of the lost packets: forward (to the peer), reverse or both; "": not known, or none are lost
-	Severity   int    // the greater, the worse; reasons are on the same scale
-	Precedence int    // of the evidence, for a Judge; -1: no Judge gives this verdict
-	Unanswered bool   // the pair gets no echo at all, and it is known since when
-	Blackhole  bool   // the network passes nothing, at least on one path
-	Text       string // what it means, in a sentence without capital and full stop
-	Begins     string // when
-	Do         string
-	Colour     string // of Grafana, or grey
+	Severity   int    // a higher value is worse; verdicts and reasons share one scale
+	Precedence int    // rank of the evidence, for a Judge; -1: no Judge returns this verdict
+	Unanswered bool   // the pair receives no echo at all, and the start of the silence is known
+	Blackhole  bool   // the network delivers nothing on at least one path
+	Text       string // the meaning, as a sentence without capital letter and full stop
+	Begins     string // the condition under which the verdict begins
+	Do         string // the advice
+	Colour     string // a colour name of Grafana, or grey
 }
 
-// ReasonRow describes a reason why a pair has not met.
+// ReasonRow describes a reason why a pair is not connected.
 type ReasonRow struct {
-	Reason   Reason
-	Blames   Blame
-	Severity int    // see Row
-	Rests    bool   // it says nothing of the peer
-	Text     string // as it follows "not met:"
-	Do       string
-	Colour   string
+	Reason       Reason
+	Blames       Blame
+	Severity     int    // see Row
+	NotAboutPeer bool   // the reason is no fault of the peer
+	Text         string // the meaning, as a phrase without capital letter and full stop
+	Do           string // the advice
+	Colour       string
 }
 
-// The rows are in the order of their severity, the worst first. Severity is what an operator acts on first, by whom the row blames:
+// verdictRows has one row for each verdict, sorted by severity with the worst first. Severity tells an operator what to act on first:
 //
-//   - This host's own port comes first. The verdict names one link, a critical alert tells to drain the host, and the verdicts of its
-//     pairs follow from it. Repairing the link ends all of them.
-//   - Then the network, by how much of a pair's traffic is lost: all of it, that of a path, a share in both directions or in one. An echo
-//     that is lost on the way back is no worse than a probe that is lost on the way there; their order is arbitrary and only has to be one.
-//   - Then a peer that cannot be reached: its own host reports that, or it is being rebooted.
-//   - Then pairs that have not met: nothing fails, but nothing is watched. What somebody has to set right comes before hosts that may be off,
-//     and before pairs that rest with the own port, whose verdict comes first already.
-//   - Then a busy peer, which never alerts, and what passes or is meant to be so.
+//   - The port of this host comes first. The verdict names one link, a critical alert advises draining the host, and the verdicts of the
+//     port's pairs are consequences. Repairing the link ends all of them.
+//   - The network comes next, ordered by the share of a pair's traffic that is lost: everything, everything on one path, some in both
+//     directions, some in one direction. A lost echo is as bad as a lost probe. The order of these two verdicts is arbitrary.
+//   - Next is a peer that cannot be reached. Its own host reports the fault, or is being rebooted.
+//   - Next are pairs that are not connected: nothing fails, but nothing is monitored. Faults that somebody has to repair come before hosts that
+//     may be switched off, and before pairs that are paused because of the own port, whose verdict comes first already.
+//   - Last are a busy peer, which never raises an alert, and states that are temporary or intended.
 //
-// Precedence is another thing, and no severity: it says which evidence replaces which while a pair is not well. A silence replaces a
-// loss, since it covers the loss. The peer's word that its port is not active replaces a blame of the network, although it is milder:
-// otherwise a pair would blame the network until the port is back.
+// Precedence is independent of severity. It decides which evidence replaces which while a pair is not ok. Silence replaces loss because it
+// includes the loss. A peer's report that its port is not active replaces a verdict that blames the network, although it is less severe:
+// otherwise the pair would blame the network until the port is active again.
 var verdictRows = []Row{
 	{
 		Verdict: VerdictOwnPort, OfPort: true, Blames: BlameOwn, Severity: 24, Precedence: -1, Colour: "dark-red",
-		Text:   "the own port is not active: its pairs rest, and nothing is said of peers",
+		Text:   "this host's port is not active: its pairs are paused, and no peer is judged",
 		Begins: "the port is not active",
-		Do:     "look at the own port: its alert port-down",
+		Do:     "check the port: see its alert port-down",
 	},
 	{
 		Verdict: VerdictOwnLink, OfPair: true, OfPort: true, Blames: BlameOwn, Severity: 23, Precedence: -1, Colour: "dark-red",
-		Text: "most pairs of the own port are bad at once: its own link is at fault (cable, transceiver or switch port)",
-		Begins: "three quarters of four or more pairs of the port, with two hosts or more, blame the network at once, and not all of them are " +
-			"merely partial; if the port has pairs within its group, one of them is bad too",
-		Do: "look at the own port's cable, transceiver and switch port. Most hosts of a group at once are their leaf",
+		Text: "most pairs of the port are bad at once: its own link is at fault (cable, transceiver or switch port)",
+		Begins: "three quarters of the port's pairs blame the network at the same time; the port has at least four pairs, the bad pairs have at least " +
+			"two hosts, and at least one bad pair is not `partial`; if the port has pairs within its group, at least one of them is bad",
+		Do: "check the port's cable, transceiver and switch port. If most hosts of a group have this verdict at once, check their leaf switch",
 	},
 	{
 		Verdict: VerdictPath, OfPair: true, Blames: BlameNetwork, Severity: 22, Precedence: 8, Unanswered: true, Blackhole: true, Colour: "red",
-		Text: "echo and write silent{for}, its process answers",
-		Begins: "three probes are unanswered, the oldest for 250 ms, and so is the write; the peer's process says over TCP that it still answers " +
-			"this pair, and that its port is active",
-		Do: "nothing comes through: look who else says so of this peer (suspects), and at the own port",
+		Text: "echo and write silent{for}, the peer's process answers",
+		Begins: "three probes are unanswered, the oldest for 250 ms, and the write is unanswered for 250 ms; over TCP, the peer's process confirms " +
+			"that it still answers this pair and that its port is active",
+		Do: "the network delivers nothing: check which other hosts report this peer (suspects), and check this host's port",
 	},
 	{
 		Verdict: VerdictPartial, OfPair: true, Blames: BlameNetwork, Severity: 21, Precedence: 6, Blackhole: true, Colour: "orange",
-		Text:   "{path} silent, others are not",
-		Begins: "one path, or the write's, has missed eight rounds in a row that later ones on other paths overtook",
-		Do: "path says which one: an uplink, or a spine that one hash in several takes. The write's path comes after those of " +
-			"the probes",
+		Text:   "{path} silent, other paths are not",
+		Begins: "on one path, eight probes in a row, or the write for as many rounds, are unanswered although later probes on other paths are answered",
+		Do: "check the uplinks and spines: some of the network's equal-cost paths are broken. The field path has the number of the silent path; " +
+			"the write has the number after those of the probes",
 	},
 	{
 		Verdict: VerdictLossyBoth, OfPair: true, Blames: BlameNetwork, Direction: "both", Severity: 20, Precedence: 5, Colour: "dark-orange",
 		Text:   "probes lost in both directions{more}",
-		Begins: "within a minute three probes or more, and 2 %, were lost on the way there, and as many echoes on the way back",
-		Do:     "a cable, a transceiver or a congested queue that both directions share",
+		Begins: "within a minute, at least three probes and 2 % of the probes are lost on the way to the peer, and at least as many echoes on the way back",
+		Do:     "check cables, transceivers and congested queues that both directions share",
 	},
 	{
 		Verdict: VerdictLossyReverse, OfPair: true, Blames: BlameNetwork, Direction: "reverse", Severity: 19, Precedence: 4, Colour: "light-orange",
-		Text:   "echoes lost on the way back{more}",
-		Begins: "within a minute three echoes or more, and 2 % of the probes, were lost on the way back",
-		Do:     "a cable, a transceiver or a congested queue on the way back: what the peer sends",
+		Text:   "echoes lost on the way back from the peer{more}",
+		Begins: "within a minute, at least three echoes, for at least 2 % of the probes, are lost on the way back",
+		Do:     "check cables, transceivers and congested queues in the direction in which the peer sends",
 	},
 	{
 		Verdict: VerdictLossyForward, OfPair: true, Blames: BlameNetwork, Direction: "forward", Severity: 18, Precedence: 3, Colour: "semi-dark-orange",
-		Text:   "probes lost on the way there{more}",
-		Begins: "within a minute three probes or more, and 2 %, were lost on the way there",
-		Do:     "a cable, a transceiver or a congested queue on the way there: what the peer receives",
+		Text:   "probes lost on the way to the peer{more}",
+		Begins: "within a minute, at least three probes and 2 % of the probes are lost on the way to the peer",
+		Do:     "check cables, transceivers and congested queues in the direction in which the peer receives",
 	},
 	{
 		Verdict: VerdictPeerPort, OfPair: true, Blames: BlamePeer, Severity: 17, Precedence: 9, Unanswered: true, Colour: "dark-yellow",
-		Text:   "echo and write silent{for}, its process says that its port is {state}",
-		Begins: "echo and write are silent as with path, and the peer's process says that its port is not active",
-		Do:     "look at the peer: its alert port-down",
+		Text:   "echo and write silent{for}, and the peer's process reports its port as {state}",
+		Begins: "echo and write are silent as for `path`, and the peer's process reports that its port is not active",
+		Do:     "check the peer: see its alert port-down",
 	},
 	{
 		Verdict: VerdictPeerDown, OfPair: true, Blames: BlamePeer, Severity: 16, Precedence: 7, Unanswered: true, Colour: "yellow",
-		Text:   "echo, write and its process silent{for}",
-		Begins: "echo and write are silent as with path, and the peer's process does not answer within 750 ms either",
-		Do:     "look at the peer: it is off or hangs, or both networks are cut",
+		Text:   "echo, write and the peer's process silent{for}",
+		Begins: "echo and write are silent as for `path`, and the peer's process does not answer within 750 ms either",
+		Do:     "check the peer: it is off or hangs, or both networks are cut",
 	},
 	{
 		Verdict: VerdictPeerBusy, OfPair: true, Blames: BlamePeer, Severity: 4, Precedence: 2, Unanswered: true, Colour: "blue",
-		Text:   "its process does not echo{for}, its device answers",
+		Text:   "the peer's process does not echo{for}, its NIC acknowledges writes",
 		Begins: "three probes are unanswered, the oldest for 2 s, and the peer's NIC acknowledges writes",
-		Do:     "the peer's host is stopped or short of processor; the network is whole. It never alerts",
+		Do:     "the network works: the peer's host is stopped or short of CPU time. This verdict never raises an alert",
 	},
 	{
 		Verdict: VerdictStarting, OfPair: true, Blames: BlameNobody, Severity: 3, Precedence: 1, Colour: "light-blue",
-		Text:   "they have met; an echo and a write are awaited",
-		Begins: "they meet; it lasts until both witnesses have answered, at most 10 s",
+		Text:   "connected; waiting for the first echo and the first write",
+		Begins: "the pair is connected; the verdict lasts until an echo and a write are answered, at most 10 s",
 		Do:     "wait",
 	},
 	{
 		Verdict: VerdictOK, OfPair: true, OfPort: true, Blames: BlameNobody, Colour: "green",
-		Text:   "echoes and writes come{more}",
-		Begins: "both witnesses have answered, and after another verdict for 5 s",
+		Text:   "echoes and writes are answered{more}",
+		Begins: "echo and write are answered; after another verdict, for 5 s",
 		Do:     "nothing",
 	},
 }
@@ -137,75 +137,75 @@ var verdictRows = []Row{
 var reasonRows = []ReasonRow{
 	{
 		Reason: ReasonKey, Blames: BlameEither, Severity: 15, Colour: "red",
-		Text: "it has another key, its certificate has expired or is of another authority or name, or another host has its address",
-		Do: "give both hosts the same fabric.key_file and restart the plugin, or valid certificates of one authority; look at its address in " +
-			"the list",
+		Text: "the peer has another key, its certificate has expired or is of another authority or name, or another host has its address",
+		Do: "give both hosts the same fabric.key_file and restart the plugin, or give them valid certificates of one authority; check the peer's " +
+			"address in the list",
 	},
 	{
 		Reason: ReasonNotListed, Blames: BlameEither, Severity: 14, Colour: "orange",
-		Text: "its list does not have this host",
-		Do:   "give all hosts the same fabric.peers_file, and compare this host's name there with fabric.host",
+		Text: "the peer's list does not contain this host",
+		Do:   "give all hosts the same fabric.peers_file, and compare this host's name in it with fabric.host",
 	},
 	{
 		Reason: ReasonVersion, Blames: BlameEither, Severity: 13, Colour: "light-yellow",
-		Text: "its version cannot talk to this one",
+		Text: "the versions of the two hosts are not compatible",
 		Do:   "install the same version on both hosts",
 	},
 	{
 		Reason: ReasonPKey, Blames: BlameEither, Severity: 12, Colour: "light-red",
-		Text: "the P_Keys differ, or neither is of a full member",
-		Do:   "put both ports into one partition, one of them as a full member, or choose it with probe.pkey_index",
+		Text: "the P_Keys of the two ports differ, or neither port is a full member",
+		Do:   "put both ports into one partition, at least one of them as a full member, or choose the partition with probe.pkey_index",
 	},
 	{
 		Reason: ReasonNoCommonGID, Blames: BlameEither, Severity: 11, Colour: "blue",
-		Text: "no GID of the port fits one of the peer's",
-		Do: "compare the addresses of both ports, which have to be of one family, and probe.gid_index; whoever runs the network assigns " +
+		Text: "the two ports have no GIDs of the same kind",
+		Do: "compare the addresses of both ports, which must be of one family, and probe.gid_index; the network's administrator assigns " +
 			"addresses",
 	},
 	{
 		Reason: ReasonFailed, Blames: BlameEither, Severity: 10, Colour: "dark-red",
-		Text: "a device refuses to connect or to send, or the host refuses",
-		Do:   "look for the call in the log, at level debug; it is tried again within a minute",
+		Text: "a device refuses to connect or to send, or the peer refuses the request",
+		Do:   "find the failed call in the log at level debug; the plugin tries again within a minute",
 	},
 	{
 		Reason: ReasonFull, Blames: BlamePeer, Severity: 9, Colour: "light-orange",
-		Text: "its port has as many pairs as it takes",
+		Text: "the peer's port already answers as many pairs as it can",
 		Do:   "give all hosts the same list, or lower fabric.peers on all hosts alike",
 	},
 	{
 		Reason: ReasonNoResponder, Blames: BlamePeer, Severity: 8, Colour: "yellow",
-		Text: "no process answers there",
-		Do:   "run the plugin there with fabric.peers_file, let its TCP port through, and look at its address in the list",
+		Text: "no plugin answers at the peer's address",
+		Do:   "run the plugin on the peer with fabric.peers_file, allow its TCP port through firewalls, and check its address in the list",
 	},
 	{
 		Reason: ReasonNotActive, Blames: BlamePeer, Severity: 7, Colour: "dark-yellow",
-		Text: "its port is not active",
-		Do:   "look at the peer: its alert port-down",
+		Text: "the peer's port is not active",
+		Do:   "check the peer: see its alert port-down",
 	},
 	{
-		Reason: ReasonOwnPort, Blames: BlameOwn, Severity: 6, Rests: true, Colour: "dark-yellow",
-		Text: "the own port is not active, or its worker does not run",
-		Do:   "look at the own device, which has alerts of its own",
+		Reason: ReasonOwnPort, Blames: BlameOwn, Severity: 6, NotAboutPeer: true, Colour: "dark-yellow",
+		Text: "this host's port is not active, or its worker is not running",
+		Do:   "check this host's device: see its alerts",
 	},
 	{
-		Reason: ReasonStarting, Blames: BlameNobody, Severity: 2, Rests: true, Colour: "light-blue",
-		Text: "it has not been tried yet",
+		Reason: ReasonStarting, Blames: BlameNobody, Severity: 2, NotAboutPeer: true, Colour: "light-blue",
+		Text: "the plugin has not tried to connect yet",
 		Do:   "wait",
 	},
 	{
 		Reason: ReasonUnsupported, Blames: BlameNobody, Severity: 1, Colour: "grey",
-		Text: "it has no device that fits, or another link layer",
-		Do:   "nothing, where hosts differ on purpose; else limit fabric.devices to those that all hosts have",
+		Text: "the peer has no matching device, or its port has another link layer",
+		Do:   "nothing, if the hosts differ on purpose; otherwise limit fabric.devices to devices that all hosts have",
 	},
 }
 
-// Verdicts returns a row for each verdict, the worst first.
+// Verdicts returns one row for each verdict, the worst first.
 func Verdicts() []Row { return append([]Row(nil), verdictRows...) }
 
-// Reasons returns a row for each reason but ReasonNone, the worst first.
+// Reasons returns one row for each reason except ReasonNone, the worst first.
 func Reasons() []ReasonRow { return append([]ReasonRow(nil), reasonRows...) }
 
-// Row returns the row of a verdict. ok is false for one that this version does not know.
+// Row returns the row of a verdict. ok is false if this version does not know the verdict.
 func (v Verdict) Row() (row Row, ok bool) {
 	if found := v.tableRow(); found != nil {
 		return *found, true
@@ -222,7 +222,7 @@ func (v Verdict) tableRow() *Row {
 	return nil
 }
 
-// Row returns the row of a reason. ok is false for ReasonNone and for a reason that this version does not know.
+// Row returns the row of a reason. ok is false for ReasonNone and if this version does not know the reason.
 func (r Reason) Row() (row ReasonRow, ok bool) {
 	for i := range reasonRows {
 		if reasonRows[i].Reason == r {
@@ -232,15 +232,16 @@ func (r Reason) Row() (row ReasonRow, ok bool) {
 	return ReasonRow{Severity: -1}, false
 }
 
-// Details fill the text of a verdict with what is known of one pair. What is "" has a general word in its place, or none.
+// Details has values for the placeholders in the text of a verdict. Explain replaces a placeholder without a value by a general phrase, or
+// removes it.
 type Details struct {
-	For   string // since when the peer is silent, as in " for 2.1s"
-	State string // of the peer's port, as its process says
-	Path  string // that is silent, as in "path 2"
-	More  string // as in ", 17 so far"
+	For   string // duration of the silence, such as " for 2.1s"
+	State string // state of the peer's port, as reported by the peer's process
+	Path  string // the silent path, such as "path 2"
+	More  string // an addition, such as ", 17 so far"
 }
 
-// Explain returns what a verdict means for a pair, and "" for a verdict that this version does not know.
+// Explain returns the meaning of a verdict for one pair. It returns "" if this version does not know the verdict.
 func (v Verdict) Explain(d Details) string {
 	row := v.tableRow()
 	if row == nil {
@@ -255,13 +256,13 @@ func (v Verdict) Explain(d Details) string {
 	return strings.NewReplacer("{for}", d.For, "{state}", d.State, "{path}", d.Path, "{more}", d.More).Replace(row.Text)
 }
 
-// Text returns what a verdict means for any pair.
+// Text returns the general meaning of a verdict.
 func (v Verdict) Text() string { return v.Explain(Details{}) }
 
-// Text returns the reason in words, as they follow "not met:". One that this version does not know is its own text.
+// Text returns the meaning of a reason. It returns the reason itself if this version does not know it.
 func (r Reason) Text() string {
 	if r == ReasonNone {
-		return "they have met"
+		return "connected"
 	}
 	if row, ok := r.Row(); ok {
 		return row.Text
@@ -269,7 +270,7 @@ func (r Reason) Text() string {
 	return string(r)
 }
 
-// Fix returns what to do about it.
+// Fix returns the advice for a reason, or "" if there is none.
 func (r Reason) Fix() string {
 	row, _ := r.Row()
 	return row.Do

@@ -73,7 +73,7 @@ func TestEachVerdictAndReasonHasOneCompleteRow(t *testing.T) {
 	require.ElementsMatch(t, constants(t, "Reason"), append(reasons, string(ReasonNone)))
 }
 
-// By whom a verdict blames: this host before the network, the network before a peer, and what is well or passes last. A busy peer never alerts.
+// Verdicts that blame this host come before those that blame the network, then a peer, then nobody.
 func TestVerdictsAndReasonsHaveOneOrderOfSeverity(t *testing.T) {
 	seen := map[int]bool{}
 	order := []Blame{BlameOwn, BlameNetwork, BlamePeer, BlameNobody}
@@ -97,7 +97,8 @@ func TestVerdictsAndReasonsHaveOneOrderOfSeverity(t *testing.T) {
 	}
 }
 
-// Evidence and severity agree about the network, and about what is well. The peer's word about its port replaces all, however mild it is.
+// Precedence and severity have the same order for verdicts that blame the network or nobody. The peer's report about its port has the highest
+// precedence, although it is less severe.
 func TestPrecedenceOfEvidenceAgreesWithSeverityAboutTheNetwork(t *testing.T) {
 	seen := map[int]bool{}
 	last := 1000
@@ -116,7 +117,7 @@ func TestPrecedenceOfEvidenceAgreesWithSeverityAboutTheNetwork(t *testing.T) {
 	for p := range len(seen) {
 		require.True(t, seen[p], "no verdict has precedence %d", p)
 	}
-	require.Equal(t, len(seen)-1, VerdictPeerPort.weight())
+	require.Equal(t, len(seen)-1, VerdictPeerPort.precedence())
 }
 
 func TestVerdictOfALaterVersionHasNoMeaning(t *testing.T) {
@@ -129,13 +130,13 @@ func TestVerdictOfALaterVersionHasNoMeaning(t *testing.T) {
 
 func TestTextsTakeTheDetailsOfAPair(t *testing.T) {
 	d := Details{For: " for 2s", State: "down", Path: "path 2", More: ", 17 so far"}
-	require.Equal(t, "echo and write silent for 2s, its process says that its port is down", VerdictPeerPort.Explain(d))
-	require.Equal(t, "echo and write silent, its process says that its port is not active", VerdictPeerPort.Text())
-	require.Equal(t, "path 2 silent, others are not", VerdictPartial.Explain(d))
-	require.Equal(t, "probes lost on the way there, 17 so far", VerdictLossyForward.Explain(d))
+	require.Equal(t, "echo and write silent for 2s, and the peer's process reports its port as down", VerdictPeerPort.Explain(d))
+	require.Equal(t, "echo and write silent, and the peer's process reports its port as not active", VerdictPeerPort.Text())
+	require.Equal(t, "path 2 silent, other paths are not", VerdictPartial.Explain(d))
+	require.Equal(t, "probes lost on the way to the peer, 17 so far", VerdictLossyForward.Explain(d))
 }
 
-// The schema of what the commands print allows the verdicts of the table and no others.
+// The schema of the commands' output allows exactly the verdicts of the table.
 func TestSchemaHasTheVerdictsOfTheTable(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/schema/output.json")
 	require.NoError(t, err)
@@ -176,7 +177,7 @@ func TestSchemaHasTheVerdictsOfTheTable(t *testing.T) {
 	require.Equal(t, 4, lists, "lists of verdicts in the schema")
 }
 
-// A text that says for how long echoes are missing needs a verdict without echoes, and only the network can be a black hole.
+// Only verdicts without any echo have a text with the duration of the silence, and only verdicts that blame the network are black holes.
 func TestTextsSayHowLongNothingIsAnswered(t *testing.T) {
 	for _, r := range Verdicts() {
 		require.Equal(t, strings.Contains(r.Text, "{for}"), r.Unanswered, r.Verdict)
@@ -184,8 +185,8 @@ func TestTextsSayHowLongNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// words are the words of verdicts and reasons that are no words of anything else.
-func words() map[string]bool {
+// ownWords returns the verdicts and reasons whose names are not used for anything else.
+func ownWords() map[string]bool {
 	all := map[string]bool{}
 	for _, r := range Verdicts() {
 		all[string(r.Verdict)] = true
@@ -199,8 +200,8 @@ func words() map[string]bool {
 	return all
 }
 
-// texts are the sentences of the table, up to the first placeholder.
-func texts() (all []string) {
+// tableSentences returns the sentences of the table, each up to its first placeholder.
+func tableSentences() (all []string) {
 	add := func(some ...string) {
 		for _, text := range some {
 			if text, _, _ = strings.Cut(text, "{"); len(text) > 28 {
@@ -217,16 +218,16 @@ func texts() (all []string) {
 	return all
 }
 
-// listers may name three words or more in a list, and say why.
+// listers names the files that may list three or more verdicts or reasons, with the purpose of each list.
 var listers = map[string]string{
 	"internal/agent/inspect/doctor/fabric.go": "which answers prove that a program has the key",
 	"internal/fabric/pairs/meet.go":           "which refusals end a pair that had met",
 }
 
-// No other place of the program has an order of verdicts or reasons of its own, or says what one means: a list of three words or more, a switch
-// over constants that makes text, or a sentence of the table.
+// No other file of the program orders or explains verdicts or reasons. The test fails for a list of three or more of them, for a switch over
+// them, and for a sentence of the table.
 func TestNoOtherPlaceExplainsOrOrdersVerdicts(t *testing.T) {
-	said, sentences, used := words(), texts(), map[string]bool{}
+	said, sentences, used := ownWords(), tableSentences(), map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		switch {
@@ -237,7 +238,7 @@ func TestNoOtherPlaceExplainsOrOrdersVerdicts(t *testing.T) {
 		case d.IsDir(), filepath.Ext(path) != ".go", strings.HasSuffix(path, "_test.go"), filepath.Dir(rel) == "internal/fabric/verdict":
 			return nil
 		}
-		for _, found := range restated(t, parseSource(t, path), said, sentences) {
+		for _, found := range findRestatements(t, parseSource(t, path), said, sentences) {
 			if listers[rel] == "" {
 				t.Errorf("%s: %s: read internal/fabric/verdict's table instead", rel, found)
 			}
@@ -251,8 +252,8 @@ func TestNoOtherPlaceExplainsOrOrdersVerdicts(t *testing.T) {
 	}
 }
 
-// restated returns what a file says that only the table ought to say.
-func restated(t *testing.T, f *ast.File, said map[string]bool, sentences []string) (found []string) {
+// findRestatements returns descriptions of the places in a file that repeat the table.
+func findRestatements(t *testing.T, f *ast.File, said map[string]bool, sentences []string) (found []string) {
 	ast.Inspect(f, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BasicLit:
@@ -265,15 +266,15 @@ func restated(t *testing.T, f *ast.File, said map[string]bool, sentences []strin
 					found = append(found, "the sentence "+strconv.Quote(sentence))
 				}
 			}
-			if len(named(text, said)) >= 3 {
-				found = append(found, "a text with the words "+strings.Join(named(text, said), ", "))
+			if len(findWords(text, said)) >= 3 {
+				found = append(found, "a text with the words "+strings.Join(findWords(text, said), ", "))
 			}
 		case *ast.CompositeLit:
-			if all := inside(t, n.Elts, said); len(all) >= 3 {
+			if all := findConstants(t, n.Elts, said); len(all) >= 3 {
 				found = append(found, "a list of "+strings.Join(all, ", "))
 			}
 		case *ast.SwitchStmt:
-			if all := inside(t, cases(n), said); len(all) >= 3 {
+			if all := findConstants(t, caseExpressions(n), said); len(all) >= 3 {
 				found = append(found, "a switch over "+strings.Join(all, ", "))
 			}
 		}
@@ -282,8 +283,8 @@ func restated(t *testing.T, f *ast.File, said map[string]bool, sentences []strin
 	return found
 }
 
-// named returns the words with an underscore that a text has, which are no words of English.
-func named(text string, said map[string]bool) (all []string) {
+// findWords returns the words with an underscore that a text contains. Words without an underscore may be ordinary English.
+func findWords(text string, said map[string]bool) (all []string) {
 	for word := range said {
 		if strings.Contains(word, "_") && strings.Contains(text, word) {
 			all = append(all, word)
@@ -292,8 +293,8 @@ func named(text string, said map[string]bool) (all []string) {
 	return all
 }
 
-// inside returns the words and constants that some expressions are or begin with, each once.
-func inside(t *testing.T, some []ast.Expr, said map[string]bool) (all []string) {
+// findConstants returns the words and constants that the expressions are or begin with, each once.
+func findConstants(t *testing.T, some []ast.Expr, said map[string]bool) (all []string) {
 	seen := map[string]bool{}
 	for _, e := range some {
 		if pair, ok := e.(*ast.KeyValueExpr); ok {
@@ -321,8 +322,8 @@ func inside(t *testing.T, some []ast.Expr, said map[string]bool) (all []string) 
 	return all
 }
 
-// cases returns what a switch compares with.
-func cases(n *ast.SwitchStmt) (all []ast.Expr) {
+// caseExpressions returns the expressions of all cases of a switch.
+func caseExpressions(n *ast.SwitchStmt) (all []ast.Expr) {
 	for _, clause := range n.Body.List {
 		all = append(all, clause.(*ast.CaseClause).List...)
 	}

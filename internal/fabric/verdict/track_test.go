@@ -8,86 +8,86 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wire is a pair's peer, which counts and echoes what arrives.
+// wire simulates the peer of a pair. It counts and echoes the probes that arrive.
 type wire struct {
 	t              *testing.T
-	track          *Tracker
+	tracker        *Tracker
 	at             int64
 	received, post []uint64
 }
 
 func newWire(t *testing.T) *wire {
-	return &wire{t: t, track: NewTracker(4), received: make([]uint64, 4), post: make([]uint64, 4)}
+	return &wire{t: t, tracker: NewTracker(4), received: make([]uint64, 4), post: make([]uint64, 4)}
 }
 
-// probe sends a probe, 100 ms after the one before, and returns the echo that the peer posts.
+// probe sends a probe 100 ms after the previous one and returns the echo that the peer posts.
 func (w *wire) probe(path int) Echo {
 	w.at += 100 * ms
-	seq := w.track.Probe(path, w.at)
+	seq := w.tracker.AddProbe(path, w.at)
 	w.received[path]++
 	w.post[path]++
 	return Echo{Path: path, Seq: seq, Received: w.received[path], Posted: w.post[path]}
 }
 
-// vanish sends a probe that does not arrive.
-func (w *wire) vanish(path int) uint64 {
+// loseProbe sends a probe that does not arrive.
+func (w *wire) loseProbe(path int) uint64 {
 	w.at += 100 * ms
-	return w.track.Probe(path, w.at)
+	return w.tracker.AddProbe(path, w.at)
 }
 
-func (w *wire) take(e Echo) {
+func (w *wire) answer(e Echo) {
 	w.t.Helper()
-	require.True(w.t, w.track.Echo(e, w.at))
+	require.True(w.t, w.tracker.AddEcho(e, w.at))
 }
 
 func (w *wire) requireCounts(want Counts) {
 	w.t.Helper()
 	want.Pending = want.Sent - want.Answered - want.ForwardLost - want.ReverseLost - want.BusyLost - want.UnknownLost
-	require.Equal(w.t, want, w.track.Counts())
+	require.Equal(w.t, want, w.tracker.Counts())
 }
 
 func TestLossIsBlamedOnItsDirection(t *testing.T) {
 	w := newWire(t)
-	w.take(w.probe(0))
-	w.vanish(0) // forward
-	w.probe(0)  // in reverse: its echo is not taken
+	w.answer(w.probe(0))
+	w.loseProbe(0) // forward
+	w.probe(0)     // in reverse: the echo is lost
 	w.probe(0)
-	w.vanish(0)
+	w.loseProbe(0)
 	w.requireCounts(Counts{Sent: 5, Answered: 1})
-	w.take(w.probe(0))
+	w.answer(w.probe(0))
 	w.requireCounts(Counts{Sent: 6, Answered: 2, ForwardLost: 2, ReverseLost: 2})
-	w.take(w.probe(0))
+	w.answer(w.probe(0))
 	w.requireCounts(Counts{Sent: 7, Answered: 3, ForwardLost: 2, ReverseLost: 2})
 }
 
-// Packets of different paths overtake each other, and nothing is lost.
+// Packets of different paths may overtake each other without any loss.
 func TestPathsDoNotProveEachOthersLoss(t *testing.T) {
 	w := newWire(t)
 	first, second := w.probe(0), w.probe(1)
-	w.take(second)
+	w.answer(second)
 	w.requireCounts(Counts{Sent: 2, Answered: 1})
-	w.take(first)
+	w.answer(first)
 	w.requireCounts(Counts{Sent: 2, Answered: 2})
 }
 
 func TestWhatADryQueueDroppedIsNoLossOfTheNetwork(t *testing.T) {
 	w := newWire(t)
-	w.vanish(2)
-	w.vanish(2)
+	w.loseProbe(2)
+	w.loseProbe(2)
 	e := w.probe(2)
 	e.Dry = true
-	w.take(e)
+	w.answer(e)
 	w.requireCounts(Counts{Sent: 3, Answered: 1, BusyLost: 2})
-	w.vanish(2)
-	w.take(w.probe(2))
+	w.loseProbe(2)
+	w.answer(w.probe(2))
 	w.requireCounts(Counts{Sent: 5, Answered: 2, BusyLost: 2, ForwardLost: 1})
 }
 
 func TestWhatThePeerRefusedIsNoLossOfTheNetwork(t *testing.T) {
 	w := newWire(t)
-	w.vanish(0)
+	w.loseProbe(0)
 	w.received[0]++ // it arrived, and the peer posted no echo
-	w.take(w.probe(0))
+	w.answer(w.probe(0))
 	w.requireCounts(Counts{Sent: 2, Answered: 1, BusyLost: 1})
 }
 
@@ -103,30 +103,30 @@ func TestAnEchoOfNoProbeChangesNothing(t *testing.T) {
 	} {
 		e := good
 		change(&e)
-		require.False(t, w.track.Echo(e, w.at), what)
+		require.False(t, w.tracker.AddEcho(e, w.at), what)
 	}
 	w.requireCounts(Counts{Sent: 1})
-	w.take(good)
-	require.False(t, w.track.Echo(good, w.at), "a second time")
+	w.answer(good)
+	require.False(t, w.tracker.AddEcho(good, w.at), "a second time")
 	w.requireCounts(Counts{Sent: 1, Answered: 1})
 }
 
-// A peer of an older release counts a datagram twice that arrives twice, and echoes it twice.
+// A peer that runs an older release counts and echoes a datagram twice if it arrives twice.
 func TestPathGoesOnAfterProbeArrivedTwice(t *testing.T) {
 	w := newWire(t)
-	w.take(w.probe(0))
+	w.answer(w.probe(0))
 	first := w.probe(0)
 	w.received[0]++
 	w.post[0]++
-	w.take(first)
-	require.False(t, w.track.Echo(Echo{Seq: first.Seq, Received: 3, Posted: 3}, w.at), "the echo of the duplicate")
-	w.take(w.probe(0))
+	w.answer(first)
+	require.False(t, w.tracker.AddEcho(Echo{Seq: first.Seq, Received: 3, Posted: 3}, w.at), "the echo of the duplicate")
+	w.answer(w.probe(0))
 	w.requireCounts(Counts{Sent: 3, Answered: 3})
-	w.vanish(0)
+	w.loseProbe(0)
 	w.probe(0) // its echo is lost
-	w.vanish(0)
+	w.loseProbe(0)
 	w.received[0]++ // it arrived, and the peer posted no echo
-	w.take(w.probe(0))
+	w.answer(w.probe(0))
 	w.requireCounts(Counts{Sent: 7, Answered: 4, ForwardLost: 1, ReverseLost: 1, BusyLost: 1})
 }
 
@@ -134,67 +134,67 @@ func TestPathGoesOnAfterImpossibleCount(t *testing.T) {
 	w := newWire(t)
 	e := w.probe(0)
 	e.Received, e.Posted = math.MaxUint64, math.MaxUint64
-	w.take(e)
-	w.take(w.probe(0))
-	w.vanish(0)
-	w.take(w.probe(0))
+	w.answer(e)
+	w.answer(w.probe(0))
+	w.loseProbe(0)
+	w.answer(w.probe(0))
 	w.requireCounts(Counts{Sent: 4, Answered: 3, ForwardLost: 1})
 }
 
 func TestAPeerWhoseCountsWentBackLostWhatIsNotKnown(t *testing.T) {
 	w := newWire(t)
-	w.vanish(0)
-	w.take(w.probe(0))
+	w.loseProbe(0)
+	w.answer(w.probe(0))
 	w.received[0], w.post[0] = 3, 3 // the losses there would become fewer
-	w.vanish(0)
-	w.take(w.probe(0))
+	w.loseProbe(0)
+	w.answer(w.probe(0))
 	w.requireCounts(Counts{Sent: 4, Answered: 2, ForwardLost: 1, UnknownLost: 1})
 }
 
 func TestAPathIsMissedWhenOthersOvertakeIt(t *testing.T) {
 	w := newWire(t)
 	var s Sample
-	for n := 1; n <= missedInARow; n++ {
-		w.vanish(3)
-		w.take(w.probe(0))
-		w.track.Sample(&s, w.at)
+	for n := 1; n <= minMissedInRow; n++ {
+		w.loseProbe(3)
+		w.answer(w.probe(0))
+		w.tracker.FillSample(&s, w.at)
 		require.Equal(t, n, s.Paths[3].Missed)
 		require.Zero(t, s.Silent, "the pair is not silent")
 	}
-	w.take(w.probe(3))
-	w.track.Sample(&s, w.at)
+	w.answer(w.probe(3))
+	w.tracker.FillSample(&s, w.at)
 	require.Equal(t, PathSample{Answered: 1}, s.Paths[3])
 }
 
 func TestSilenceBeginsWithTheFirstProbeThatIsMissing(t *testing.T) {
 	w := newWire(t)
-	w.take(w.probe(0))
-	w.vanish(1)
+	w.answer(w.probe(0))
+	w.loseProbe(1)
 	first := w.at
-	w.vanish(2)
-	since, n := w.track.Missing()
+	w.loseProbe(2)
+	since, n := w.tracker.Unanswered()
 	require.Equal(t, first, since)
 	require.Equal(t, 2, n)
-	w.take(w.probe(3))
-	_, n = w.track.Missing()
+	w.answer(w.probe(3))
+	_, n = w.tracker.Unanswered()
 	require.Zero(t, n)
 }
 
 func TestAWriteIsOutstandingDoneOrFailed(t *testing.T) {
 	w := newWire(t)
 	var s Sample
-	look := func() { w.track.Sample(&s, w.at) }
-	w.track.WritePosted(1)
+	look := func() { w.tracker.FillSample(&s, w.at) }
+	w.tracker.AddWrite(1)
 	look()
 	require.EqualValues(t, 1, s.WriteSince)
-	w.track.WriteDone(2, 1)
+	w.tracker.CompleteWrite(2, 1)
 	look()
 	require.EqualValues(t, 0, s.WriteSince)
 	require.EqualValues(t, 2, s.WriteDone)
-	w.track.WritePosted(3)
-	w.track.WriteFailed()
+	w.tracker.AddWrite(3)
+	w.tracker.FailWrite()
 	for range 3 {
-		w.take(w.probe(0))
+		w.answer(w.probe(0))
 	}
 	look()
 	require.True(t, s.WriteFailed)
@@ -202,7 +202,7 @@ func TestAWriteIsOutstandingDoneOrFailed(t *testing.T) {
 	w.requireCounts(Counts{Sent: 3, Answered: 3, Writes: 2, WritesOK: 1, WriteErrors: 1})
 }
 
-// What the counts say is what happened, whatever is lost where, and parity holds at each moment.
+// The counts match the simulated losses, and every probe has exactly one outcome at all times.
 func TestCountsAreThoseOfTheWire(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -211,19 +211,19 @@ func TestCountsAreThoseOfTheWire(t *testing.T) {
 		for range 2000 {
 			switch path := r.IntN(4); r.IntN(10) {
 			case 0:
-				w.vanish(path)
+				w.loseProbe(path)
 				forward++
 			case 1:
 				w.probe(path)
 				reverse++
 			default:
-				w.take(w.probe(path))
+				w.answer(w.probe(path))
 			}
-			c := w.track.Counts()
+			c := w.tracker.Counts()
 			require.LessOrEqual(t, c.Pending, c.Sent)
 		}
 		for path := range 4 {
-			w.take(w.probe(path))
+			w.answer(w.probe(path))
 		}
 		w.requireCounts(Counts{Sent: 2004, Answered: 2004 - forward - reverse, ForwardLost: forward, ReverseLost: reverse})
 	}
@@ -231,25 +231,25 @@ func TestCountsAreThoseOfTheWire(t *testing.T) {
 
 func TestAPathThatIsSilentForLongCostsNoMoreMemory(t *testing.T) {
 	w := newWire(t)
-	for range 10 * mostOpen {
-		w.vanish(0)
+	for range 10 * maxOpen {
+		w.loseProbe(0)
 	}
-	require.Len(t, w.track.paths[0].open, mostOpen)
-	w.take(w.probe(0))
-	w.requireCounts(Counts{Sent: 10*mostOpen + 1, Answered: 1, ForwardLost: 10 * mostOpen})
+	require.Len(t, w.tracker.paths[0].open, maxOpen)
+	w.answer(w.probe(0))
+	w.requireCounts(Counts{Sent: 10*maxOpen + 1, Answered: 1, ForwardLost: 10 * maxOpen})
 }
 
 func TestAPairThatEndsLosesWhatIsPending(t *testing.T) {
 	w := newWire(t)
-	w.take(w.probe(0))
-	w.vanish(1)
-	w.track.End()
+	w.answer(w.probe(0))
+	w.loseProbe(1)
+	w.tracker.EndSession()
 	w.requireCounts(Counts{Sent: 2, Answered: 1, UnknownLost: 1})
-	require.Zero(t, w.track.Counts().Pending)
+	require.Zero(t, w.tracker.Counts().Pending)
 }
 
-// peersThatSay returns a verdict for each letter of text, of hosts with consecutive names from first.
-func peersThatSay(first rune, text string) (all []PeerVerdict) {
+// peersWithVerdicts returns a verdict for each letter of text. The names of the hosts are consecutive letters from first on.
+func peersWithVerdicts(first rune, text string) (all []PeerVerdict) {
 	for _, c := range text {
 		v := map[rune]Verdict{
 			'.': VerdictOK, 'x': VerdictPath, 'l': VerdictLossyForward, 'd': VerdictPeerDown, 'b': VerdictPeerBusy, 's': VerdictStarting,
@@ -274,12 +274,12 @@ func TestOwnLinkNeedsMoreThanWhatOtherFaultsExplain(t *testing.T) {
 		"the link of a host that is alone in its group": {"", "xxxx", VerdictOwnLink},
 		"loss on the link":                              {"l", "llll", VerdictOwnLink},
 	} {
-		require.Equal(t, row.want, JudgePort(true, peersThatSay('a', row.within), peersThatSay('k', row.across)...), what)
+		require.Equal(t, row.want, JudgePort(true, peersWithVerdicts('a', row.within), peersWithVerdicts('k', row.across)...), what)
 	}
 }
 
 func TestAPortThatMostPairsBlameBlamesItself(t *testing.T) {
-	of := func(text string) []PeerVerdict { return peersThatSay('a', text) }
+	of := func(text string) []PeerVerdict { return peersWithVerdicts('a', text) }
 	for text, want := range map[string]Verdict{
 		"": VerdictOK, "xxx": VerdictOK, "xxxx": VerdictOwnLink, "xxx.": VerdictOwnLink, "xx..": VerdictOK, "xlxl..": VerdictOK,
 		"xxxddd": VerdictOK, "xxxxddd": VerdictOwnLink, "xxx.bbbsss": VerdictOwnLink, "dddddddd": VerdictOK,
@@ -296,25 +296,25 @@ func TestAPortThatMostPairsBlameBlamesItself(t *testing.T) {
 
 func TestAProberThatWasLateExcusesThePairByThat(t *testing.T) {
 	tr := NewTracker(2)
-	tr.Probe(0, second)
-	tr.WritePosted(second)
-	tr.Late(300 * ms)
-	since, n := tr.Missing()
+	tr.AddProbe(0, second)
+	tr.AddWrite(second)
+	tr.ShiftTimes(300 * ms)
+	since, n := tr.Unanswered()
 	require.Equal(t, []any{second + 300*ms, 1}, []any{since, n})
 	var s Sample
-	tr.Sample(&s, 2*second)
+	tr.FillSample(&s, 2*second)
 	require.Equal(t, second+300*ms, s.WriteSince)
-	tr.WriteDone(2*second, ms)
-	tr.Late(300 * ms)
-	tr.Sample(&s, 2*second)
+	tr.CompleteWrite(2*second, ms)
+	tr.ShiftTimes(300 * ms)
+	tr.FillSample(&s, 2*second)
 	require.Zero(t, s.WriteSince, "no write is outstanding")
 }
 
 func TestWhatWasSentWithoutAWordIsUnknownInTheEnd(t *testing.T) {
 	tr := NewTracker(2)
-	tr.Probe(0, second)
-	tr.Unreported(3, 2)
+	tr.AddProbe(0, second)
+	tr.AddUnreported(3, 2)
 	require.EqualValues(t, 4, tr.Counts().Pending)
-	tr.End()
+	tr.EndSession()
 	require.Equal(t, Counts{Sent: 4, UnknownLost: 4, Writes: 2}, tr.Counts())
 }

@@ -2,10 +2,10 @@ package verdict
 
 import "time"
 
-// Verdict is what is said of a pair, or of the host's own port.
+// Verdict is the result of evaluating a pair, or a port of this host.
 type Verdict string
 
-// The verdicts of a pair. Verdicts says what each means.
+// The verdicts of a pair. The function Verdicts returns their meanings.
 const (
 	VerdictOK           Verdict = "ok"
 	VerdictStarting     Verdict = "starting"
@@ -25,8 +25,8 @@ func (v Verdict) IsNetwork() bool {
 	return row != nil && row.Blames == BlameNetwork
 }
 
-// Direction returns in which direction packets are lost by a verdict: "forward" (to the peer), "reverse" or "both"; "" where it is
-// not known.
+// Direction returns the direction in which packets are lost: "forward" (to the peer), "reverse" or "both". It returns "" if the direction is
+// not known or no packets are lost.
 func (v Verdict) Direction() string {
 	if row := v.tableRow(); row != nil {
 		return row.Direction
@@ -34,13 +34,13 @@ func (v Verdict) Direction() string {
 	return ""
 }
 
-// IsUnanswered reports whether a pair with this verdict gets no echo at all.
+// IsUnanswered reports whether a pair with this verdict receives no echo at all.
 func (v Verdict) IsUnanswered() bool {
 	row := v.tableRow()
 	return row != nil && row.Unanswered
 }
 
-// IsBlackhole reports whether the network passes nothing, at least on one path.
+// IsBlackhole reports whether the network delivers nothing on at least one path.
 func (v Verdict) IsBlackhole() bool {
 	row := v.tableRow()
 	return row != nil && row.Blackhole
@@ -48,34 +48,34 @@ func (v Verdict) IsBlackhole() bool {
 
 func (v Verdict) isLossy() bool { return v.Direction() != "" }
 
-// weight orders verdicts by their evidence: a pair never turns from one to one of less weight before it is well.
-func (v Verdict) weight() int {
+// precedence returns the rank of the verdict's evidence. A pair never changes to a verdict of lower precedence before it has recovered.
+func (v Verdict) precedence() int {
 	if row := v.tableRow(); row != nil {
 		return row.Precedence
 	}
 	return -1
 }
 
-// Sample is what a worker knows of a pair at one moment. Moments are CLOCK_MONOTONIC ns, 0 is never. Counts are those since
-// the pair met.
+// Sample holds what is known about a pair at one time. Times are CLOCK_MONOTONIC ns, and 0 means never. Counts start when the pair is
+// connected.
 type Sample struct {
 	At int64
 
-	Silent      int   // probes without an echo, since the last that came
-	SilentSince int64 // when the first of these was sent
-	Echoed      int64 // when an echo came last
+	Silent      int   // probes without an echo since the last echo
+	SilentSince int64 // time at which the first of these probes was sent
+	Echoed      int64 // time of the last echo
 
-	WriteSince  int64 // when the write was posted that is outstanding
-	WriteDone   int64 // when one was acknowledged last
-	WriteFailed bool  // its queue pair is in state error
+	WriteSince  int64 // time at which the outstanding write was posted
+	WriteDone   int64 // time of the last acknowledgement of a write
+	WriteFailed bool  // the queue pair of the writes is in state error
 
-	// WriteStranded: the queue pair of the writes is in state error, and the hosts cannot talk, without which it is not connected anew. The
-	// echo is the only witness until then.
+	// WriteStranded is set while the queue pair of the writes is in state error and the hosts have no TCP connection, without which they
+	// cannot reconnect it. Until then only echoes are evaluated.
 	WriteStranded bool
 
-	Answers    int64 // when the peer's process answered State last
-	PeerActive bool  // the peer's port was active then
-	PeerGone   bool  // the peer's process said last that what was met there is no more
+	Answers    int64 // time at which the peer's process last answered State
+	PeerActive bool  // the peer's port was active in that answer
+	PeerGone   bool  // the last answer said that the connected port or session no longer exists
 
 	Sent, ForwardLost, ReverseLost uint64
 	Paths                          []PathSample
@@ -84,110 +84,110 @@ type Sample struct {
 // IsMissing reports whether an echo is missing.
 func (s *Sample) IsMissing() bool { return s.Silent > 0 && IsMissing(s.SilentSince, s.At) }
 
-// PathSample is one path of a pair, that of the write included.
+// PathSample is the state of one path of a pair. The write has a path of its own.
 type PathSample struct {
-	Missed   int // in a row, each overtaken by an answer on another path, while no queue was dry
-	Answered int // in a row
+	Missed   int // consecutive missing probes that an answer on another path overtook while no receive queue was empty
+	Answered int // consecutive answered probes
 }
 
-// The times and numbers of the verdicts.
+// The thresholds of the verdicts. Times are in ns.
 const (
-	silentProbes   = 3
-	silentFor      = int64(250 * time.Millisecond)
-	busySilentFor  = int64(2 * time.Second)
-	afterBusyFor   = int64(time.Second) // a write of a peer that was busy has to be silent for so long
-	stateFor       = int64(750 * time.Millisecond)
-	startsFor      = int64(10 * time.Second)
-	wellFor        = int64(5 * time.Second)
-	missedInARow   = 8
-	answeredInARow = 4
-	lossWindow     = int64(time.Minute)
-	leastLost      = 3
-	lossyShare     = 0.02
-	cleanShare     = 0.005
+	minUnanswered       = 3
+	minSilence          = int64(250 * time.Millisecond)
+	minBusySilence      = int64(2 * time.Second)
+	minSilenceAfterBusy = int64(time.Second) // of a write to a peer that was busy
+	stateTimeout        = int64(750 * time.Millisecond)
+	startTimeout        = int64(10 * time.Second)
+	recoveryTime        = int64(5 * time.Second)
+	minMissedInRow      = 8
+	minAnsweredInRow    = 4
+	lossWindow          = int64(time.Minute)
+	minLost             = 3
+	lossyShare          = 0.02
+	cleanShare          = 0.005
 )
 
-// Judge says what is wrong with one pair. It is for one goroutine.
+// Judge determines the verdict of one pair. It must not be used concurrently.
 type Judge struct {
-	began   int64 // when the pair met
-	met     bool  // both witnesses have answered
-	verdict Verdict
-	since   int64 // of the verdict
-	well    int64 // since when both witnesses have answered; 0: they do not
-	path    int   // that is silent, with VerdictPartial
-	losses  []counts
+	connectedAt    int64 // time at which the pair was connected
+	verdict        Verdict
+	since          int64          // start of the verdict
+	answeringSince int64          // time since which echo and write are answered; 0: at least one is not
+	silentPath     int            // index of the silent path of VerdictPartial; -1: none
+	history        []countReading // the counts of the last lossWindow, the oldest first
 }
 
-// counts are the counts of a moment.
-type counts struct {
+// countReading is a reading of the counts of a pair.
+type countReading struct {
 	at                     int64
 	sent, forward, reverse uint64
 }
 
-// NewJudge returns the Judge of a pair that has met at a moment.
+// NewJudge returns the Judge of a pair that was connected at time at.
 func NewJudge(at int64) *Judge {
-	return &Judge{began: at, verdict: VerdictStarting, since: at, path: -1}
+	return &Judge{connectedAt: at, verdict: VerdictStarting, since: at, silentPath: -1}
 }
 
-// Verdict returns the verdict, and the moment since when it has held.
+// Verdict returns the current verdict and the time at which it began.
 func (j *Judge) Verdict() (v Verdict, since int64) { return j.verdict, j.since }
 
-// Path returns the index of the path that is silent, -1 if no single one is.
-func (j *Judge) Path() int { return j.path }
+// Path returns the index of the silent path if the verdict is VerdictPartial, and -1 otherwise.
+func (j *Judge) Path() int { return j.silentPath }
 
-// See takes the next sample, and reports whether the verdict has changed.
-func (j *Judge) See(s *Sample) (changed bool) {
-	j.remember(s)
-	found, path := j.found(s)
+// Update evaluates the next sample and reports whether the verdict has changed.
+func (j *Judge) Update(s *Sample) (changed bool) {
+	j.recordSample(s)
+	found, path := j.assess(s)
 	switch {
 	case j.verdict == VerdictStarting:
-		// A pair whose device has sent no probe yet says nothing about anything.
-		if j.met = s.Echoed != 0 && s.WriteDone != 0; !j.met && (s.Sent == 0 || s.At-j.began < startsFor) {
+		// There is no evidence until the device has sent a probe.
+		answered := s.Echoed != 0 && s.WriteDone != 0
+		if !answered && (s.Sent == 0 || s.At-j.connectedAt < startTimeout) {
 			return false
 		}
 	case s.PeerGone && j.verdict == VerdictPath && found == VerdictPeerDown:
-		// The process had answered before it knew. That is no healing, which takes longer, but a correction.
-	case found.weight() < j.verdict.weight() && !j.isOver(s):
+		// The peer's process answered before it noticed the end of its worker. This corrects the verdict; the pair has not recovered.
+	case found.precedence() < j.verdict.precedence() && !j.faultHasEnded(s):
 		return false
-	case found.weight() < j.verdict.weight() && !j.verdict.isLossy():
-		// What was lost meanwhile was said already, and is no loss of the way that is whole again.
-		j.losses = j.losses[len(j.losses)-1:]
-		found, path = j.found(s)
+	case found.precedence() < j.verdict.precedence() && !j.verdict.isLossy():
+		// The outage already accounts for these losses; do not count them against the recovered path.
+		j.history = j.history[len(j.history)-1:]
+		found, path = j.assess(s)
 	}
 	if found == j.verdict {
 		return false
 	}
-	j.verdict, j.since, j.path = found, s.At, path
+	j.verdict, j.since, j.silentPath = found, s.At, path
 	return true
 }
 
-// found returns what the sample says, whatever was said before.
-func (j *Judge) found(s *Sample) (v Verdict, path int) {
-	if v := j.silence(s); v != VerdictOK {
+// assess returns the verdict that the sample alone supports, whatever the current verdict is.
+func (j *Judge) assess(s *Sample) (v Verdict, path int) {
+	if v := j.judgeSilence(s); v != VerdictOK {
 		return v, -1
 	}
 	for i, p := range s.Paths {
-		if p.Missed >= missedInARow {
+		if p.Missed >= minMissedInRow {
 			return VerdictPartial, i
 		}
 	}
-	return j.loss(lossyShare, leastLost), -1
+	return j.judgeLoss(lossyShare, minLost), -1
 }
 
-// silence judges by the witnesses that say nothing.
-func (j *Judge) silence(s *Sample) Verdict {
-	if s.Silent < silentProbes {
+// judgeSilence returns the verdict that unanswered probes, writes and State requests support.
+func (j *Judge) judgeSilence(s *Sample) Verdict {
+	if s.Silent < minUnanswered {
 		return VerdictOK
 	}
 	silent := s.At - s.SilentSince
-	enough := silentFor
+	enough := minSilence
 	if j.verdict == VerdictPeerBusy {
-		enough = afterBusyFor
+		enough = minSilenceAfterBusy
 	}
 	switch writeSilent := s.WriteFailed || s.WriteSince != 0 && s.At-s.WriteSince >= enough; {
-	case !writeSilent && silent >= busySilentFor && s.WriteDone > s.SilentSince:
+	case !writeSilent && silent >= minBusySilence && s.WriteDone > s.SilentSince:
 		return VerdictPeerBusy
-	case !writeSilent || silent < silentFor:
+	case !writeSilent || silent < minSilence:
 		return VerdictOK
 	}
 	switch answers := s.Answers > s.SilentSince; {
@@ -195,30 +195,31 @@ func (j *Judge) silence(s *Sample) Verdict {
 		return VerdictPath
 	case answers:
 		return VerdictPeerPort
-	case silent >= stateFor:
+	case silent >= stateTimeout:
 		return VerdictPeerDown
 	}
-	return VerdictOK // the third witness has time left
+	return VerdictOK // the peer's process may still answer
 }
 
-// remember keeps what loss is counted from, and since when the pair is well.
-func (j *Judge) remember(s *Sample) {
-	j.losses = append(j.losses, counts{s.At, s.Sent, s.ForwardLost, s.ReverseLost})
-	for len(j.losses) > 1 && j.losses[1].at <= s.At-lossWindow {
-		j.losses = j.losses[1:]
+// recordSample keeps the counts of the sample for judgeLoss and tracks since when echo and write are answered.
+func (j *Judge) recordSample(s *Sample) {
+	j.history = append(j.history, countReading{s.At, s.Sent, s.ForwardLost, s.ReverseLost})
+	for len(j.history) > 1 && j.history[1].at <= s.At-lossWindow {
+		j.history = j.history[1:]
 	}
-	writes := s.WriteStranded || !s.WriteFailed && s.WriteDone != 0 && (s.WriteSince == 0 || s.At-s.WriteSince < silentFor)
+	writes := s.WriteStranded || !s.WriteFailed && s.WriteDone != 0 && (s.WriteSince == 0 || s.At-s.WriteSince < minSilence)
 	switch answered := !s.IsMissing() && s.Echoed != 0 && writes; {
 	case !answered:
-		j.well = 0
-	case j.well == 0:
-		j.well = s.At
+		j.answeringSince = 0
+	case j.answeringSince == 0:
+		j.answeringSince = s.At
 	}
 }
 
-// loss returns the verdict on a minute in which at least so many, and this share, were lost in a direction.
-func (j *Judge) loss(share float64, least uint64) Verdict {
-	first, last := j.losses[0], j.losses[len(j.losses)-1]
+// judgeLoss returns the lossy verdict of the last lossWindow. A direction is lossy if it lost at least least probes and at least share of the
+// probes sent.
+func (j *Judge) judgeLoss(share float64, least uint64) Verdict {
+	first, last := j.history[0], j.history[len(j.history)-1]
 	sent := last.sent - first.sent
 	lost := func(n uint64) bool { return n >= least && float64(n) >= share*float64(sent) && n > 0 }
 	forward, reverse := lost(last.forward-first.forward), lost(last.reverse-first.reverse)
@@ -233,16 +234,16 @@ func (j *Judge) loss(share float64, least uint64) Verdict {
 	return VerdictOK
 }
 
-// isOver reports whether what the verdict says is over.
-func (j *Judge) isOver(s *Sample) bool {
-	if j.well == 0 || s.At-j.well < wellFor {
+// faultHasEnded reports whether the fault that the verdict names has ended.
+func (j *Judge) faultHasEnded(s *Sample) bool {
+	if j.answeringSince == 0 || s.At-j.answeringSince < recoveryTime {
 		return false
 	}
 	switch j.verdict {
 	case VerdictPartial:
-		return j.path >= len(s.Paths) || s.Paths[j.path].Answered >= answeredInARow
+		return j.silentPath >= len(s.Paths) || s.Paths[j.silentPath].Answered >= minAnsweredInRow
 	case VerdictLossyForward, VerdictLossyReverse, VerdictLossyBoth:
-		return s.At-j.since >= lossWindow && j.loss(cleanShare, 1) == VerdictOK
+		return s.At-j.since >= lossWindow && j.judgeLoss(cleanShare, 1) == VerdictOK
 	}
 	return true
 }

@@ -12,48 +12,49 @@ const (
 	second = int64(time.Second)
 )
 
-// pair is a peer, and what of it answers. A round is 500 ms.
-type pair struct {
-	t     *testing.T
-	j     *Judge
-	s     Sample
-	echo  bool // the peer's process echoes
-	write bool // its NIC acknowledges
-	state bool // its process answers State
-	said  []Verdict
+// fakePair simulates the samples of a pair. Its fields choose which parts of the peer answer. A round lasts 500 ms.
+type fakePair struct {
+	t            *testing.T
+	j            *Judge
+	s            Sample
+	echoes       bool // the peer's process echoes
+	acknowledges bool // the peer's NIC acknowledges writes
+	answersState bool // the peer's process answers State requests
+	verdicts     []Verdict
 }
 
-func met(t *testing.T) *pair {
-	p := &pair{t: t, j: NewJudge(second), echo: true, write: true, state: true}
+// newOKPair returns a pair that is connected and has the verdict ok.
+func newOKPair(t *testing.T) *fakePair {
+	p := &fakePair{t: t, j: NewJudge(second), echoes: true, acknowledges: true, answersState: true}
 	p.s = Sample{At: second, PeerActive: true, Paths: make([]PathSample, 5)}
-	p.run(2 * time.Second)
-	require.Equal(t, []Verdict{VerdictOK}, p.said)
-	p.said = nil
+	p.runFor(2 * time.Second)
+	require.Equal(t, []Verdict{VerdictOK}, p.verdicts)
+	p.verdicts = nil
 	return p
 }
 
-// run lets time pass, in steps of 50 ms.
-func (p *pair) run(d time.Duration) {
+// runFor lets d pass in steps of 50 ms.
+func (p *fakePair) runFor(d time.Duration) {
 	for end := p.s.At + int64(d); p.s.At < end; {
 		p.s.At += 50 * ms
 		silent := p.s.Silent > 0 && p.s.WriteSince != 0
 		if p.s.At%(500*ms) == 0 || silent && p.s.Silent < 4 {
-			p.round()
+			p.runRound()
 		}
-		if p.state && p.s.Silent > 0 && p.s.WriteSince != 0 {
+		if p.answersState && p.s.Silent > 0 && p.s.WriteSince != 0 {
 			p.s.Answers = p.s.At
 		}
-		if p.j.See(&p.s) {
+		if p.j.Update(&p.s) {
 			v, since := p.j.Verdict()
 			require.Equal(p.t, p.s.At, since)
-			p.said = append(p.said, v)
+			p.verdicts = append(p.verdicts, v)
 		}
 	}
 }
 
-func (p *pair) round() {
+func (p *fakePair) runRound() {
 	p.s.Sent++
-	if p.echo {
+	if p.echoes {
 		p.s.Echoed, p.s.Silent, p.s.SilentSince = p.s.At, 0, 0
 	} else if p.s.Silent++; p.s.Silent == 1 {
 		p.s.SilentSince = p.s.At
@@ -61,91 +62,91 @@ func (p *pair) round() {
 	if p.s.WriteSince == 0 {
 		p.s.WriteSince = p.s.At
 	}
-	if p.write {
+	if p.acknowledges {
 		p.s.WriteSince, p.s.WriteDone, p.s.WriteFailed = 0, p.s.At, false
 	}
 }
 
-func (p *pair) requireVerdicts(want ...Verdict) {
+func (p *fakePair) requireVerdicts(want ...Verdict) {
 	p.t.Helper()
-	require.Equal(p.t, want, p.said)
-	p.said = nil
+	require.Equal(p.t, want, p.verdicts)
+	p.verdicts = nil
 }
 
 func TestACutPathIsNamedInHalfASecondAndEndsWhenBothAnswer(t *testing.T) {
-	p := met(t)
-	p.echo, p.write = false, false
+	p := newOKPair(t)
+	p.echoes, p.acknowledges = false, false
 	cut := p.s.At
-	p.run(3 * time.Second)
+	p.runFor(3 * time.Second)
 	p.requireVerdicts(VerdictPath)
 	_, since := p.j.Verdict()
 	require.LessOrEqual(t, since-cut, 900*ms, "a round may be 500 ms away")
 	p.s.WriteFailed = true
-	p.run(time.Second)
+	p.runFor(time.Second)
 	p.requireVerdicts()
-	p.echo, p.write = true, true
-	p.run(4 * time.Second)
+	p.echoes, p.acknowledges = true, true
+	p.runFor(4 * time.Second)
 	p.requireVerdicts()
-	p.run(3 * time.Second)
+	p.runFor(3 * time.Second)
 	p.requireVerdicts(VerdictOK)
 }
 
 func TestThePeerSaysThatItsPortIsNotActive(t *testing.T) {
-	p := met(t)
-	p.echo, p.write, p.s.PeerActive = false, false, false
-	p.run(2 * time.Second)
+	p := newOKPair(t)
+	p.echoes, p.acknowledges, p.s.PeerActive = false, false, false
+	p.runFor(2 * time.Second)
 	p.requireVerdicts(VerdictPeerPort)
 }
 
 func TestAHostThatIsGoneIsDownAndNoPath(t *testing.T) {
-	p := met(t)
-	p.echo, p.write, p.state = false, false, false
-	p.run(3 * time.Second)
+	p := newOKPair(t)
+	p.echoes, p.acknowledges, p.answersState = false, false, false
+	p.runFor(3 * time.Second)
 	p.requireVerdicts(VerdictPeerDown)
-	p.state = true
-	p.run(time.Second)
+	p.answersState = true
+	p.runFor(time.Second)
 	p.requireVerdicts(VerdictPath)
 }
 
 func TestABusyPeerIsNeverTheNetwork(t *testing.T) {
-	p := met(t)
-	p.echo = false
-	p.run(1900 * time.Millisecond)
+	p := newOKPair(t)
+	p.echoes = false
+	p.runFor(1900 * time.Millisecond)
 	p.requireVerdicts()
-	p.run(3 * time.Second)
+	p.runFor(3 * time.Second)
 	p.requireVerdicts(VerdictPeerBusy)
-	p.write = false // for less than a second, as a write that was retried
-	p.run(900 * time.Millisecond)
+	p.acknowledges = false // for less than a second, like a write that the NIC retransmits
+	p.runFor(900 * time.Millisecond)
 	p.requireVerdicts()
-	p.write, p.echo = true, true
-	p.run(7 * time.Second)
+	p.acknowledges, p.echoes = true, true
+	p.runFor(7 * time.Second)
 	p.requireVerdicts(VerdictOK)
 }
 
 func TestAPeerThatStartsIsNotBlamed(t *testing.T) {
-	p := &pair{t: t, j: NewJudge(second), state: true}
+	p := &fakePair{t: t, j: NewJudge(second), answersState: true}
 	p.s = Sample{At: second, PeerActive: true}
-	p.run(9 * time.Second)
+	p.runFor(9 * time.Second)
 	p.requireVerdicts()
-	p.run(2 * time.Second)
+	p.runFor(2 * time.Second)
 	p.requireVerdicts(VerdictPath)
 }
 
 func TestOnePathThatIsSilentIsNamed(t *testing.T) {
-	p := met(t)
-	p.run(6 * time.Second)
-	p.s.Paths[2].Missed = missedInARow - 1
-	p.run(time.Second)
+	p := newOKPair(t)
+	p.runFor(6 * time.Second)
+	p.s.Paths[2].Missed = minMissedInRow - 1
+	p.runFor(time.Second)
 	p.requireVerdicts()
 	p.s.Paths[2].Missed++
-	p.run(time.Second)
+	p.runFor(time.Second)
 	p.requireVerdicts(VerdictPartial)
 	require.Equal(t, 2, p.j.Path())
-	p.s.Paths[2] = PathSample{Answered: answeredInARow - 1}
-	p.run(time.Second)
+	p.s.Paths[2] = PathSample{Answered: minAnsweredInRow - 1}
+	p.runFor(time.Second)
 	p.requireVerdicts()
 	p.s.Paths[2].Answered++
-	p.run(time.Second)
+	p.runFor(time.Second)
 	p.requireVerdicts(VerdictOK)
 	require.Equal(t, -1, p.j.Path())
 }
@@ -157,51 +158,51 @@ func TestLossHasADirection(t *testing.T) {
 		VerdictLossyBoth:    func(s *Sample) { s.ForwardLost++; s.ReverseLost++ },
 	} {
 		t.Run(string(want), func(t *testing.T) {
-			p := met(t)
+			p := newOKPair(t)
 			for range 2 {
-				p.run(10 * time.Second)
+				p.runFor(10 * time.Second)
 				lose(&p.s)
 			}
-			p.run(5 * time.Second)
+			p.runFor(5 * time.Second)
 			p.requireVerdicts()
 			lose(&p.s)
-			p.run(time.Second)
+			p.runFor(time.Second)
 			p.requireVerdicts(want)
-			p.run(50 * time.Second)
+			p.runFor(50 * time.Second)
 			p.requireVerdicts()
-			p.run(30 * time.Second)
+			p.runFor(30 * time.Second)
 			p.requireVerdicts(VerdictOK)
 		})
 	}
 }
 
 func TestLossOfLessThanAFiftiethIsNone(t *testing.T) {
-	p := met(t)
+	p := newOKPair(t)
 	for range 10 {
-		p.run(10 * time.Second)
+		p.runFor(10 * time.Second)
 		p.s.Sent += 1000
 		p.s.ForwardLost += 3
 	}
 	p.requireVerdicts()
 }
 
-// A path that comes back by way of lost packets is not called lossy first, nor afterwards for what was lost while it was cut.
+// A path that recovers gradually gets no lossy verdict, neither during the recovery nor afterwards for the packets lost while it was cut.
 func TestAVerdictNeverTurnsMilderBeforeItIsOver(t *testing.T) {
-	p := met(t)
-	p.echo, p.write = false, false
-	p.run(3 * time.Second)
+	p := newOKPair(t)
+	p.echoes, p.acknowledges = false, false
+	p.runFor(3 * time.Second)
 	p.requireVerdicts(VerdictPath)
-	p.write = true
+	p.acknowledges = true
 	p.s.ForwardLost += 6
-	p.run(20 * time.Second)
+	p.runFor(20 * time.Second)
 	p.requireVerdicts()
-	p.echo = true
-	p.run(7 * time.Second)
+	p.echoes = true
+	p.runFor(7 * time.Second)
 	p.requireVerdicts(VerdictOK)
-	p.run(time.Minute)
+	p.runFor(time.Minute)
 	p.requireVerdicts()
 	p.s.ForwardLost += 6
-	p.run(time.Second)
+	p.runFor(time.Second)
 	p.requireVerdicts(VerdictLossyForward)
 }
 
@@ -211,49 +212,49 @@ func TestNetworkVerdictsBlameTheNetwork(t *testing.T) {
 		VerdictPath: true, VerdictPartial: true, VerdictLossyForward: true, VerdictLossyReverse: true, VerdictLossyBoth: true,
 	} {
 		require.Equal(t, want, v.IsNetwork(), v)
-		require.GreaterOrEqual(t, v.weight(), 0)
+		require.GreaterOrEqual(t, v.precedence(), 0)
 	}
 }
 
-// A probe that was sent a moment ago is not missing yet, however often the samples are taken right after one.
+// A probe that was just sent is not missing yet, even if every sample is taken right after a probe.
 func TestAProbeOnItsWayDoesNotKeepAVerdictUp(t *testing.T) {
-	p := met(t)
-	p.echo, p.write = false, false
-	p.run(2 * time.Second)
+	p := newOKPair(t)
+	p.echoes, p.acknowledges = false, false
+	p.runFor(2 * time.Second)
 	p.requireVerdicts(VerdictPath)
-	p.echo, p.write = true, true
+	p.echoes, p.acknowledges = true, true
 	for range 20 {
-		p.run(450 * time.Millisecond)
+		p.runFor(450 * time.Millisecond)
 		p.s.At += 50 * ms
-		p.round()
+		p.runRound()
 		p.s.Silent, p.s.SilentSince = 1, p.s.At-ms
-		if p.j.See(&p.s) {
+		if p.j.Update(&p.s) {
 			v, _ := p.j.Verdict()
-			p.said = append(p.said, v)
+			p.verdicts = append(p.verdicts, v)
 		}
 		p.s.Silent, p.s.SilentSince = 0, 0
 	}
 	p.requireVerdicts(VerdictOK)
 }
 
-// A process that learns late of its worker's end answers as if all were well, and corrects itself.
+// A process that has not noticed the end of its worker yet answers that its port is active, and later corrects that.
 func TestAPathIsNotBlamedWhosePeerIsGone(t *testing.T) {
-	p := met(t)
-	p.echo, p.write = false, false
-	p.run(time.Second)
+	p := newOKPair(t)
+	p.echoes, p.acknowledges = false, false
+	p.runFor(time.Second)
 	p.requireVerdicts(VerdictPath)
-	p.state, p.s.Answers, p.s.PeerGone = false, 0, true
-	p.run(2 * time.Second)
+	p.answersState, p.s.Answers, p.s.PeerGone = false, 0, true
+	p.runFor(2 * time.Second)
 	p.requireVerdicts(VerdictPeerDown)
 }
 
 func TestPairThatNeverSentProbeStaysStarting(t *testing.T) {
 	tr, j, s := NewTracker(4), NewJudge(second), Sample{}
 	for at := second; at < 60*second; at += second / 2 {
-		tr.WritePosted(at)
-		tr.WriteDone(at, ms)
-		tr.Sample(&s, at)
-		require.False(t, j.See(&s))
+		tr.AddWrite(at)
+		tr.CompleteWrite(at, ms)
+		tr.FillSample(&s, at)
+		require.False(t, j.Update(&s))
 	}
 	v, _ := j.Verdict()
 	require.Equal(t, VerdictStarting, v)

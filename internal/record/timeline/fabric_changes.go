@@ -75,7 +75,7 @@ func rests(p *measure.FabricPeer) bool {
 		return p.Verdict == verdict.VerdictOwnLink
 	}
 	row, _ := p.Reason.Row()
-	return row.Rests
+	return row.NotAboutPeer
 }
 
 // port is news when the verdict is another one, and at first where it is not well.

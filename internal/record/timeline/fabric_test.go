@@ -55,14 +55,14 @@ func TestWhatIsSaidOfPairsAndPortsIsRecordedWhenItChanges(t *testing.T) {
 		}
 	})
 	require.Equal(t, []string{
-		"mlx5_0:1 > gpu042 mlx5_0 ok echoes and writes come",
-		"mlx5_0:1 > gpu042 mlx5_0 path echo and write silent for 270ms, its process answers",
+		"mlx5_0:1 > gpu042 mlx5_0 ok echoes and writes are answered",
+		"mlx5_0:1 > gpu042 mlx5_0 path echo and write silent for 270ms, the peer's process answers",
 		"mlx5_0:1 > gpu042 mlx5_0 ok after 5.3s of path",
-		"mlx5_0:1 own_link most pairs of the own port are bad at once: its own link is at fault (cable, transceiver or switch port)",
+		"mlx5_0:1 own_link most pairs of the port are bad at once: its own link is at fault (cable, transceiver or switch port)",
 		"mlx5_0:1 ok after 4s of own_link",
-		"mlx5_0:1 > gpu042 not met: key it has another key, its certificate has expired or is of another authority or name, or another " +
-			"host has its address; give both hosts the same fabric.key_file and restart the plugin, or valid certificates of one authority; " +
-			"look at its address in the list",
+		"mlx5_0:1 > gpu042 not met: key the peer has another key, its certificate has expired or is of another authority or name, or another " +
+			"host has its address; give both hosts the same fabric.key_file and restart the plugin, or give them valid certificates of one " +
+			"authority; check the peer's address in the list",
 		"mlx5_0:1 > gpu042 mlx5_0 ok after 1m0s not met: key",
 	}, withoutTimes(all))
 	for _, k := range all {
@@ -82,20 +82,20 @@ func TestOfAnIntervalNothingOfTheFabricIsRecorded(t *testing.T) {
 
 func TestEachVerdictIsExplained(t *testing.T) {
 	for want, p := range map[string]*measure.FabricPeer{
-		"ok  echoes and writes come, writes in 3.1µs":                                    peer(0, "ok", func(p *measure.FabricPeer) { p.WriteNSP50 = 3100 }),
-		"starting  they have met; an echo and a write are awaited":                       peer(0, "starting"),
-		"path  echo and write silent, its process answers":                               peer(0, "path"),
-		"peer_port  echo and write silent for 300ms, its process says that its port is":  peer(0, "peer_port", silent(300*time.Millisecond)),
-		"peer_down  echo, write and its process silent for 1.2s":                         peer(0, "peer_down", silent(1200*time.Millisecond)),
-		"peer_busy  its process does not echo for 2.1s, its device answers":              peer(0, "peer_busy", silent(2100*time.Millisecond)),
-		"partial  path 2 silent, others are not":                                         peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
-		"partial  the write's path silent, others are not":                               peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
-		"partial  one path silent, others are not":                                       peer(0, "partial"),
-		"lossy_forward  probes lost on the way there, 17 so far":                         peer(0, "lossy_forward", lost(17)),
-		"lossy_reverse  echoes lost on the way back, 17 so far":                          peer(0, "lossy_reverse", lost(17)),
-		"lossy_both  probes lost in both directions, 17 so far":                          peer(0, "lossy_both", lost(17)),
-		"own_link  most pairs of the own port are bad at once: its own link is at fault": peer(0, "own_link"),
-		"not met: no_responder  no process answers there; run the plugin there":          unmet(0, "no_responder"),
+		"ok  echoes and writes are answered, writes in 3.1µs":                                    peer(0, "ok", func(p *measure.FabricPeer) { p.WriteNSP50 = 3100 }),
+		"starting  connected; waiting for the first echo and the first write":                    peer(0, "starting"),
+		"path  echo and write silent, the peer's process answers":                                peer(0, "path"),
+		"peer_port  echo and write silent for 300ms, and the peer's process reports its port as": peer(0, "peer_port", silent(300*time.Millisecond)),
+		"peer_down  echo, write and the peer's process silent for 1.2s":                          peer(0, "peer_down", silent(1200*time.Millisecond)),
+		"peer_busy  the peer's process does not echo for 2.1s, its NIC acknowledges writes":      peer(0, "peer_busy", silent(2100*time.Millisecond)),
+		"partial  path 2 silent, other paths are not":                                            peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
+		"partial  the write's path silent, other paths are not":                                  peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
+		"partial  one path silent, other paths are not":                                          peer(0, "partial"),
+		"lossy_forward  probes lost on the way to the peer, 17 so far":                           peer(0, "lossy_forward", lost(17)),
+		"lossy_reverse  echoes lost on the way back from the peer, 17 so far":                    peer(0, "lossy_reverse", lost(17)),
+		"lossy_both  probes lost in both directions, 17 so far":                                  peer(0, "lossy_both", lost(17)),
+		"own_link  most pairs of the port are bad at once: its own link is at fault":             peer(0, "own_link"),
+		"not met: no_responder  no plugin answers at the peer's address; run the plugin":         unmet(0, "no_responder"),
 		"eclipse  ": peer(0, "eclipse"), // of a later version
 	} {
 		line := Style{}.Line(&Record{Kind: KindFabricPeer, Device: "mlx5_0", Port: 1, Peer: NewPeer(p)})

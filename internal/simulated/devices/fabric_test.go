@@ -108,10 +108,10 @@ func (p *prober) track() *verdict.Tracker {
 	for _, f := range p.facts {
 		switch f.Kind {
 		case verbs.FabricSent:
-			require.Equal(p, f.Seq, t.Probe(f.Path, f.At))
+			require.Equal(p, f.Seq, t.AddProbe(f.Path, f.At))
 		case verbs.FabricEcho:
 			e := verdict.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
-			require.True(p, t.Echo(e, f.At))
+			require.True(p, t.AddEcho(e, f.At))
 		}
 	}
 	return t

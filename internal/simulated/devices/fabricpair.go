@@ -81,7 +81,7 @@ func (f *fabricEnd) drop(p *fabricPair) {
 
 // step does what is due of a pair that probes.
 func (p *fabricPair) step(now int64, active bool, s *sink) {
-	if p.watch.Look(now, p.write.posted, p.writeFailed) {
+	if p.watch.CheckMissing(now, p.write.posted, p.writeFailed) {
 		s.add(p, verbs.FabricMissing, now)
 		s.amiss = true
 	}
@@ -91,7 +91,7 @@ func (p *fabricPair) step(now int64, active bool, s *sink) {
 			p.post(now, active, s)
 		}
 		p.next += interval + (now-p.next)/interval*interval
-	} else if p.watch.TakeMore(now) {
+	} else if p.watch.TakeMoreProbe(now) {
 		p.probe(now, active, s)
 	}
 }
@@ -104,7 +104,7 @@ func (p *fabricPair) probe(now int64, active bool, s *sink) {
 	sent.seq, sent.at = p.seq, now
 	fact := s.add(p, verbs.FabricSent, now)
 	fact.Path, fact.Seq = path, p.seq
-	p.watch.Sent(p.seq, now)
+	p.watch.NoteSent(p.seq, now)
 	switch {
 	case !active:
 	case p.near != nil:
@@ -171,7 +171,7 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 	fact.Dry = m.dry != p.peerDry[m.path] || p.f.dry[m.path] != p.ownDry[m.path]
 	sent.seq = 0 // a second echo of it is foreign
 	p.peerDry[m.path], p.ownDry[m.path] = m.dry, p.f.dry[m.path]
-	p.watch.Echoed(m.seq)
+	p.watch.NoteEcho(m.seq)
 	return true
 }
 

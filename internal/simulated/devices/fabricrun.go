@@ -202,7 +202,7 @@ func (f *fabricEnd) noticeLate(now int64, s *sink) {
 	}
 	for _, p := range f.pairs {
 		if p != nil {
-			p.watch.Excuse(now)
+			p.watch.RestartDeadline(now)
 		}
 	}
 	fact := s.add(&fabricPair{place: -1}, verbs.FabricLate, now)
@@ -216,7 +216,7 @@ func (f *fabricEnd) due(until int64) int64 {
 		if p == nil || p.peer.Role != verbs.FabricProbes {
 			continue
 		}
-		until = p.watch.Next(min(until, p.next))
+		until = p.watch.NextDeadline(min(until, p.next))
 	}
 	return until
 }

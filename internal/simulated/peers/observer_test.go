@@ -139,7 +139,7 @@ func (p *observed) join(ctx context.Context) {
 		Host: p.name, Device: q.Device, Port: q.Port, Session: p.session, UD: q.UD, QKey: q.QKey,
 		RC: p.met.RC, PSN: p.met.PSN, GID: q.GIDs[0].Raw, LID: q.LID, First: time.Duration(50*p.place+10) * time.Millisecond,
 	}))
-	p.tracker.End()
+	p.tracker.EndSession()
 	p.epoch = q.Epoch
 	if p.joined != q.Epoch {
 		p.joined, p.judge, p.sample = q.Epoch, verdict.NewJudge(p.w.Now()), verdict.Sample{}
@@ -155,7 +155,7 @@ func (o *observer) until(at time.Duration) *observer {
 		// Not in step with the rounds: a probe that has just been sent is not silent.
 		lasting := min(487*time.Millisecond, time.Duration(end-o.w.Now()))
 		for _, p := range o.pairs {
-			if since, _ := p.tracker.Missing(); since != 0 {
+			if since, _ := p.tracker.Unanswered(); since != 0 {
 				lasting = min(lasting, 47*time.Millisecond)
 			}
 		}
@@ -185,16 +185,16 @@ func (o *observer) take(facts []verbs.FabricFact, upTo int64) {
 func (p *observed) see(f *verbs.FabricFact) {
 	switch f.Kind {
 	case verbs.FabricSent:
-		require.Equal(p, f.Seq, p.tracker.Probe(f.Path, f.At))
+		require.Equal(p, f.Seq, p.tracker.AddProbe(f.Path, f.At))
 	case verbs.FabricEcho:
 		e := verdict.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
-		require.True(p, p.tracker.Echo(e, f.At))
+		require.True(p, p.tracker.AddEcho(e, f.At))
 	case verbs.FabricWrite:
-		p.tracker.WritePosted(f.At)
+		p.tracker.AddWrite(f.At)
 	case verbs.FabricWriteDone:
-		p.tracker.WriteDone(f.At, f.Took)
+		p.tracker.CompleteWrite(f.At, f.Took)
 	case verbs.FabricWriteFailed:
-		p.tracker.WriteFailed()
+		p.tracker.FailWrite()
 		p.failed, p.again = f.At, f.At+int64(p.pause)
 		p.pause = min(2*p.pause, time.Minute)
 	}
@@ -202,9 +202,9 @@ func (p *observed) see(f *verbs.FabricFact) {
 
 // look judges, and does what a host process does then.
 func (p *observed) look(upTo int64) {
-	p.tracker.Sample(&p.sample, upTo)
+	p.tracker.FillSample(&p.sample, upTo)
 	p.ask()
-	if p.joined != 0 && p.judge.See(&p.sample) {
+	if p.joined != 0 && p.judge.Update(&p.sample) {
 		p.note()
 	}
 	p.hear()

@@ -82,7 +82,7 @@ func (m *minute) nothingLost() bool {
 func (m *minute) live() {
 	m.judge, m.track = verdict.NewJudge(1), verdict.NewTracker(paths)
 	m.s = verdict.Sample{At: 2, Echoed: 2, WriteDone: 2, PeerActive: true}
-	m.judge.See(&m.s)
+	m.judge.Update(&m.s)
 	for at := interval; at <= run; at += apart {
 		m.endWrite(at)
 		switch {
@@ -96,8 +96,8 @@ func (m *minute) live() {
 		if m.answers && m.s.Silent > 0 && (m.s.WriteSince != 0 || m.s.WriteFailed) {
 			m.s.Answers = at
 		}
-		m.track.Sample(&m.s, at)
-		m.judge.See(&m.s)
+		m.track.FillSample(&m.s, at)
+		m.judge.Update(&m.s)
 	}
 }
 
@@ -106,7 +106,7 @@ func (m *minute) round(at int64) {
 	if !m.probe(at) && m.burst == 0 {
 		m.burst, m.burstAt = further, at+verdict.MissingAfter
 	}
-	if outstanding, failed := m.track.Writing(); !outstanding && !failed {
+	if outstanding, failed := m.track.WriteState(); !outstanding && !failed {
 		m.post(at)
 	}
 }
@@ -115,7 +115,7 @@ func (m *minute) round(at int64) {
 func (m *minute) probe(at int64) bool {
 	path := m.next
 	m.next = (m.next + 1) % paths
-	seq := m.track.Probe(path, at)
+	seq := m.track.AddProbe(path, at)
 	arrives, returns := m.r.Float64() < m.forward[path], m.r.Float64() < m.reverse[path]
 	if !m.echoes || !arrives {
 		return false
@@ -125,9 +125,9 @@ func (m *minute) probe(at int64) bool {
 	if !returns {
 		return false
 	}
-	m.track.Echo(verdict.Echo{Path: path, Seq: seq, Received: m.arrived[path], Posted: m.posted[path]}, at)
+	m.track.AddEcho(verdict.Echo{Path: path, Seq: seq, Received: m.arrived[path], Posted: m.posted[path]}, at)
 	m.burst = 0
-	if _, failed := m.track.Writing(); failed && at >= m.connects {
+	if _, failed := m.track.WriteState(); failed && at >= m.connects {
 		m.post(at)
 	}
 	return true
@@ -135,7 +135,7 @@ func (m *minute) probe(at int64) bool {
 
 // post posts a write, and draws which of its tries is acknowledged.
 func (m *minute) post(at int64) {
-	m.track.WritePosted(at)
+	m.track.AddWrite(at)
 	m.writePosted, m.writeEnds, m.writeFails = at, at, false
 	for n := range tries {
 		if m.r.Float64() < m.write {
@@ -148,12 +148,12 @@ func (m *minute) post(at int64) {
 
 // endWrite ends the write under way when its time has come.
 func (m *minute) endWrite(at int64) {
-	switch outstanding, _ := m.track.Writing(); {
+	switch outstanding, _ := m.track.WriteState(); {
 	case !outstanding || at < m.writeEnds:
 	case m.writeFails:
-		m.track.WriteFailed()
+		m.track.FailWrite()
 		m.connects = at + again
 	default:
-		m.track.WriteDone(at, at-m.writePosted)
+		m.track.CompleteWrite(at, at-m.writePosted)
 	}
 }

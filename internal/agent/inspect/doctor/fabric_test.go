@@ -235,11 +235,11 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a host without the plugin", nil, answer(greeting{why: verdict.ReasonNoResponder, err: errors.New("dial tcp: connection refused")}),
-			finding{"fabric_peers", "gpu02", Warn, "no process answers there (dial tcp: connection refused); run the plugin there", doctorThere},
+			finding{"fabric_peers", "gpu02", Warn, "no plugin answers at the peer's address (dial tcp: connection refused); run the plugin on the peer", doctorThere},
 		},
 		{
 			"a host with another key", nil, answer(greeting{why: verdict.ReasonKey, err: errors.New("alert 48")}),
-			finding{"fabric_peers", "gpu02", Warn, "it has another key, its certificate has expired or", doctorThere},
+			finding{"fabric_peers", "gpu02", Warn, "the peer has another key, its certificate has expired or", doctorThere},
 		},
 		{
 			"a host with another list", nil, answer(greeting{theirs: "00112233aabbccdd"}),
@@ -298,7 +298,7 @@ func TestHostsThatDoNotAnswerCostTwoSecondsTogether(t *testing.T) {
 		r := Run(t.Context(), s)
 		require.Equal(t, greetLimit, time.Since(began))
 		for _, one := range r.of("fabric_peers") {
-			require.Contains(t, one.Text, "no process answers there (context deadline exceeded)")
+			require.Contains(t, one.Text, "no plugin answers at the peer's address (context deadline exceeded)")
 		}
 		require.Equal(t, Fail, r.of("fabric_listen")[0].Status)
 	})
