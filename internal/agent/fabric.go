@@ -208,25 +208,25 @@ func (c *Config) checkProbing() error {
 func (p *probing) update(u monitor.Update) {
 	switch {
 	case u.Item != nil && u.Item.FabricPort != nil:
-		p.keeper.Port(u.Device, u.Item.FabricPort, u.Offset)
+		p.keeper.HandlePort(u.Device, u.Item.FabricPort, u.Offset)
 	case u.Item != nil && u.Item.FabricFacts != nil:
-		p.keeper.Facts(u.Device, u.Item.FabricFacts, u.Offset)
+		p.keeper.HandleFacts(u.Device, u.Item.FabricFacts, u.Offset)
 	case u.Port != nil:
 		p.updatePort(u.Port, u.Offset)
 	case u.Ledger != nil:
-		p.keeper.Ledger(u.Device, u.Ledger.Fabrics, u.Ended)
+		p.keeper.HandleLedger(u.Device, u.Ledger.Fabrics, u.Ended)
 	case u.Gone:
-		p.keeper.Gone(u.Device)
+		p.keeper.HandleDeviceGone(u.Device)
 	}
 }
 
 func (p *probing) updatePort(port *measure.Port, offset int64) {
 	if port.HasState {
-		p.keeper.PortState(port.Device, port.Port, port.State, offset)
+		p.keeper.HandlePortState(port.Device, port.Port, port.State, offset)
 	}
 	role := ""
 	if port.Role == verbs.RoleManagement {
 		role = port.Role
 	}
-	p.keeper.PortRole(port.Device, port.Port, role)
+	p.keeper.SetPortRole(port.Device, port.Port, role)
 }

@@ -62,7 +62,7 @@ func TestPortsMeetInOneNetworkWhateverTheOrder(t *testing.T) {
 	}
 }
 
-// The pairs of both directions then agree, and probe one network.
+// If all GIDs are of one kind, the pairs of both directions use the same GIDs.
 func TestBothDirectionsChooseTheSameGIDs(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	addresses := func() (all [][16]byte) {

@@ -11,55 +11,55 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// answer is the end of a pair that another host probes. Keeper.mu guards it. Moments are CLOCK_MONOTONIC ns, 0 is never.
-type answer struct {
-	host    string
-	offer   *exchange.Offer
-	session uint64
-	busy    bool   // it is being connected, or ended
-	over    bool   // its host does not go on with it
-	talks   int    // open conversations in which it was met or kept
-	orphan  int64  // when the last of these conversations ended; 0: one is open
-	echoed  uint64 // echoes, as the worker has counted them
-	heard   int64  // when echoed was seen to grow last
-	strange int64  // since when the list lacks its host; 0: the list has it
+// responder is this host's end of a pair that another host probes. Keeper.mu guards it. Times are CLOCK_MONOTONIC ns, and 0 means never.
+type responder struct {
+	host          string
+	offer         *exchange.Offer
+	session       uint64
+	busy          bool   // it is being connected or ended
+	ended         bool   // its host has ended the session
+	conversations int    // open conversations in which it was offered or reconciled
+	orphanSince   int64  // time at which the last of these conversations ended; 0: one is open
+	echoes        uint64 // number of echoes, as counted by the worker
+	lastEcho      int64  // time at which this number last grew
+	unlistedSince int64  // time since which the list lacks its host; 0: the list has it
 }
 
-// quietSince returns since when neither a conversation nor a probe has shown that the host goes on with an orphan.
-func (a *answer) quietSince() int64 { return max(a.orphan, a.heard) }
+// quietSince returns the last time at which a conversation or a probe showed that the host still uses the responder.
+func (a *responder) quietSince() int64 { return max(a.orphanSince, a.lastEcho) }
 
-// isLeftOver reports whether the place of an answer may be given to another pair.
-func (a *answer) isLeftOver(now int64) bool {
-	return a.over || a.orphan != 0 && now-a.quietSince() > int64(leftOverAfter)
+// isReclaimable reports whether the responder's slot may be given to another pair.
+func (a *responder) isReclaimable(now int64) bool {
+	return a.ended || a.orphanSince != 0 && now-a.quietSince() > int64(reclaimAfter)
 }
 
 // Listed implements exchange.Handler.
 func (k *Keeper) Listed(host string) (digest string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, ok = k.list.Host(host)
-	return k.list.Digest(), ok
+	_, ok = k.ownList.Host(host)
+	return k.ownList.Digest(), ok
 }
 
-// Meet implements exchange.Handler.
+// AnswerOffer implements exchange.Handler.
 func (k *Keeper) Meet(ctx context.Context, host string, o exchange.Offer) exchange.Answer {
-	p, slot, why := k.place(host, &o)
+	p, slot, why := k.reserveSlot(host, &o)
 	if why != verdict.ReasonNone {
 		return exchange.Answer{Reason: why}
 	}
-	a, err := k.connect(ctx, p, slot, host, &o)
+	a, err := k.connectResponder(ctx, p, slot, host, &o)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	mine := p.answers[slot] // another one if the port's Fabric is new
+	mine := p.responders[slot] // another responder or nil if the port has a new Fabric
 	if err == nil && p.info.Epoch == a.Port.Epoch && mine != nil && mine.session == o.Session {
 		mine.busy = false
-		if mine.over {
+		if mine.ended {
 			k.wake.Send()
 		}
 		return a
 	}
 	if mine != nil && mine.session == o.Session {
-		p.answers[slot] = nil
+		p.responders[slot] = nil
 	}
 	var reason reasonError
 	switch {
@@ -68,49 +68,50 @@ func (k *Keeper) Meet(ctx context.Context, host string, o exchange.Offer) exchan
 	case err == nil || errors.Is(err, verbs.ErrNoFabric):
 		return exchange.Answer{Reason: verdict.ReasonNotActive}
 	}
-	k.cfg.Log.Debug("a pair cannot be connected", "device", p.device, "port", p.number, "peer", host, "error", err)
+	k.cfg.Log.Debug("responder: connect failed", "device", p.device, "port", p.number, "peer", host, "error", err)
 	return exchange.Answer{Reason: verdict.ReasonFailed}
 }
 
-// place finds the port for an offer and a place for the pair.
-func (k *Keeper) place(host string, o *exchange.Offer) (*port, int, verdict.Reason) {
+// reserveSlot finds the port for an offer and reserves a slot of its Fabric.
+func (k *Keeper) reserveSlot(host string, o *exchange.Offer) (*port, int, verdict.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := k.fitting(host, o)
+	p := k.matchPort(host, o)
 	switch {
 	case p == nil || p.info.Unable:
 		return nil, 0, verdict.ReasonUnsupported
 	case p.info.Epoch == 0:
 		return nil, 0, verdict.ReasonNotActive
 	}
-	slot := p.freeFor(host, o)
+	slot := p.findSlot(host, o)
 	if slot < 0 {
 		return nil, 0, verdict.ReasonFull
 	}
-	p.answers[slot] = &answer{host: host, offer: o, session: o.Session, busy: true, talks: 1}
+	p.responders[slot] = &responder{host: host, offer: o, session: o.Session, busy: true, conversations: 1}
 	return p, slot, verdict.ReasonNone
 }
 
-// fitting returns the port that an offered one is to meet: the port of the device of the same name. If the two hosts have no name
-// of a device in common, it is that of the device in the same position.
-func (k *Keeper) fitting(host string, o *exchange.Offer) *port {
-	devices := k.positions()
+// matchPort returns the port to connect to an offered port: the port of the device with the same name. If the two hosts have no device name
+// in common, it is the port of the device in the same position. matchPort returns nil if there is none.
+func (k *Keeper) matchPort(host string, o *exchange.Offer) *port {
+	devices := k.probingDevices()
 	isOwn := func(device string) bool { return slices.Contains(devices, device) }
 	switch {
 	case isOwn(o.Port.Device):
-		return k.find(o.Port.Device, o.Port.Port)
+		return k.findPort(o.Port.Device, o.Port.Port)
 	case slices.ContainsFunc(o.Devices, isOwn), slices.ContainsFunc(k.devicesOf(host), isOwn):
 		return nil
 	case o.Port.Position < 0 || o.Port.Position >= len(devices):
 		return nil
 	}
-	return k.find(devices[o.Port.Position], o.Port.Port)
+	return k.findPort(devices[o.Port.Position], o.Port.Port)
 }
 
-// devicesOf returns the devices of a host that this one answers. A host of an older release does not offer the names of all.
+// devicesOf returns the names of a host's devices that this host answers. A host that runs an older release does not send the names of all
+// its devices.
 func (k *Keeper) devicesOf(host string) (all []string) {
 	for _, p := range k.ports {
-		for _, a := range p.answers {
+		for _, a := range p.responders {
 			if a != nil && a.host == host {
 				all = append(all, a.offer.Port.Device)
 			}
@@ -119,12 +120,12 @@ func (k *Keeper) devicesOf(host string) (all []string) {
 	return all
 }
 
-// freeFor returns the place for a pair with a peer: that of the same Fabric of the peer, which the new pair replaces, a free one,
-// or the one that has been left over for longest. It returns -1 if there is none.
-func (p *port) freeFor(host string, o *exchange.Offer) int {
+// findSlot returns the slot for an offer: the slot of the same Fabric of the peer, whose responder is then replaced; else a free slot; else
+// the slot of the reclaimable responder that has been quiet for longest. It returns -1 if there is none.
+func (p *port) findSlot(host string, o *exchange.Offer) int {
 	free, left := -1, -1
 	now := p.k.cfg.Mono()
-	for slot, a := range p.answers {
+	for slot, a := range p.responders {
 		switch {
 		case a == nil:
 			if free < 0 {
@@ -133,7 +134,7 @@ func (p *port) freeFor(host string, o *exchange.Offer) int {
 		case a.busy:
 		case a.host == host && a.offer.Port.Device == o.Port.Device && a.offer.Port.Epoch == o.Port.Epoch:
 			return slot
-		case a.isLeftOver(now) && (left < 0 || a.quietSince() < p.answers[left].quietSince()):
+		case a.isReclaimable(now) && (left < 0 || a.quietSince() < p.responders[left].quietSince()):
 			left = slot
 		}
 	}
@@ -143,12 +144,12 @@ func (p *port) freeFor(host string, o *exchange.Offer) int {
 	return free
 }
 
-// connect makes the own end of a pair, connects it with the peer's, and returns what the peer has to know.
-func (k *Keeper) connect(ctx context.Context, p *port, slot int, host string, o *exchange.Offer) (exchange.Answer, error) {
+// connectResponder creates this host's end of a pair and connects it to the peer's end. It returns the answer to the offer.
+func (k *Keeper) connectResponder(ctx context.Context, p *port, slot int, host string, o *exchange.Offer) (exchange.Answer, error) {
 	k.mu.Lock()
-	a := exchange.Answer{Port: k.describe(p), PSN: uint32(k.cfg.Random()) & psnMask}
+	a := exchange.Answer{Port: k.portForPeers(p), PSN: uint32(k.cfg.Random()) & psnMask}
 	k.mu.Unlock()
-	peer, why := reach(&a.Port.FabricPort, &o.Port.FabricPort, true, len(o.Devices) == 0)
+	peer, why := addressPeer(&a.Port.FabricPort, &o.Port.FabricPort, true, len(o.Devices) == 0)
 	if why != verdict.ReasonNone {
 		return a, reasonError(why)
 	}
@@ -168,22 +169,22 @@ func (k *Keeper) connect(ctx context.Context, p *port, slot int, host string, o 
 	return a, err
 }
 
-// Reconcile implements exchange.Handler. A pair that was made by position is not kept when the names of devices say otherwise.
+// Reconcile implements exchange.Handler. It does not keep a session that was connected by position if a device with the matching name exists now.
 func (k *Keeper) Reconcile(host string, h *exchange.Held) (kept []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.ports {
-		for _, a := range p.answers {
+		for _, a := range p.responders {
 			switch {
 			case a == nil || a.host != host:
 			case h == nil || slices.Contains(h.Sessions, a.session):
-				if !a.busy && !a.over && (h == nil || k.fitting(host, a.offer) == p) {
-					a.talks++
-					a.orphan = 0
+				if !a.busy && !a.ended && (h == nil || k.matchPort(host, a.offer) == p) {
+					a.conversations++
+					a.orphanSince = 0
 					kept = append(kept, a.session)
 				}
 			case slices.Contains(h.Epochs, a.offer.Port.Epoch):
-				a.over = true
+				a.ended = true
 				k.wake.Send()
 			}
 		}
@@ -191,72 +192,72 @@ func (k *Keeper) Reconcile(host string, h *exchange.Held) (kept []uint64) {
 	return kept
 }
 
-// Leave implements exchange.Handler. A pair that is being met ends after that.
+// Leave implements exchange.Handler. A responder that is being connected ends afterwards.
 func (k *Keeper) Leave(host string, session uint64) {
-	isLeft := func(a *answer) bool { return a.host == host && a.session == session }
+	isLeft := func(a *responder) bool { return a.host == host && a.session == session }
 	k.mu.Lock()
 	for _, p := range k.ports {
-		for _, a := range p.answers {
+		for _, a := range p.responders {
 			if a != nil && isLeft(a) {
-				a.over = true
+				a.ended = true
 			}
 		}
 	}
 	k.mu.Unlock()
-	k.end(context.Background(), isLeft)
+	k.endResponders(context.Background(), isLeft)
 }
 
-// Ended implements exchange.Handler. The management network may be gone, and probes go on.
+// HandleConversationEnd implements exchange.Handler. The responders continue, since only the management network may have failed.
 func (k *Keeper) Ended(host string, sessions []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.ports {
-		for _, a := range p.answers {
-			if a == nil || a.host != host || !slices.Contains(sessions, a.session) || a.talks == 0 {
+		for _, a := range p.responders {
+			if a == nil || a.host != host || !slices.Contains(sessions, a.session) || a.conversations == 0 {
 				continue
 			}
-			if a.talks--; a.talks == 0 {
-				a.orphan = k.cfg.Mono()
+			if a.conversations--; a.conversations == 0 {
+				a.orphanSince = k.cfg.Mono()
 			}
 		}
 	}
 }
 
-// endOrphans ends the pairs with which their hosts do not go on: they say so, have been missing in the list for some time, or have
-// neither talked nor sent a probe for long. A host that is back in the list after some seconds, and may not even have noticed, goes
-// on with what it has.
+// endOrphans ends responders that are no longer used: their hosts have ended the session, have been missing from the list for
+// unlistedTimeout, or have had no conversation and sent no probe for orphanTimeout. A host that is back in the list after some seconds
+// keeps its sessions, since it may not have noticed its absence.
 func (k *Keeper) endOrphans(ctx context.Context) {
 	now := k.cfg.Mono()
-	k.end(ctx, func(a *answer) bool {
-		switch _, listed := k.list.Host(a.host); {
+	k.endResponders(ctx, func(a *responder) bool {
+		switch _, listed := k.ownList.Host(a.host); {
 		case listed:
-			a.strange = 0
-		case a.strange == 0:
-			a.strange = now
+			a.unlistedSince = 0
+		case a.unlistedSince == 0:
+			a.unlistedSince = now
 		}
-		return a.over || a.strange != 0 && now-a.strange >= int64(strangeFor) ||
-			a.orphan != 0 && now-a.quietSince() > int64(orphanFor)
+		return a.ended || a.unlistedSince != 0 && now-a.unlistedSince >= int64(unlistedTimeout) ||
+			a.orphanSince != 0 && now-a.quietSince() > int64(orphanTimeout)
 	})
 }
 
-// end ends the answering pairs of which is true, those of each device on their own. Their places are taken until the worker has
-// ended them.
-func (k *Keeper) end(ctx context.Context, which func(*answer) bool) {
+// endResponders ends the responders for which the function which returns true. Devices are handled concurrently. A slot stays occupied
+// until the worker has ended its pair.
+func (k *Keeper) endResponders(ctx context.Context, which func(*responder) bool) {
 	type ending struct {
-		leaving
-		place  **answer
-		answer *answer
+		leaveOrder
+		place  **responder
+		answer *responder
 	}
 	byDevice := map[string][]ending{}
 	k.mu.Lock()
 	for _, p := range k.ports {
-		for slot, a := range p.answers {
+		for slot, a := range p.responders {
 			if a == nil || a.busy || !which(a) {
 				continue
 			}
 			a.busy = true
 			order := verbs.FabricOrder{Port: p.number, Epoch: p.info.Epoch, Pair: MaxPeers + slot}
-			byDevice[p.device] = append(byDevice[p.device], ending{leaving{p.device, order}, &p.answers[slot], a})
+			byDevice[p.device] = append(byDevice[p.device], ending{leaveOrder{p.device, order}, &p.responders[slot], a})
 		}
 	}
 	k.mu.Unlock()
@@ -265,7 +266,7 @@ func (k *Keeper) end(ctx context.Context, which func(*answer) bool) {
 	for _, all := range byDevice {
 		running.Go(func() {
 			for _, e := range all {
-				k.leave(ctx, e.leaving)
+				k.leavePair(ctx, e.leaveOrder)
 				k.mu.Lock()
 				if *e.place == e.answer {
 					*e.place = nil
@@ -285,8 +286,8 @@ func (k *Keeper) States(host string, sessions []uint64) (ports []exchange.PortSt
 		if p.known {
 			ports = append(ports, exchange.PortState{Device: p.device, Port: p.number, Epoch: p.info.Epoch, State: p.state})
 		}
-		for _, a := range p.answers {
-			if a != nil && a.host == host && !a.busy && !a.over {
+		for _, a := range p.responders {
+			if a != nil && a.host == host && !a.busy && !a.ended {
 				answered[a.session] = true
 			}
 		}

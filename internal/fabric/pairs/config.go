@@ -11,74 +11,75 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Orders has the worker of a device carry out an order about a port. It may be called concurrently, and blocks as long as the
-// device's firmware or the kernel's search for an address does. The errors are those of verbs.Fabric; it returns
-// verbs.ErrNoFabric for an order that came too late.
+// Orders sends orders about ports to the worker of a device. Order may be called concurrently. It blocks until the worker has carried out the
+// order, which takes as long as the device's firmware or the kernel's address resolution does. It returns the errors of verbs.Fabric, and
+// verbs.ErrNoFabric if the Fabric of the order no longer exists.
 type Orders interface {
 	Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err error)
 }
 
-// Config is what a Keeper needs. All is set.
+// Config is the configuration of a Keeper. All fields are required.
 type Config struct {
-	Host     string        // the own name in the list
-	Peers    int           // that a port probes, at most MaxPeers
-	Probe    bool          // false: the host only answers
+	Host     string        // this host's name in the list
+	Peers    int           // number of hosts that a port probes, at most MaxPeers
+	Probe    bool          // false: the host answers probes and sends none
 	Interval time.Duration // between two rounds of a pair
-	Window   time.Duration // that percentiles cover
+	Window   time.Duration // covered by percentiles
 	Network  exchange.Network
-	// Orders returns what reaches the worker of a device.
+	// Orders returns the connection to the worker of a device.
 	Orders func(device string) Orders
 	// Mono reads CLOCK_MONOTONIC, in ns. It is called concurrently.
 	Mono func() int64
-	// Random returns random bits, which no other host can guess: sessions and sequence numbers. It is called concurrently.
+	// Random returns random bits that no other host can guess. The Keeper uses them for sessions and packet sequence numbers. It is called
+	// concurrently.
 	Random func() uint64
-	// Announce sends other hosts word of a port that is not what it was. It must not block.
+	// Announce tells other hosts that a port has changed. It must not block.
 	Announce func(exchange.Change)
-	// Emit takes each point that says that something has changed. It must not block, nor call the Keeper.
+	// Emit receives a point for each change of a verdict or reason. It must not block and must not call the Keeper.
 	Emit func(measure.Point)
 	Log  *slog.Logger
 }
 
-// The places of pairs in a Fabric: those that probe, and behind them those that answer.
+// A Fabric has slots for pairs. The first MaxPeers slots are for pairs that probe, the others for pairs that answer.
 const (
-	MaxPeers   = 32
-	maxAnswers = verbs.MaxFabricPairs - MaxPeers
+	MaxPeers      = 32
+	maxResponders = verbs.MaxFabricPairs - MaxPeers
 )
 
 // The times of the Keeper.
 const (
-	converseTimeout = 5 * time.Second
-	offerTimeout    = 5 * time.Second
-	orderTimeout    = 15 * time.Second       // the kernel gives up a search for an address before
-	stateTimeout    = 500 * time.Millisecond // the third witness
-	stateOften      = 100 * time.Millisecond // between two questions, for stateOftenFor
-	stateOftenFor   = 2 * time.Second
-	stateAfter      = 200 * time.Millisecond // that an answer comes after the first silence, to count: a process learns of its worker's end late
-	stateSeldom     = time.Second
-	// stateSlowTimeout is the timeout of the questions that are asked seldom: a management network may take seconds for a round trip.
-	stateSlowTimeout = 3 * time.Second
-	firstRetry       = time.Second
-	lastRetry        = time.Minute
-	orphanFor        = 10 * time.Minute // that an answering pair is kept whose host has hung up and sends no probe
-	olderKeepsFor    = 9 * time.Minute  // that a host of an older release is sure to keep a pair after a lost conversation: it ends it after ten
-	strangeFor       = time.Minute      // that an answering pair is kept whose host the list lacks
-	leftOverAfter    = 2 * time.Minute  // the same, if its place is needed; longer than the host takes to read the ledger again
-	unsentFor        = 5 * time.Second  // that a device may refuse all probes of a pair before the pair is made again
-	meetsPerSecond   = 4                // of the whole host, so that a leaf that restarts is not met by all at once
+	converseTimeout       = 5 * time.Second
+	offerTimeout          = 5 * time.Second
+	orderTimeout          = 15 * time.Second       // the kernel gives up resolving an address earlier
+	stateTimeout          = 500 * time.Millisecond // of a State request while requests are frequent
+	statePollInterval     = 100 * time.Millisecond // between two State requests, during stateOftenFor
+	statePollFastFor      = 2 * time.Second        // from the beginning of the silence
+	stateAnswerDelay      = 200 * time.Millisecond // from the first silent probe to an answer that counts: a process notices the end of its worker late
+	statePollSlowInterval = time.Second            // between two State requests after stateOftenFor
+	// stateSlowTimeout is the timeout of State requests after stateOftenFor: a round trip in a management network may take seconds.
+	stateSlowTimeout  = 3 * time.Second
+	firstRetry        = time.Second
+	lastRetry         = time.Minute
+	orphanTimeout     = 10 * time.Minute // an answering pair ends if its host has no conversation and sends no probe for so long
+	olderPeerKeepsFor = 9 * time.Minute  // a host that runs an older release keeps a pair so long after losing a conversation; it ends it after ten minutes
+	unlistedTimeout   = time.Minute      // an answering pair ends if its host is missing from the list for so long
+	reclaimAfter      = 2 * time.Minute  // an orphan silent for so long loses its slot if another pair needs it; longer than the ledger's reading interval
+	unsentTimeout     = 5 * time.Second  // a pair is reconnected if its device refuses all probes for so long
+	connectsPerSecond = 4                // limit of the whole host, so that hosts do not all connect to a restarting leaf at once
 )
 
-// listed is a list and what the host finds in it.
-type listed struct {
+// resolvedList is a list with the data derived from it for this host.
+type resolvedList struct {
 	*pinglist.List
 	own   pinglist.Host
-	ok    bool // the list has the host
-	pings []pinglist.Peer
+	ok    bool            // the list contains this host
+	pings []pinglist.Peer // hosts that this host probes
 }
 
-// findIn returns a list with the place of this host in it, and whom it pings.
-func (c *Config) findIn(l *pinglist.List) listed {
+// resolveList looks up this host in a list and determines which hosts it probes.
+func (c *Config) resolveList(l *pinglist.List) resolvedList {
 	own, ok := l.Host(c.Host)
-	out := listed{List: l, own: own, ok: ok}
+	out := resolvedList{List: l, own: own, ok: ok}
 	if ok && c.Probe {
 		out.pings = l.Pings(c.Host, c.Peers)
 	}

@@ -1,4 +1,4 @@
-// Package pairs keeps the picture that a host has of the network between it and the others: which pairs of ports there ought to
-// be, how they meet, and what became of their probes. It gives orders to the workers, talks with the other hosts, takes what the
-// workers see from their goroutines, and makes verdicts and measurements of it.
+// Package pairs manages the pairs of ports that probe each other: which pairs this host should have, how they are connected, and what happens
+// to their probes. It sends orders to the workers, talks to the other hosts, receives facts from the workers, and derives verdicts and
+// measurements from them.
 package pairs

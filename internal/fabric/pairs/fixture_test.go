@@ -21,91 +21,91 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// net is a network of hosts, each with a Keeper and one device of one port. What a test cuts, stops or restarts is named by hosts.
-type net struct {
+// fakeNetwork is a network of hosts, each with a Keeper and one device with one port. Its maps are keyed by host names.
+type fakeNetwork struct {
 	t     *testing.T
 	began time.Time
 	list  string
 
-	mu         sync.Mutex
-	nodes      map[string]*node
-	cut        map[[2]string]bool // datagrams and writes from the first to the second are lost
-	refuses    map[string]error   // of a conversation
-	hungUp     map[string]bool    // no process is reached there by TCP
-	stopped    map[string]bool    // the worker echoes nothing
-	meetings   int
-	roundTrip  time.Duration // of State requests
-	writesLost bool          // no write is acknowledged
+	mu          sync.Mutex
+	nodes       map[string]*fakeHost
+	cut         map[[2]string]bool // datagrams and writes from the first to the second are lost
+	refuses     map[string]error   // errors of conversations and State requests
+	unreachable map[string]bool    // the host cannot be reached by TCP
+	stopped     map[string]bool    // the worker echoes nothing
+	offers      int                // offers sent
+	roundTrip   time.Duration      // of State requests
+	writesLost  bool               // no write is acknowledged
 }
 
-// node is a host.
-type node struct {
-	*net
+// fakeHost is a host of a fakeNetwork.
+type fakeHost struct {
+	*fakeNetwork
 	name   string
 	k      *Keeper
 	device string
-	last   byte // of its address
+	last   byte // last byte of its address
 	older  bool // it runs a release that names no sessions
 
-	mu      sync.Mutex
-	epoch   uint64
-	rc      uint32
-	joined  map[int]*verbs.FabricPeer
-	offered map[int]bool
-	orders  []verbs.FabricOrder
-	refuse  error         // of orders
-	unsent  string        // why the device refuses every probe; "": it does not
-	hangs   string        // the device whose orders hang
-	slow    time.Duration // that a join takes of the side that probes
-	rounds  map[int]*rounds
-	talks   map[*talk]bool
-	points  []measure.Point
-	echoed  map[uint64]uint64 // by session
+	mu            sync.Mutex
+	epoch         uint64
+	rc            uint32
+	joined        map[int]*verbs.FabricPeer
+	offered       map[int]bool
+	orders        []verbs.FabricOrder
+	refuse        error         // error of every order
+	unsent        string        // error with which the device refuses every probe; "": it accepts them
+	hangs         string        // the device whose orders hang
+	slow          time.Duration // duration of a join on the probing side
+	rounds        map[int]*pairState
+	conversations map[*fakeConversation]bool
+	points        []measure.Point
+	echoed        map[uint64]uint64 // number of echoes by session
 }
 
-// rounds is what a fake Fabric remembers of a pair.
-type rounds struct {
+// pairState is the state of a pair in a fake Fabric.
+type pairState struct {
 	session          uint64
 	seq              uint64
 	received, posted [verbs.MaxFabricPaths]uint64
 	next             int64
 	more             int
-	missing          int64 // when the echo that is awaited was asked for; 0: none is
+	missing          int64 // time at which the first unanswered probe was sent; 0: none
 	writing          int64
 	failed           bool
 	sent, posts      uint64
 	asked            bool
 }
 
-func newNet(t *testing.T, list string) *net {
-	return &net{
-		t: t, began: time.Now(), list: list, nodes: map[string]*node{}, cut: map[[2]string]bool{}, refuses: map[string]error{},
-		hungUp: map[string]bool{}, stopped: map[string]bool{},
+func newFakeNetwork(t *testing.T, list string) *fakeNetwork {
+	return &fakeNetwork{
+		t: t, began: time.Now(), list: list, nodes: map[string]*fakeHost{}, cut: map[[2]string]bool{}, refuses: map[string]error{},
+		unreachable: map[string]bool{}, stopped: map[string]bool{},
 	}
 }
 
-func (n *net) mono() int64 { return int64(time.Since(n.began)) + int64(time.Hour) }
+func (n *fakeNetwork) mono() int64 { return int64(time.Since(n.began)) + int64(time.Hour) }
 
-func (n *net) parse(list string) *pinglist.List {
+func (n *fakeNetwork) parseList(list string) *pinglist.List {
 	l, err := pinglist.ParseList(strings.NewReader(list))
 	require.NoError(n.t, err)
 	return l
 }
 
-// host starts a host, with its worker.
-func (n *net) host(name string) *node { return n.hostOf(name, false) }
+// startHost starts a host and its worker.
+func (n *fakeNetwork) startHost(name string) *fakeHost { return n.startHostOfRelease(name, false) }
 
-// hostOf starts a host, which may run a release that names no sessions.
-func (n *net) hostOf(name string, older bool) *node {
-	h := &node{
-		net: n, name: name, older: older, device: "d0", last: byte(len(n.nodes) + 1), joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{},
-		rounds: map[int]*rounds{}, talks: map[*talk]bool{}, echoed: map[uint64]uint64{},
+// startHostOfRelease starts a host. older selects a release that names no sessions.
+func (n *fakeNetwork) startHostOfRelease(name string, older bool) *fakeHost {
+	h := &fakeHost{
+		fakeNetwork: n, name: name, older: older, device: "d0", last: byte(len(n.nodes) + 1), joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{},
+		rounds: map[int]*pairState{}, conversations: map[*fakeConversation]bool{}, echoed: map[uint64]uint64{},
 	}
 	seed := rand.New(rand.NewPCG(uint64(len(n.nodes)), 7))
 	var random sync.Mutex
 	h.k = New(Config{
-		Host: name, Peers: 8, Probe: true, Interval: 500 * time.Millisecond, Window: time.Minute, Network: caller{h},
-		Orders: func(device string) Orders { return orders{h, device} }, Mono: n.mono,
+		Host: name, Peers: 8, Probe: true, Interval: 500 * time.Millisecond, Window: time.Minute, Network: fakePeers{h},
+		Orders: func(device string) Orders { return fakeOrders{h, device} }, Mono: n.mono,
 		Random: func() uint64 {
 			random.Lock()
 			defer random.Unlock()
@@ -116,54 +116,54 @@ func (n *net) hostOf(name string, older bool) *node {
 			defer h.mu.Unlock()
 			h.points = append(h.points, p)
 		}, Log: slog.New(slog.DiscardHandler),
-	}, n.parse(n.list))
-	n.do(func() { n.nodes[name] = h })
+	}, n.parseList(n.list))
+	n.locked(func() { n.nodes[name] = h })
 	ctx, stop := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { h.k.Run(ctx) })
-	running.Go(func() { h.work(ctx) })
+	running.Go(func() { h.runWorker(ctx) })
 	n.t.Cleanup(running.Wait)
 	n.t.Cleanup(stop)
-	h.k.PortState(h.device, 1, verbs.PortActive, 0)
-	h.renew()
+	h.k.HandlePortState(h.device, 1, verbs.PortActive, 0)
+	h.renewFabric()
 	return h
 }
 
-// renew gives the host's port a new Fabric.
-func (h *node) renew() {
+// renewFabric gives the host's port a new Fabric.
+func (h *fakeHost) renewFabric() {
 	h.mu.Lock()
 	h.epoch += 1000
 	clear(h.joined)
 	clear(h.rounds)
 	epoch := h.epoch
 	h.mu.Unlock()
-	h.k.Port(h.device, &verbs.FabricPort{
+	h.k.HandlePort(h.device, &verbs.FabricPort{
 		Port: 1, Epoch: epoch, LinkLayer: verbs.LinkEthernet, PKey: 0xffff, UD: []uint32{11, 12, 13, 14}, QKey: 7,
 		GIDs: []verbs.FabricGID{{Index: 1, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: h.last}}},
 	}, 0)
 }
 
-// close takes the Fabric away.
-func (h *node) close(reason string) {
+// closeFabric removes the Fabric of the host's port.
+func (h *fakeHost) closeFabric(reason string) {
 	h.mu.Lock()
 	clear(h.joined)
 	clear(h.rounds)
 	h.mu.Unlock()
-	h.k.Port(h.device, &verbs.FabricPort{Port: 1, Reason: reason}, 0)
+	h.k.HandlePort(h.device, &verbs.FabricPort{Port: 1, Reason: reason}, 0)
 }
 
-// orders carries out the orders for a device of a node. Of another device than the node's own, which has no worker here, a test
-// makes the Fabric, and it only answers.
-type orders struct {
-	*node
+// fakeOrders carries out the orders for a device of a host. A device other than the host's own has no worker here: a test adds its port,
+// and it only answers.
+type fakeOrders struct {
+	*fakeHost
 	of string
 }
 
-// otherDevices is added to the places of pairs of other devices than the node's own.
+// otherDevices is added to the slots of pairs of devices other than the host's own.
 const otherDevices = 1000
 
 // Order implements Orders.
-func (h orders) Order(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
+func (h fakeOrders) Order(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
 	h.mu.Lock()
 	slow, hangs := h.slow, h.hangs == h.of
 	h.mu.Unlock()
@@ -200,31 +200,31 @@ func (h orders) Order(ctx context.Context, o verbs.FabricOrder) (uint32, error) 
 	delete(h.offered, o.Pair)
 	peer := *o.Peer
 	h.joined[o.Pair] = &peer
-	h.rounds[o.Pair] = &rounds{session: peer.Session, next: h.mono() + int64(peer.First)}
+	h.rounds[o.Pair] = &pairState{session: peer.Session, next: h.mono() + int64(peer.First)}
 	return 0, nil
 }
 
-// work is the worker: it probes as a Fabric does, and reports every 50 ms. Its ledger is read every ten seconds.
-func (h *node) work(ctx context.Context) {
+// runWorker simulates the worker: it probes like a Fabric and reports facts every 50 ms. Its ledger is read every ten seconds.
+func (h *fakeHost) runWorker(ctx context.Context) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for n := 1; ; n++ {
 		if n%200 == 0 && !h.older {
-			h.k.Ledger(h.device, h.counted(), false)
+			h.k.HandleLedger(h.device, h.ledgerCounts(), false)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if f := h.look(); f != nil {
-			h.k.Facts(h.device, f, 0)
+		if f := h.collectFacts(); f != nil {
+			h.k.HandleFacts(h.device, f, 0)
 		}
 	}
 }
 
-// counted returns what the worker has counted of the pairs that it answers.
-func (h *node) counted() []ledger.Fabric {
+// ledgerCounts returns the worker's counts of the pairs that it answers.
+func (h *fakeHost) ledgerCounts() []ledger.Fabric {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := ledger.Fabric{Port: 1}
@@ -234,27 +234,27 @@ func (h *node) counted() []ledger.Fabric {
 	return []ledger.Fabric{f}
 }
 
-func (h *node) look() *verbs.FabricFacts {
-	h.net.mu.Lock()
-	defer h.net.mu.Unlock()
+func (h *fakeHost) collectFacts() *verbs.FabricFacts {
+	h.fakeNetwork.mu.Lock()
+	defer h.fakeNetwork.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := &verbs.FabricFacts{Port: 1, Epoch: h.epoch, UpTo: h.mono()}
 	for slot := range verbs.MaxFabricPairs {
 		peer, r := h.joined[slot], h.rounds[slot]
 		if peer != nil && peer.Role == verbs.FabricProbes {
-			h.step(f, slot, peer, r)
+			h.stepPair(f, slot, peer, r)
 		}
 	}
 	return f
 }
 
-func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *rounds) {
+func (h *fakeHost) stepPair(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *pairState) {
 	add := func(fact verbs.FabricFact) {
 		fact.Pair, fact.Session, fact.At = slot, r.session, f.UpTo
 		f.Facts = append(f.Facts, fact)
 	}
-	written := func() bool { return !h.writesLost && h.answers(peer, r.session) }
+	written := func() bool { return !h.writesLost && h.hasResponder(peer, r.session) }
 	there, back := !h.cut[[2]string{h.name, peer.Host}], !h.cut[[2]string{peer.Host, h.name}]
 	probe := func() {
 		if h.unsent != "" {
@@ -265,7 +265,7 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 		r.seq++
 		r.sent++
 		add(verbs.FabricFact{Kind: verbs.FabricSent, Path: path, Seq: r.seq})
-		if !there || h.stopped[peer.Host] || !h.answers(peer, r.session) {
+		if !there || h.stopped[peer.Host] || !h.hasResponder(peer, r.session) {
 			if r.missing == 0 {
 				r.missing = f.UpTo
 			}
@@ -273,7 +273,7 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 		}
 		r.received[path]++
 		r.posted[path]++
-		h.nodes[peer.Host].echo(r.session)
+		h.nodes[peer.Host].countEcho(r.session)
 		if !back {
 			if r.missing == 0 {
 				r.missing = f.UpTo
@@ -312,15 +312,15 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 	}
 }
 
-// echo counts an echo of a session.
-func (h *node) echo(session uint64) {
+// countEcho counts an echo of a session.
+func (h *fakeHost) countEcho(session uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.echoed[session]++
 }
 
-// answers reports whether the peer has the other end of a session.
-func (h *node) answers(peer *verbs.FabricPeer, session uint64) bool {
+// hasResponder reports whether the peer has the other end of a session.
+func (h *fakeHost) hasResponder(peer *verbs.FabricPeer, session uint64) bool {
 	other := h.nodes[peer.Host]
 	if other == nil || other == h {
 		return false
@@ -335,14 +335,14 @@ func (h *node) answers(peer *verbs.FabricPeer, session uint64) bool {
 	return false
 }
 
-// pass lets time pass.
-func pass(d time.Duration) {
+// passTime lets d pass and waits until all goroutines of the bubble are blocked.
+func passTime(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// said returns what was said of the pair with a host, and forgets it.
-func (h *node) said(peer string) (all []string) {
+// takeVerdicts returns the emitted verdicts and reasons of the pair with a host, and forgets all emitted points.
+func (h *fakeHost) takeVerdicts(peer string) (all []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.points {
@@ -354,8 +354,8 @@ func (h *node) said(peer string) (all []string) {
 	return all
 }
 
-// port returns the point of the port, which it checks.
-func (h *node) port() *measure.FabricPort {
+// portPoint returns the point of the port after checking its sums.
+func (h *fakeHost) portPoint() *measure.FabricPort {
 	h.t.Helper()
 	var port *measure.FabricPort
 	groups := measure.FabricCounts{}
@@ -371,14 +371,14 @@ func (h *node) port() *measure.FabricPort {
 	require.NotNil(h.t, port)
 	c := &port.FabricCounts
 	require.Equal(h.t, c.Sent, c.Answered+c.ForwardLost+c.ReverseLost+c.BusyLost+c.UnknownLost+c.Pending, "parity")
-	require.Equal(h.t, *c, groups, "the groups have what the ports have")
+	require.Equal(h.t, *c, groups, "groups and ports have the same sums")
 	l := &port.FabricLane
 	require.Equal(h.t, l.Events, l.Acked+l.Unacked+l.Released, "parity of events")
 	return port
 }
 
-// lists returns a list of n hosts in groups of size.
-func lists(n, size int) string {
+// hostList returns a list of n hosts in groups of the given size.
+func hostList(n, size int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, "h%d g%d\n", i, i/size)
@@ -386,8 +386,8 @@ func lists(n, size int) string {
 	return b.String()
 }
 
-// dies ends the worker of a host, which has counted more than it has reported.
-func (h *node) dies(more uint64) {
+// endWorker ends the worker of a host. The worker has counted more probes and more writes than it has reported.
+func (h *fakeHost) endWorker(more uint64) {
 	h.mu.Lock()
 	f := ledger.Fabric{Port: 1, FabricCounts: ledger.FabricCounts{Events: 100, Acked: 90}}
 	for _, r := range h.rounds {
@@ -399,5 +399,5 @@ func (h *node) dies(more uint64) {
 	clear(h.rounds)
 	h.epoch++
 	h.mu.Unlock()
-	h.k.Ledger(h.device, []ledger.Fabric{f}, true)
+	h.k.HandleLedger(h.device, []ledger.Fabric{f}, true)
 }

@@ -15,41 +15,41 @@ import (
 	"rdma_events/internal/telemetry/aggregate"
 )
 
-// host is a host that this one probes. It has a goroutine that holds the conversation with it, and one that asks for its state
-// while it is silent.
-type host struct {
+// peerHost is a host that this host probes. One goroutine holds the conversation with it, and another one requests its state while a pair is
+// silent.
+type peerHost struct {
 	pinglist.Peer
-	k       *Keeper
-	keeping context.Context //nolint:containedctx // of the Keeper: after it the workers end, too
-	ctx     context.Context //nolint:containedctx // it is that of the host's own goroutines, which end with it
-	end     context.CancelFunc
-	wake    wake.Signal // holds a token when a pair may want to be met
-	silent  wake.Signal // holds a token when both witnesses of a pair are silent
-	reached wake.Signal // holds a token when the host's process has answered though there is no conversation
+	k         *Keeper
+	keeperCtx context.Context //nolint:containedctx // it is the context of the Keeper; the workers end after it
+	ctx       context.Context //nolint:containedctx // it ends the goroutines of this peerHost
+	cancel    context.CancelFunc
+	wake      wake.Signal // holds a token when a pair may have to be connected
+	silent    wake.Signal // holds a token when both echo and write of a pair are silent
+	reached   wake.Signal // holds a token when the host's process has answered a State request while there is no conversation
 
 	// Guarded by Keeper.mu.
-	pairs   []*pair
-	unheard verdict.Reason
-	older   bool     // it runs a release that does not know sessions
-	lost    int64    // when the last conversation ended, CLOCK_MONOTONIC ns; 0: one is open, or there was none
-	ended   []uint64 // sessions that the host has to end
+	pairs            []*pair
+	disconnectReason verdict.Reason // why there is no conversation
+	older            bool           // the host runs a release that does not name sessions
+	disconnectedAt   int64          // time at which the last conversation ended, CLOCK_MONOTONIC ns; 0: one is open, or there was none
+	queuedLeaves     []uint64       // sessions that the host has to end
 }
 
-// newHost returns a host that does nothing before run.
-func (k *Keeper) newHost(ctx context.Context, p pinglist.Peer) *host {
-	h := &host{Peer: p, k: k, keeping: ctx, wake: wake.New(), silent: wake.New(), reached: wake.New()}
-	h.ctx, h.end = context.WithCancel(ctx)
+// newPeerHost returns a peerHost. It starts no goroutine.
+func (k *Keeper) newPeerHost(ctx context.Context, p pinglist.Peer) *peerHost {
+	h := &peerHost{Peer: p, k: k, keeperCtx: ctx, wake: wake.New(), silent: wake.New(), reached: wake.New()}
+	h.ctx, h.cancel = context.WithCancel(ctx)
 	return h
 }
 
-// pairWith makes the pair with an own port unless there is one, or ends it if the port is gone.
-func (h *host) pairWith(p *port) {
+// updatePairWith adds the pair of the host with a port of this host if it is missing, or removes it if the port is no longer used.
+func (h *peerHost) updatePairWith(p *port) {
 	free := -1
 	for slot, pr := range p.pairs {
 		switch {
 		case pr != nil && pr.host == h:
 			if !p.isUsed() {
-				pr.drop()
+				pr.remove()
 			}
 			return
 		case pr == nil && free < 0:
@@ -60,27 +60,27 @@ func (h *host) pairWith(p *port) {
 		return
 	}
 	pr := &pair{
-		host: h, port: p, slot: free, reason: verdict.ReasonStarting, unmet: h.k.cfg.Mono(), tracker: verdict.NewTracker(verbs.MaxFabricPaths),
+		host: h, port: p, slot: free, reason: verdict.ReasonStarting, disconnectedSince: h.k.cfg.Mono(), tracker: verdict.NewTracker(verbs.MaxFabricPaths),
 		write: aggregate.NewWindow(h.k.cfg.Window), echoes: aggregate.NewWindow(h.k.cfg.Window),
 	}
-	if h.unheard != verdict.ReasonNone {
-		pr.reason = h.unheard
+	if h.disconnectReason != verdict.ReasonNone {
+		pr.reason = h.disconnectReason
 	}
 	if p.info.Epoch == 0 {
 		pr.reason = verdict.ReasonOwnPort
 	}
 	p.pairs[free] = pr
 	h.pairs = append(h.pairs, pr)
-	h.k.groupOf(&h.Peer)
+	h.k.sumsOfGroup(&h.Peer)
 	h.wake.Send()
 }
 
-// drop forgets a pair; what it has counted stays with its port and group.
-func (pr *pair) drop() {
+// remove removes the pair. Its port and group keep its counts.
+func (pr *pair) remove() {
 	pr.tracker.EndSession()
 	c := pr.tracker.Counts()
-	pr.port.gone.Add(&c)
-	pr.port.k.groupOf(&pr.host.Peer).gone.Add(&c)
+	pr.port.removedPairs.Add(&c)
+	pr.port.k.sumsOfGroup(&pr.host.Peer).removedPairs.Add(&c)
 	pr.port.pairs[pr.slot] = nil
 	for i, o := range pr.host.pairs {
 		if o == pr {
@@ -90,49 +90,49 @@ func (pr *pair) drop() {
 	}
 }
 
-// run talks with the host until it is not to be probed any more.
-func (h *host) run() {
+// runConversations holds one conversation after the other until this host should no longer probe the peer.
+func (h *peerHost) runConversations() {
 	asked := make(chan struct{})
 	peer, err := h.k.cfg.Network.Peer(h.Host)
 	if err != nil {
-		h.hangUp(err)
+		h.recordDisconnect(err)
 		<-h.ctx.Done()
-		h.stopAll()
+		h.removeAllPairs()
 		return
 	}
 	go func() {
 		defer close(asked)
-		h.ask(peer)
+		h.pollStateWhileSilent(peer)
 	}()
 	var retry backoff
 	for h.ctx.Err() == nil {
 		began := h.k.cfg.Mono()
-		err := h.converse(peer)
+		err := h.holdConversation(peer)
 		if h.k.cfg.Mono()-began > int64(lastRetry) {
 			retry.reset()
 		}
-		h.hangUp(err)
-		h.rest(h.pause(err, &retry))
+		h.recordDisconnect(err)
+		h.waitForRetry(h.retryDelay(err, &retry))
 	}
 	<-asked
 	_ = peer.Close()
-	h.stopAll()
+	h.removeAllPairs()
 }
 
-// pause returns how long to wait before the next conversation.
-func (h *host) pause(err error, retry *backoff) time.Duration {
+// retryDelay returns the time to wait before the next conversation.
+func (h *peerHost) retryDelay(err error, retry *backoff) time.Duration {
 	if errors.Is(err, exchange.ErrNotListed) || errors.Is(err, exchange.ErrVersion) || errors.Is(err, exchange.ErrKey) {
 		return lastRetry - time.Duration(h.k.cfg.Random()%uint64(lastRetry/4))
 	}
 	return retry.next(h.k.cfg.Random)
 }
 
-// rest waits until the next conversation may begin, at most for lasting, and at most for firstRetry once the host's process has
-// answered a State request. Meanwhile it has the workers end the pairs that do not go on.
-func (h *host) rest(lasting time.Duration) {
+// waitForRetry waits until the next conversation may begin: for lasting, or for firstRetry if the host's process answers a State request.
+// Meanwhile it lets the workers leave the pairs that have ended.
+func (h *peerHost) waitForRetry(lasting time.Duration) {
 	began := h.k.cfg.Mono()
 	for h.ctx.Err() == nil {
-		h.stopParted()
+		h.leaveEndedPairs()
 		left := lasting - time.Duration(h.k.cfg.Mono()-began)
 		if left <= 0 {
 			return
@@ -149,58 +149,58 @@ func (h *host) rest(lasting time.Duration) {
 	}
 }
 
-// hangUp notes why there is no conversation with the host. Pairs that have met go on without one.
-func (h *host) hangUp(err error) {
+// recordDisconnect records why there is no conversation with the host. Connected pairs continue without one.
+func (h *peerHost) recordDisconnect(err error) {
 	if err == nil || h.ctx.Err() != nil {
 		return
 	}
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	why := exchange.ReasonOf(err)
-	if h.unheard == verdict.ReasonNone {
-		h.lost = h.k.cfg.Mono()
+	if h.disconnectReason == verdict.ReasonNone {
+		h.disconnectedAt = h.k.cfg.Mono()
 	}
-	if why != h.unheard {
-		h.k.cfg.Log.Debug("no conversation with a host", "host", h.Name, "reason", string(why), "error", err)
+	if why != h.disconnectReason {
+		h.k.cfg.Log.Debug("peer: no conversation", "host", h.Name, "reason", string(why), "error", err)
 	}
-	h.unheard = why
+	h.disconnectReason = why
 	for _, pr := range h.pairs {
-		pr.apart = true
+		pr.disconnected = true
 		if why == verdict.ReasonNotListed {
-			pr.stale = true // the host has ended what it answers
+			pr.stale = true // the host has ended its end of the pair
 		}
 		if pr.reason != verdict.ReasonOwnPort {
-			pr.failed(why)
+			pr.recordFailure(why)
 		}
 	}
 }
 
-// converse holds one conversation, and returns why it is over. Meanwhile it meets the pairs that may be met, and hears of changes of
-// the host's ports.
-func (h *host) converse(peer exchange.Peer) error {
+// holdConversation holds one conversation and returns the error that ended it. During the conversation it connects pairs that are due and handles
+// changes of the host's ports.
+func (h *peerHost) holdConversation(peer exchange.Peer) error {
 	ctx, cancel := context.WithTimeout(h.ctx, converseTimeout)
-	conv, err := peer.Converse(ctx, h.digest())
+	conv, err := peer.Converse(ctx, h.listDigest())
 	cancel()
 	if err != nil {
 		return err
 	}
 	defer conv.Close()
-	if err := h.reconcile(conv); err != nil {
+	if err := h.reconcileSessions(conv); err != nil {
 		return err
 	}
-	h.heard()
-	// A device whose firmware hangs does not delay the pairs of the others, so each device meets on its own.
+	h.recordConversation()
+	// Each device connects its pairs independently, so that a device whose firmware hangs does not delay the others.
 	var meetings sync.WaitGroup
 	defer meetings.Wait()
 	ctx, cancel = context.WithCancel(h.ctx)
 	defer cancel()
 	for {
-		h.stopParted()
-		h.leaveEnded(conv)
-		if pr, wait := h.next(); pr != nil {
+		h.leaveEndedPairs()
+		h.sendQueuedLeaves(conv)
+		if pr, wait := h.nextPairToConnect(); pr != nil {
 			if h.k.awaitTurn(ctx) == nil {
-				if m, ok := h.begin(pr); ok {
-					meetings.Go(func() { h.meet(ctx, conv, m) })
+				if m, ok := h.beginAttempt(pr); ok {
+					meetings.Go(func() { h.connectPair(ctx, conv, m) })
 				}
 			}
 		} else {
@@ -214,23 +214,23 @@ func (h *host) converse(peer exchange.Peer) error {
 					t.Stop()
 					return errors.Join(errEnded, conv.Err())
 				}
-				h.changed(c)
+				h.handleChange(c)
 			}
 			t.Stop()
 		}
 		if h.ctx.Err() != nil {
-			h.leaveAll(conv)
+			h.leaveAllSessions(conv)
 			return h.ctx.Err()
 		}
 	}
 }
 
-// reconcile agrees with the host on the sessions that go on. A host of an older release goes on only with sessions that were met
-// in the conversation that is open, so all are met again.
-func (h *host) reconcile(conv exchange.Conversation) error {
+// reconcileSessions agrees with the host on the sessions that continue. A host that runs an older release continues only sessions that were
+// offered in the open conversation, so all its pairs are reconnected.
+func (h *peerHost) reconcileSessions(conv exchange.Conversation) error {
 	ctx, cancel := context.WithTimeout(h.ctx, converseTimeout)
 	defer cancel()
-	held := h.held()
+	held := h.heldSessions()
 	lacking, err := conv.Reconcile(ctx, held)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
@@ -242,52 +242,52 @@ func (h *host) reconcile(conv exchange.Conversation) error {
 	defer h.k.mu.Unlock()
 	h.older = err != nil
 	for _, pr := range h.pairs {
-		if slices.Contains(lacking, pr.current()) {
-			pr.makeStale()
+		if slices.Contains(lacking, pr.currentSession()) {
+			pr.markStale()
 		}
 	}
 	return nil
 }
 
-func (h *host) isOlder() bool {
+func (h *peerHost) isOlder() bool {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	return h.older
 }
 
-// abandon notes that the host has to end its side of a session, unless that is 0.
-func (h *host) abandon(session uint64) {
-	if session != 0 && len(h.ended) < mostEnded {
-		h.ended = append(h.ended, session)
+// queueLeave queues a session that the host has to end. It ignores session 0.
+func (h *peerHost) queueLeave(session uint64) {
+	if session != 0 && len(h.queuedLeaves) < maxQueuedLeaves {
+		h.queuedLeaves = append(h.queuedLeaves, session)
 	}
 }
 
-// mostEnded bounds the sessions that wait for a conversation. The host ends others by itself after some time.
-const mostEnded = 256
+// maxQueuedLeaves limits the sessions that wait for a conversation. The host ends further sessions by itself after some time.
+const maxQueuedLeaves = 256
 
-// leaveEnded has the host end the sessions that have ended here since the last time.
-func (h *host) leaveEnded(conv exchange.Conversation) {
+// sendQueuedLeaves asks the host to end the queued sessions.
+func (h *peerHost) sendQueuedLeaves(conv exchange.Conversation) {
 	h.k.mu.Lock()
-	ended := h.ended
-	h.ended = nil
+	ended := h.queuedLeaves
+	h.queuedLeaves = nil
 	h.k.mu.Unlock()
 	for _, session := range ended {
-		_ = conv.Leave(session) // the end of the conversation says it too
+		_ = conv.Leave(session) // an error means that the conversation has ended
 	}
 }
 
-// mayHaveEnded reports whether the host may have ended the pairs by now though their probes come: a host of an older release does
-// so some time after the conversation was lost.
-func (h *host) mayHaveEnded(now int64) bool {
-	return h.older && h.lost != 0 && now-h.lost >= int64(olderKeepsFor)
+// mayHaveEnded reports whether the host may have ended its pairs although it receives their probes. A host that runs an older release does so
+// some time after a lost conversation.
+func (h *peerHost) mayHaveEnded(now int64) bool {
+	return h.older && h.disconnectedAt != 0 && now-h.disconnectedAt >= int64(olderPeerKeepsFor)
 }
 
-// held returns the sessions with the host that go on.
-func (h *host) held() (held exchange.Held) {
+// heldSessions returns the sessions with the host that continue, and the epochs of this host's ports.
+func (h *peerHost) heldSessions() (held exchange.Held) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
-		if s := pr.current(); s != 0 {
+		if s := pr.currentSession(); s != 0 {
 			held.Sessions = append(held.Sessions, s)
 		}
 	}
@@ -299,33 +299,33 @@ func (h *host) held() (held exchange.Held) {
 	return held
 }
 
-func (h *host) digest() string {
+func (h *peerHost) listDigest() string {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	return h.k.list.Digest()
+	return h.k.ownList.Digest()
 }
 
-// heard notes that there is a conversation.
-func (h *host) heard() {
+// recordConversation records that a conversation is open, and makes all pairs due.
+func (h *peerHost) recordConversation() {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	h.unheard, h.lost = verdict.ReasonNone, 0
+	h.disconnectReason, h.disconnectedAt = verdict.ReasonNone, 0
 	for _, pr := range h.pairs {
-		pr.due = 0
+		pr.nextAttempt = 0
 	}
 }
 
 var errEnded = errors.New("the host has ended the conversation")
 
-// next returns the pair that is to be met now, or how long until one may be.
-func (h *host) next() (*pair, time.Duration) {
+// nextPairToConnect returns a pair to connect now, or nil and the time until the next pair is due.
+func (h *peerHost) nextPairToConnect() (*pair, time.Duration) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	now, wait := h.k.cfg.Mono(), lastRetry
 	for _, pr := range h.pairs {
-		due, ok := pr.wants()
+		due, ok := pr.wantsConnect()
 		switch {
-		case h.isMeeting(pr.port.device): // its end wakes
+		case h.isConnecting(pr.port.device): // finishAttempt wakes this goroutine
 		case ok && due <= now:
 			return pr, 0
 		case ok:
@@ -335,40 +335,41 @@ func (h *host) next() (*pair, time.Duration) {
 	return nil, wait
 }
 
-// isMeeting reports whether a pair of a device is being met.
-func (h *host) isMeeting(device string) bool {
-	return slices.ContainsFunc(h.pairs, func(pr *pair) bool { return pr.meeting && pr.port.device == device })
+// isConnecting reports whether a pair of a device is being connected.
+func (h *peerHost) isConnecting(device string) bool {
+	return slices.ContainsFunc(h.pairs, func(pr *pair) bool { return pr.connecting && pr.port.device == device })
 }
 
-// changed handles a change of one of the host's own ports.
-func (h *host) changed(c exchange.Change) {
+// handleChange handles a change of a port of the peer.
+func (h *peerHost) handleChange(c exchange.Change) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
-		pr.again = pr.again || pr.meeting
+		pr.changedMeanwhile = pr.changedMeanwhile || pr.connecting
 		switch {
 		case pr.reason != verdict.ReasonNone:
 			if c.Epoch != 0 {
-				pr.due = 0
+				pr.nextAttempt = 0
 			}
 		case c.Epoch != 0 && c.Device == pr.port.device && c.Port == pr.port.number && c.Device != pr.remote.Device:
-			pr.makeStale() // it was made by position, and now the host has a device of its name
+			pr.markStale() // it was connected by position, and now the host has a device of the same name
 		default:
-			pr.epochIs(c.Device, c.Port, c.Epoch)
+			pr.updatePeerEpoch(c.Device, c.Port, c.Epoch)
 		}
 	}
 }
 
-// epochIs notes the epoch of a port of the peer. Without a Fabric the port has none, and is met again when it has one.
-func (pr *pair) epochIs(device string, number int, epoch uint64) {
+// updatePeerEpoch marks the pair stale if the connected port of the peer has a new epoch. Epoch 0 means that the port has no Fabric now; the pair
+// is reconnected when it has one.
+func (pr *pair) updatePeerEpoch(device string, number int, epoch uint64) {
 	if pr.remote.Device != device || pr.remote.Port != number || epoch == 0 || epoch == pr.remote.Epoch {
 		return
 	}
-	pr.makeStale()
+	pr.markStale()
 }
 
-// ask asks the host's process for its state as long as both witnesses of a pair with it are silent.
-func (h *host) ask(peer exchange.Peer) {
+// pollStateWhileSilent requests the state of the host's process while both echo and write of one of its pairs are silent.
+func (h *peerHost) pollStateWhileSilent(peer exchange.Peer) {
 	for {
 		select {
 		case <-h.ctx.Done():
@@ -376,12 +377,12 @@ func (h *host) ask(peer exchange.Peer) {
 		case <-h.silent:
 		}
 		began := h.k.cfg.Mono()
-		for h.isUnanswered() {
-			wait, patience := stateOften, stateTimeout
-			if h.k.cfg.Mono()-began > int64(stateOftenFor) {
-				wait, patience = stateSeldom, stateSlowTimeout
+		for h.hasUnansweredPair() {
+			wait, patience := statePollInterval, stateTimeout
+			if h.k.cfg.Mono()-began > int64(statePollFastFor) {
+				wait, patience = statePollSlowInterval, stateSlowTimeout
 			}
-			h.askOnce(peer, patience)
+			h.pollState(peer, patience)
 			if sleep(h.ctx, wait) != nil {
 				return
 			}
@@ -389,7 +390,7 @@ func (h *host) ask(peer exchange.Peer) {
 	}
 }
 
-func (h *host) isUnanswered() bool {
+func (h *peerHost) hasUnansweredPair() bool {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
@@ -400,65 +401,65 @@ func (h *host) isUnanswered() bool {
 	return false
 }
 
-func (h *host) askOnce(peer exchange.Peer, patience time.Duration) {
+func (h *peerHost) pollState(peer exchange.Peer, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(h.ctx, patience)
 	defer cancel()
-	state, err := peer.State(ctx, h.held().Sessions)
+	state, err := peer.State(ctx, h.heldSessions().Sessions)
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	if err != nil {
-		h.refused(exchange.ReasonOf(err))
+		h.handleRefusal(exchange.ReasonOf(err))
 		return
 	}
-	if h.unheard != verdict.ReasonNone {
+	if h.disconnectReason != verdict.ReasonNone {
 		h.reached.Send()
 	}
 	for _, pr := range h.pairs {
-		pr.hear(&state)
+		pr.applyState(&state)
 	}
 }
 
-// refused ends the silent pairs with a host whose process answers and refuses to: it is not down, and whether it still has its ends
-// of them is not known.
-func (h *host) refused(why verdict.Reason) {
+// handleRefusal ends the silent pairs with a host whose process refuses a State request. Such a host is not down, and it is unknown whether it
+// still has its ends of the pairs.
+func (h *peerHost) handleRefusal(why verdict.Reason) {
 	if why == verdict.ReasonNoResponder {
 		return
 	}
 	for _, pr := range h.pairs {
 		if pr.isUnanswered() {
-			pr.makeStale()
-			pr.failed(why)
+			pr.markStale()
+			pr.recordFailure(why)
 		}
 	}
 }
 
-// hear takes what the peer's process says of its port. A process that has no worker for an active port, or a new one, says nothing
-// of the way to the one that was met, nor does one that has ended its end of the session.
-func (pr *pair) hear(state *exchange.State) {
+// applyState evaluates a State answer of the peer's process. The answer is no evidence about the path if the peer has no worker for an active
+// port, has a new worker, or has ended its end of the session.
+func (pr *pair) applyState(state *exchange.State) {
 	i := slices.IndexFunc(state.Ports, func(s exchange.PortState) bool { return s.Device == pr.remote.Device && s.Port == pr.remote.Port })
 	if i < 0 {
-		pr.gone, pr.answer = true, 0
+		pr.peerGone, pr.lastAnswer = true, 0
 		return
 	}
 	s := &state.Ports[i]
-	pr.gone, pr.answer = false, 0
+	pr.peerGone, pr.lastAnswer = false, 0
 	switch active := s.State == verbs.PortActive; {
 	case active && s.Epoch != pr.remote.Epoch:
-		pr.gone = true
-		pr.epochIs(s.Device, s.Port, s.Epoch)
-	case active && pr.current() != 0 && !pr.isHeldBy(state):
-		pr.makeStale()
+		pr.peerGone = true
+		pr.updatePeerEpoch(s.Device, s.Port, s.Epoch)
+	case active && pr.currentSession() != 0 && !pr.isSessionHeld(state):
+		pr.markStale()
 	default:
-		pr.said, pr.answer = s.State, pr.port.k.cfg.Mono()
-		pr.epochIs(s.Device, s.Port, s.Epoch)
+		pr.peerState, pr.lastAnswer = s.State, pr.port.k.cfg.Mono()
+		pr.updatePeerEpoch(s.Device, s.Port, s.Epoch)
 	}
 }
 
-// isHeldBy reports whether the peer has its end of the session. A host of an older release does not say so; it keeps its end at least
-// as long as the conversation.
-func (pr *pair) isHeldBy(state *exchange.State) bool {
+// isSessionHeld reports whether the peer still has its end of the session. A host that runs an older release does not report this; it keeps
+// its end at least until the conversation ends.
+func (pr *pair) isSessionHeld(state *exchange.State) bool {
 	if !state.Knows {
-		return pr.host.unheard == verdict.ReasonNone
+		return pr.host.disconnectReason == verdict.ReasonNone
 	}
-	return !slices.Contains(state.Lacking, pr.current())
+	return !slices.Contains(state.Lacking, pr.currentSession())
 }

@@ -18,53 +18,53 @@ import (
 	"rdma_events/internal/telemetry/aggregate"
 )
 
-// Keeper keeps the pairs of a host's ports. Its methods may be called concurrently; only Run, Meet and Leave block. Those about a
-// device are called in the order in which it happened there.
+// Keeper manages the pairs of a host's ports. Its methods may be called concurrently. Only Run, AnswerOffer and Leave block. The caller must
+// report the events of a device in the order in which they happened.
 type Keeper struct {
-	cfg    Config
-	meets  *rate.Limiter // on the clock of Config.Mono
-	wake   wake.Signal   // holds a token when the pairs may not be those that ought to be
-	begins int64         // where in the interval the first place of each port is, ns: random, so that hosts do not all probe at once
+	cfg             Config
+	connectLimiter  *rate.Limiter // limits attempts to connect, on the clock of Config.Mono
+	wake            wake.Signal   // holds a token when pairs may have to be added or removed
+	firstSlotOffset int64         // random offset in the interval of the rounds of slot 0, ns, so that hosts do not all probe at once
 
 	mu      sync.Mutex
-	list    listed
-	ports   []*port // by device and number
-	hosts   map[string]*host
+	ownList resolvedList
+	ports   []*port // sorted by device and number
+	hosts   map[string]*peerHost
 	groups  map[groupKey]*group
-	offset  int64 // wall clock minus CLOCK_MONOTONIC, of what was handled last
+	offset  int64 // wall clock minus CLOCK_MONOTONIC, in ns, as of the last report
 	scratch aggregate.Scratch
 }
 
-// groupKey is what rdma_fabric is about.
+// groupKey identifies a series of rdma_fabric.
 type groupKey struct {
 	group string
 	scope pinglist.Scope
 }
 
-// group sums up the pairs with a group.
+// group has the sums of the pairs with the hosts of a group.
 type group struct {
-	gone verdict.Counts // of pairs that are no more
+	removedPairs verdict.Counts // of removed pairs
 	latencies
 }
 
-// New returns a Keeper for a list. It does nothing before Run.
+// New returns a Keeper for a list. The Keeper connects no pair before Run.
 func New(c Config, l *pinglist.List) *Keeper {
-	k := &Keeper{cfg: c, wake: wake.New(), hosts: map[string]*host{}, groups: map[groupKey]*group{}}
-	k.meets = rate.NewLimiter(meetsPerSecond, meetsPerSecond)
-	k.begins = int64(c.Random() % uint64(max(c.Interval, 1)))
-	k.list = c.findIn(l)
+	k := &Keeper{cfg: c, wake: wake.New(), hosts: map[string]*peerHost{}, groups: map[groupKey]*group{}}
+	k.connectLimiter = rate.NewLimiter(connectsPerSecond, connectsPerSecond)
+	k.firstSlotOffset = int64(c.Random() % uint64(max(c.Interval, 1)))
+	k.ownList = c.resolveList(l)
 	return k
 }
 
-// SetList takes another list. Pairs that are in both go on.
+// SetList replaces the list. Pairs of both lists continue.
 func (k *Keeper) SetList(l *pinglist.List) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.list = k.cfg.findIn(l)
+	k.ownList = k.cfg.resolveList(l)
 	k.wake.Send()
 }
 
-// Run talks with the other hosts until ctx ends, and then waits until all conversations have ended.
+// Run connects and maintains the pairs until ctx ends, and then waits until all conversations have ended.
 func (k *Keeper) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -73,7 +73,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
-		for _, start := range k.arrange(ctx) {
+		for _, start := range k.updatePairs(ctx) {
 			running.Go(start)
 		}
 		running.Go(func() { k.endOrphans(ctx) })
@@ -86,33 +86,33 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// arrange makes the pairs that ought to be and ends the others. It returns what has to run for hosts that are new.
-func (k *Keeper) arrange(ctx context.Context) (start []func()) {
+// updatePairs adds missing pairs and ends pairs that the list does not have. It returns a function to run in a goroutine for each new host.
+func (k *Keeper) updatePairs(ctx context.Context) (start []func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.hosts {
-		i := slices.IndexFunc(k.list.pings, func(p pinglist.Peer) bool { return p.Name == h.Name })
-		if i < 0 || k.list.pings[i] != h.Peer {
-			h.end()
+		i := slices.IndexFunc(k.ownList.pings, func(p pinglist.Peer) bool { return p.Name == h.Name })
+		if i < 0 || k.ownList.pings[i] != h.Peer {
+			h.cancel()
 			delete(k.hosts, h.Name)
 		}
 	}
-	for _, p := range k.list.pings {
+	for _, p := range k.ownList.pings {
 		h := k.hosts[p.Name]
 		if h == nil {
-			h = k.newHost(ctx, p)
+			h = k.newPeerHost(ctx, p)
 			k.hosts[p.Name] = h
-			start = append(start, h.run)
+			start = append(start, h.runConversations)
 		}
 		for _, port := range k.ports {
-			h.pairWith(port)
+			h.updatePairWith(port)
 		}
 	}
 	return start
 }
 
-// port returns a port, and makes it if it is new.
-func (k *Keeper) port(device string, number int) *port {
+// ensurePort returns a port, and adds it if it is unknown.
+func (k *Keeper) ensurePort(device string, number int) *port {
 	i, ok := slices.BinarySearchFunc(k.ports, portKey{device, number}, func(p *port, key portKey) int { return p.compare(key) })
 	if !ok {
 		p := &port{k: k, device: device, number: number, latencies: newLatencies(k.cfg.Window)}
@@ -122,8 +122,8 @@ func (k *Keeper) port(device string, number int) *port {
 	return k.ports[i]
 }
 
-// find returns a port that is known, nil for another one.
-func (k *Keeper) find(device string, number int) *port {
+// findPort returns a port, or nil if it is unknown.
+func (k *Keeper) findPort(device string, number int) *port {
 	i, ok := slices.BinarySearchFunc(k.ports, portKey{device, number}, func(p *port, key portKey) int { return p.compare(key) })
 	if !ok {
 		return nil
@@ -136,58 +136,58 @@ type portKey struct {
 	number int
 }
 
-// Port handles how peers reach a port now. offset is the wall clock minus CLOCK_MONOTONIC, in ns.
-func (k *Keeper) Port(device string, info *verbs.FabricPort, offset int64) {
+// HandlePort records how peers reach a port from now on. offset is the wall clock minus CLOCK_MONOTONIC, in ns.
+func (k *Keeper) HandlePort(device string, info *verbs.FabricPort, offset int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.offset = offset
-	p := k.port(device, info.Port)
-	p.renew(info)
+	p := k.ensurePort(device, info.Port)
+	p.update(info)
 	k.wake.Send()
 }
 
-// PortState handles the state of a port. offset is that of Port.
-func (k *Keeper) PortState(device string, number int, s verbs.PortState, offset int64) {
+// HandlePortState records the state of a port. For offset see HandlePort.
+func (k *Keeper) HandlePortState(device string, number int, s verbs.PortState, offset int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.offset = offset
 	if s == verbs.PortAbsent {
-		s = verbs.PortNop // a device that is gone or released has no bad link
+		s = verbs.PortNop // a device that was removed or released does not have a bad link
 	}
-	if p := k.find(device, number); p != nil && p.state != s {
+	if p := k.findPort(device, number); p != nil && p.state != s {
 		p.state = s
-		p.judge(k.cfg.Mono())
+		p.updateVerdict(k.cfg.Mono())
 	} else if p == nil {
-		k.port(device, number).state = s
+		k.ensurePort(device, number).state = s
 	}
 }
 
-// PortRole notes the role of a port, verbs.RoleManagement or "".
-func (k *Keeper) PortRole(device string, number int, role string) {
+// SetPortRole records the role of a port, verbs.RoleManagement or "".
+func (k *Keeper) SetPortRole(device string, number int, role string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if p := k.find(device, number); p != nil {
+	if p := k.findPort(device, number); p != nil {
 		p.role = role
 	}
 }
 
-// Facts handles what the Fabric of a port saw. It does not keep f. offset is that of Port.
-func (k *Keeper) Facts(device string, f *verbs.FabricFacts, offset int64) {
+// HandleFacts evaluates facts that the Fabric of a port reports. It does not keep f. For offset see HandlePort.
+func (k *Keeper) HandleFacts(device string, f *verbs.FabricFacts, offset int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.offset = offset
-	if p := k.find(device, f.Port); p != nil && p.info.Epoch == f.Epoch && f.Epoch != 0 {
-		p.facts(f)
+	if p := k.findPort(device, f.Port); p != nil && p.info.Epoch == f.Epoch && f.Epoch != 0 {
+		p.addFacts(f)
 	}
 }
 
-// Ledger handles what the running worker of a device has counted. over says that it was the last time: the worker has ended.
-func (k *Keeper) Ledger(device string, fabrics []ledger.Fabric, over bool) {
+// HandleLedger records the counts of a device's worker. over is true if the worker has ended and these counts are its last.
+func (k *Keeper) HandleLedger(device string, fabrics []ledger.Fabric, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range fabrics {
-		if p := k.find(device, fabrics[i].Port); p != nil {
-			p.counted(&fabrics[i], over)
+		if p := k.findPort(device, fabrics[i].Port); p != nil {
+			p.updateCounts(&fabrics[i], over)
 		}
 	}
 	if !over {
@@ -195,26 +195,26 @@ func (k *Keeper) Ledger(device string, fabrics []ledger.Fabric, over bool) {
 	}
 	for _, p := range k.ports {
 		if p.device == device && p.info.Epoch != 0 {
-			p.renew(&verbs.FabricPort{Port: p.number, Reason: "its worker has ended"})
+			p.update(&verbs.FabricPort{Port: p.number, Reason: "its worker has ended"})
 		}
 	}
 }
 
-// Gone handles a device that is gone. What its pairs have counted is kept.
-func (k *Keeper) Gone(device string) {
+// HandleDeviceGone ends the pairs of a device that was removed. It keeps their counts.
+func (k *Keeper) HandleDeviceGone(device string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.ports {
 		if p.device == device && p.known {
-			p.renew(&verbs.FabricPort{Port: p.number, Reason: "the device is gone"})
+			p.update(&verbs.FabricPort{Port: p.number, Reason: "the device is gone"})
 			p.known, p.state = false, verbs.PortNop
 			k.wake.Send()
 		}
 	}
 }
 
-// positions returns the devices that probe, by name. That of a device is its position.
-func (k *Keeper) positions() []string {
+// probingDevices returns the names of the devices that can probe, in order. The index of a device is its position.
+func (k *Keeper) probingDevices() []string {
 	var all []string
 	for _, p := range k.ports {
 		if p.known && !p.info.Unable && !slices.Contains(all, p.device) {
@@ -224,28 +224,28 @@ func (k *Keeper) positions() []string {
 	return all
 }
 
-// remakeByName marks for another meeting the pairs of other devices that were made by position with a peer's device of this name:
-// this host now has a device of that name too.
-func (k *Keeper) remakeByName(device string) {
-	if !slices.Contains(k.positions(), device) {
+// reconnectByName reconnects pairs that were connected by position although their peer's device has the name of device. Call it when this host
+// gets a device of that name.
+func (k *Keeper) reconnectByName(device string) {
+	if !slices.Contains(k.probingDevices(), device) {
 		return
 	}
 	for _, h := range k.hosts {
 		for _, pr := range h.pairs {
 			switch {
 			case pr.port.device == device:
-			case pr.meeting:
-				pr.again = true
+			case pr.connecting:
+				pr.changedMeanwhile = true
 			case pr.reason == verdict.ReasonNone && pr.remote.Device == device:
-				pr.makeStale()
+				pr.markStale()
 			}
 		}
 	}
 }
 
-// describe returns a port as other hosts have to know it.
-func (k *Keeper) describe(p *port) exchange.Port {
-	return exchange.Port{Device: p.device, Position: slices.Index(k.positions(), p.device), FabricPort: p.info}
+// portForPeers returns the description of a port that other hosts need.
+func (k *Keeper) portForPeers(p *port) exchange.Port {
+	return exchange.Port{Device: p.device, Position: slices.Index(k.probingDevices(), p.device), FabricPort: p.info}
 }
 
 func (p *port) compare(key portKey) int {
@@ -255,8 +255,8 @@ func (p *port) compare(key portKey) int {
 	return p.number - key.number
 }
 
-// groupOf returns the sums of the pairs with a group.
-func (k *Keeper) groupOf(p *pinglist.Peer) *group {
+// sumsOfGroup returns the sums of the pairs with the hosts of p's group, and adds them if they are missing.
+func (k *Keeper) sumsOfGroup(p *pinglist.Peer) *group {
 	key := groupKey{p.Group, p.Scope}
 	if k.groups[key] == nil {
 		k.groups[key] = &group{latencies: newLatencies(k.cfg.Window)}

@@ -15,17 +15,17 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// bubble runs a test in a bubble, with hosts that have met.
-func bubble(t *testing.T, hosts, size int, test func(t *testing.T, n *net, h []*node)) {
+// runInBubble runs a test in a synctest bubble with hosts whose pairs are connected.
+func runInBubble(t *testing.T, hosts, size int, test func(t *testing.T, n *fakeNetwork, h []*fakeHost)) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNet(t, lists(hosts, size))
-		var all []*node
+		n := newFakeNetwork(t, hostList(hosts, size))
+		var all []*fakeHost
 		for i := range hosts {
-			all = append(all, n.host("h"+string(rune('0'+i))))
+			all = append(all, n.startHost("h"+string(rune('0'+i))))
 		}
-		pass(15 * time.Second)
+		passTime(15 * time.Second)
 		for _, h := range all {
-			require.EqualValues(t, hosts-1, h.port().PairsMet)
+			require.EqualValues(t, hosts-1, h.portPoint().PairsMet)
 			h.mu.Lock()
 			h.points = nil
 			h.mu.Unlock()
@@ -34,9 +34,9 @@ func bubble(t *testing.T, hosts, size int, test func(t *testing.T, n *net, h []*
 	})
 }
 
-// A link that is cut is found by the pair whose round comes next.
+// The next pair with a round detects a cut link, so the rounds of a port must not coincide.
 func TestTheRoundsOfAPortAreSpreadOverTheInterval(t *testing.T) {
-	bubble(t, 6, 6, func(t *testing.T, _ *net, h []*node) {
+	runInBubble(t, 6, 6, func(t *testing.T, _ *fakeNetwork, h []*fakeHost) {
 		const interval = int64(500 * time.Millisecond)
 		for _, one := range h {
 			var at []int64
@@ -59,17 +59,17 @@ func TestTheRoundsOfAPortAreSpreadOverTheInterval(t *testing.T) {
 
 func TestHostsMeetAndAreWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNet(t, lists(2, 2))
-		a := n.host("h0")
-		pass(20 * time.Second)
-		require.Equal(t, []string{"no_responder"}, a.said("h1"))
-		require.EqualValues(t, 1, a.port().Pairs)
-		require.Zero(t, a.port().PairsMet)
-		b := n.host("h1")
-		pass(40 * time.Second)
-		require.Equal(t, []string{"starting", "ok"}, a.said("h1"))
-		require.Equal(t, []string{"starting", "ok"}, b.said("h0"))
-		p := a.port()
+		n := newFakeNetwork(t, hostList(2, 2))
+		a := n.startHost("h0")
+		passTime(20 * time.Second)
+		require.Equal(t, []string{"no_responder"}, a.takeVerdicts("h1"))
+		require.EqualValues(t, 1, a.portPoint().Pairs)
+		require.Zero(t, a.portPoint().PairsMet)
+		b := n.startHost("h1")
+		passTime(40 * time.Second)
+		require.Equal(t, []string{"starting", "ok"}, a.takeVerdicts("h1"))
+		require.Equal(t, []string{"starting", "ok"}, b.takeVerdicts("h0"))
+		p := a.portPoint()
 		require.EqualValues(t, 1, p.PairsMet)
 		require.Positive(t, p.Answered)
 		require.Zero(t, p.ForwardLost+p.ReverseLost+p.UnknownLost)
@@ -83,21 +83,21 @@ func TestHostsMeetAndAreWell(t *testing.T) {
 }
 
 func TestACutPathIsNamedByBothEndsAndConnectedAgainWhenEchoesCome(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		n.do(func() { n.cut[[2]string{"h0", "h1"}] = true })
-		pass(3 * time.Second)
-		require.Equal(t, []string{"path"}, h[0].said("h1"))
-		require.Equal(t, []string{"path"}, h[1].said("h0"))
-		pass(30 * time.Second)
-		meetings := n.meetings
-		pass(30 * time.Second)
-		require.Equal(t, meetings, n.meetings, "while no echo comes nothing is connected again")
-		require.EqualValues(t, 1, h[0].port().PairsBad)
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		n.locked(func() { n.cut[[2]string{"h0", "h1"}] = true })
+		passTime(3 * time.Second)
+		require.Equal(t, []string{"path"}, h[0].takeVerdicts("h1"))
+		require.Equal(t, []string{"path"}, h[1].takeVerdicts("h0"))
+		passTime(30 * time.Second)
+		meetings := n.offers
+		passTime(30 * time.Second)
+		require.Equal(t, meetings, n.offers, "while no echo comes nothing is connected again")
+		require.EqualValues(t, 1, h[0].portPoint().PairsBad)
 
-		n.do(func() { n.cut[[2]string{"h0", "h1"}] = false })
-		pass(20 * time.Second)
-		require.Equal(t, []string{"ok"}, h[0].said("h1"))
-		p := h[0].port()
+		n.locked(func() { n.cut[[2]string{"h0", "h1"}] = false })
+		passTime(20 * time.Second)
+		require.Equal(t, []string{"ok"}, h[0].takeVerdicts("h1"))
+		p := h[0].portPoint()
 		require.Zero(t, p.PairsBad)
 		require.EqualValues(t, 1, p.Reconnects)
 		require.Positive(t, p.ForwardLost)
@@ -107,100 +107,100 @@ func TestACutPathIsNamedByBothEndsAndConnectedAgainWhenEchoesCome(t *testing.T) 
 }
 
 func TestOnlyEchoesThatAreLostOnTheWayBackAreLostInReverse(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		n.do(func() { n.cut[[2]string{"h1", "h0"}] = true })
-		pass(3 * time.Second)
-		n.do(func() { n.cut[[2]string{"h1", "h0"}] = false })
-		pass(10 * time.Second)
-		p := h[0].port()
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		n.locked(func() { n.cut[[2]string{"h1", "h0"}] = true })
+		passTime(3 * time.Second)
+		n.locked(func() { n.cut[[2]string{"h1", "h0"}] = false })
+		passTime(10 * time.Second)
+		p := h[0].portPoint()
 		require.Zero(t, p.ForwardLost)
 		require.Positive(t, p.ReverseLost)
 	})
 }
 
 func TestAStoppedWorkerIsBusyAndNoFaultOfTheNetwork(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		n.do(func() { n.stopped["h1"] = true })
-		pass(5 * time.Second)
-		require.Equal(t, []string{"peer_busy"}, h[0].said("h1"))
-		require.EqualValues(t, 1, h[0].port().PairsBusy)
-		require.Zero(t, h[0].port().PairsBad)
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		n.locked(func() { n.stopped["h1"] = true })
+		passTime(5 * time.Second)
+		require.Equal(t, []string{"peer_busy"}, h[0].takeVerdicts("h1"))
+		require.EqualValues(t, 1, h[0].portPoint().PairsBusy)
+		require.Zero(t, h[0].portPoint().PairsBad)
 	})
 }
 
 func TestAHostOfWhichNothingAnswersIsDown(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		n.hangUp("h1")
-		n.do(func() { n.cut[[2]string{"h0", "h1"}] = true })
-		pass(5 * time.Second)
-		require.Equal(t, []string{"peer_down"}, h[0].said("h1"))
-		require.EqualValues(t, 1, h[0].port().PairsDown)
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		n.disconnect("h1")
+		n.locked(func() { n.cut[[2]string{"h0", "h1"}] = true })
+		passTime(5 * time.Second)
+		require.Equal(t, []string{"peer_down"}, h[0].takeVerdicts("h1"))
+		require.EqualValues(t, 1, h[0].portPoint().PairsDown)
 	})
 }
 
 func TestProbesGoOnWithoutTheManagementNetwork(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		n.hangUp("h1")
-		pass(5 * time.Minute)
-		require.Empty(t, h[0].said("h1"))
-		answered := h[0].port().Answered
-		pass(10 * time.Second)
-		require.Greater(t, h[0].port().Answered, answered)
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		n.disconnect("h1")
+		passTime(5 * time.Minute)
+		require.Empty(t, h[0].takeVerdicts("h1"))
+		answered := h[0].portPoint().Answered
+		passTime(10 * time.Second)
+		require.Greater(t, h[0].portPoint().Answered, answered)
 	})
 }
 
 func TestAPeersPortThatIsDownIsNamed(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		h[1].k.PortState("d0", 1, verbs.PortDown, 0)
-		h[1].close("the port is down")
-		pass(5 * time.Second)
-		require.Equal(t, []string{"peer_port"}, h[0].said("h1"))
-		require.Equal(t, []string{"own_port"}, h[1].said("h0"), "once, and then nothing is said of peers")
-		require.EqualValues(t, verdict.VerdictOwnPort, h[1].port().Verdict)
-		pass(time.Minute)
-		require.Empty(t, h[1].said("h0"))
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		h[1].k.HandlePortState("d0", 1, verbs.PortDown, 0)
+		h[1].closeFabric("the port is down")
+		passTime(5 * time.Second)
+		require.Equal(t, []string{"peer_port"}, h[0].takeVerdicts("h1"))
+		require.Equal(t, []string{"own_port"}, h[1].takeVerdicts("h0"), "once, and then nothing is said of peers")
+		require.EqualValues(t, verdict.VerdictOwnPort, h[1].portPoint().Verdict)
+		passTime(time.Minute)
+		require.Empty(t, h[1].takeVerdicts("h0"))
 
-		h[1].k.PortState("d0", 1, verbs.PortActive, 0)
-		h[1].renew()
-		pass(30 * time.Second)
-		require.Equal(t, []string{"starting", "ok"}, h[0].said("h1"), "the new epoch is met")
-		require.Equal(t, []string{"starting", "ok"}, h[1].said("h0"))
-		require.EqualValues(t, verdict.VerdictOK, h[1].port().Verdict)
+		h[1].k.HandlePortState("d0", 1, verbs.PortActive, 0)
+		h[1].renewFabric()
+		passTime(30 * time.Second)
+		require.Equal(t, []string{"starting", "ok"}, h[0].takeVerdicts("h1"), "the new epoch is met")
+		require.Equal(t, []string{"starting", "ok"}, h[1].takeVerdicts("h0"))
+		require.EqualValues(t, verdict.VerdictOK, h[1].portPoint().Verdict)
 	})
 }
 
 func TestAWorkerThatStartsAgainIsKnownByItsEpoch(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		before := h[1].port()
-		h[1].dies(3)
-		p := h[1].port()
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		before := h[1].portPoint()
+		h[1].endWorker(3)
+		p := h[1].portPoint()
 		require.Equal(t, before.Sent+3, p.Sent, "what the ledger has beyond the facts is counted")
 		require.Equal(t, before.UnknownLost+before.Pending+3, p.UnknownLost)
 		require.Equal(t, before.Writes+3, p.Writes)
 		require.EqualValues(t, 10, p.Released)
-		h[1].renew()
-		pass(10 * time.Second)
-		require.Equal(t, []string{"starting", "ok"}, h[0].said("h1"))
-		require.Equal(t, []string{"own_port", "starting", "ok"}, h[1].said("h0"))
-		require.Greater(t, h[1].port().Sent, p.Sent)
+		h[1].renewFabric()
+		passTime(10 * time.Second)
+		require.Equal(t, []string{"starting", "ok"}, h[0].takeVerdicts("h1"))
+		require.Equal(t, []string{"own_port", "starting", "ok"}, h[1].takeVerdicts("h0"))
+		require.Greater(t, h[1].portPoint().Sent, p.Sent)
 	})
 }
 
 func TestWhatManyPairsSayAtOnceIsTheFaultOfTheOwnLink(t *testing.T) {
-	bubble(t, 5, 5, func(t *testing.T, n *net, h []*node) {
-		n.do(func() {
+	runInBubble(t, 5, 5, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		n.locked(func() {
 			for _, o := range h[1:] {
 				n.cut[[2]string{"h0", o.name}] = true
 			}
 		})
-		pass(3 * time.Second)
-		p := h[0].port()
+		passTime(3 * time.Second)
+		p := h[0].portPoint()
 		require.EqualValues(t, verdict.VerdictOwnLink, p.Verdict)
 		require.True(t, p.Bad)
 		require.Zero(t, p.PairsBad, "the pairs are not blamed")
-		said := h[0].said("h1")
+		said := h[0].takeVerdicts("h1")
 		require.Equal(t, "own_link", said[len(said)-1])
-		require.Equal(t, []string{"path"}, h[1].said("h0"))
+		require.Equal(t, []string{"path"}, h[1].takeVerdicts("h0"))
 	})
 }
 
@@ -210,15 +210,15 @@ func TestWhyAHostIsNotMetIsSaid(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newNet(t, lists(2, 2))
+				n := newFakeNetwork(t, hostList(2, 2))
 				n.refuses["h1"] = err
-				a := n.host("h0")
-				n.host("h1")
-				pass(5 * time.Second)
-				require.Equal(t, []string{reason}, a.said("h1"))
-				n.do(func() { delete(n.refuses, "h1") })
-				pass(3 * time.Minute)
-				require.Equal(t, []string{"starting", "ok"}, a.said("h1"))
+				a := n.startHost("h0")
+				n.startHost("h1")
+				passTime(5 * time.Second)
+				require.Equal(t, []string{reason}, a.takeVerdicts("h1"))
+				n.locked(func() { delete(n.refuses, "h1") })
+				passTime(3 * time.Minute)
+				require.Equal(t, []string{"starting", "ok"}, a.takeVerdicts("h1"))
 			})
 		})
 	}
@@ -226,96 +226,96 @@ func TestWhyAHostIsNotMetIsSaid(t *testing.T) {
 
 func TestADeviceThatRefusesIsTriedAgainSeldomAndSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNet(t, lists(2, 2))
-		a := n.host("h0")
+		n := newFakeNetwork(t, hostList(2, 2))
+		a := n.startHost("h0")
 		a.mu.Lock()
 		a.refuse = verbs.ErrLimit
 		a.mu.Unlock()
-		b := n.host("h1")
-		pass(10 * time.Minute)
-		said := a.said("h1")
+		b := n.startHost("h1")
+		passTime(10 * time.Minute)
+		said := a.takeVerdicts("h1")
 		require.Equal(t, "failed", said[len(said)-1], "whether the other one was there at first or not")
-		require.Equal(t, []string{"failed"}, b.said("h0"), "the other side learns that it was the device")
+		require.Equal(t, []string{"failed"}, b.takeVerdicts("h0"), "the other side learns that it was the device")
 		a.mu.Lock()
 		orders := len(a.orders)
 		a.refuse = nil
 		a.mu.Unlock()
 		require.Less(t, orders, 60, "of two pairs, in ten minutes")
-		pass(2 * time.Minute)
-		require.Equal(t, []string{"starting", "ok"}, a.said("h1"))
+		passTime(2 * time.Minute)
+		require.Equal(t, []string{"starting", "ok"}, a.takeVerdicts("h1"))
 	})
 }
 
 func TestAHostMeetsAtMostFourPairsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNet(t, lists(9, 9))
+		n := newFakeNetwork(t, hostList(9, 9))
 		for i := range 9 {
-			n.host("h" + string(rune('0'+i)))
+			n.startHost("h" + string(rune('0'+i)))
 		}
-		pass(1200 * time.Millisecond)
+		passTime(1200 * time.Millisecond)
 		n.mu.Lock()
-		meetings := n.meetings
+		meetings := n.offers
 		n.mu.Unlock()
 		require.LessOrEqual(t, meetings, 9*(4+5))
 		require.Positive(t, meetings)
-		pass(20 * time.Second)
-		require.EqualValues(t, 8, n.nodes["h0"].port().PairsMet)
+		passTime(20 * time.Second)
+		require.EqualValues(t, 8, n.nodes["h0"].portPoint().PairsMet)
 	})
 }
 
 func TestAListThatChangesEndsSomePairsAndBeginsOthers(t *testing.T) {
-	bubble(t, 3, 3, func(t *testing.T, n *net, h []*node) {
-		before := h[0].port()
-		h[0].drop() // as the server does with hosts that are not listed any more
-		h[0].k.SetList(n.parse("h0 g0\nh1 g0\nh3 g0\n"))
-		pass(5 * time.Second)
-		p := h[0].port()
+	runInBubble(t, 3, 3, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		before := h[0].portPoint()
+		h[0].dropConversations() // as the server does with hosts that are no longer listed
+		h[0].k.SetList(n.parseList("h0 g0\nh1 g0\nh3 g0\n"))
+		passTime(5 * time.Second)
+		p := h[0].portPoint()
 		require.EqualValues(t, 2, p.Pairs)
 		require.EqualValues(t, 1, p.PairsMet)
 		require.GreaterOrEqual(t, p.Sent, before.Sent, "what the pair that is over has counted stays")
-		require.Equal(t, []string{"no_responder"}, h[0].said("h3"))
-		require.Empty(t, h[0].said("h1"))
-		pass(time.Minute)
-		require.Equal(t, []string{"not_listed"}, h[2].said("h0"))
+		require.Equal(t, []string{"no_responder"}, h[0].takeVerdicts("h3"))
+		require.Empty(t, h[0].takeVerdicts("h1"))
+		passTime(time.Minute)
+		require.Equal(t, []string{"not_listed"}, h[2].takeVerdicts("h0"))
 	})
 }
 
 func TestAHostThatIsNotInItsListSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNet(t, lists(2, 2))
-		h := n.host("h7")
-		pass(5 * time.Second)
+		n := newFakeNetwork(t, hostList(2, 2))
+		h := n.startHost("h7")
+		passTime(5 * time.Second)
 		require.Empty(t, h.k.Points(time.Now()))
 		require.Empty(t, h.points)
 	})
 }
 
 func TestAProcessWithoutItsWorkerSaysNothingOfTheWay(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		h[1].close("its worker has ended") // the port is active
-		pass(10 * time.Second)
-		require.Equal(t, []string{"peer_down"}, h[0].said("h1"))
-		require.Zero(t, h[0].port().PairsBad)
-		h[1].renew()
-		pass(70 * time.Second)
-		require.Equal(t, []string{"starting", "ok"}, h[0].said("h1"), "and nothing that the former numbers did not answer counts")
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		h[1].closeFabric("its worker has ended") // the port is active
+		passTime(10 * time.Second)
+		require.Equal(t, []string{"peer_down"}, h[0].takeVerdicts("h1"))
+		require.Zero(t, h[0].portPoint().PairsBad)
+		h[1].renewFabric()
+		passTime(70 * time.Second)
+		require.Equal(t, []string{"starting", "ok"}, h[0].takeVerdicts("h1"), "and nothing that the former numbers did not answer counts")
 	})
 }
 
 func TestAPairThatIsMetAnewSlowlyIsNotTakenForAFault(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		n.do(func() { n.writesLost = true }) // so that the queue pair of the writes is connected again and again
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		n.locked(func() { n.writesLost = true }) // so that the queue pair of the writes is reconnected repeatedly
 		h[0].mu.Lock()
-		h[0].slow = 2 * time.Second // from the peer's new end to the own one
+		h[0].slow = 2 * time.Second // time between the connection of the peer's end and of the own end
 		h[0].mu.Unlock()
-		pass(5 * time.Minute)
-		require.Equal(t, []string{"partial"}, h[0].said("h1"))
-		require.Positive(t, h[0].port().Reconnects)
+		passTime(5 * time.Minute)
+		require.Equal(t, []string{"partial"}, h[0].takeVerdicts("h1"))
+		require.Positive(t, h[0].portPoint().Reconnects)
 	})
 }
 
 func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
 		sent := func() uint64 {
 			var sum uint64
 			for _, p := range h[0].k.Points(time.Now()) {
@@ -327,39 +327,39 @@ func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
 		}
 		before := sent()
 		require.Positive(t, before)
-		h[0].k.Gone("d0")
+		h[0].k.HandleDeviceGone("d0")
 		require.Equal(t, before, sent(), "before its pairs have ended")
-		pass(10 * time.Second)
+		passTime(10 * time.Second)
 		require.Equal(t, before, sent(), "and after")
 	})
 }
 
-// The points of an interval are gathered while a pair is bad, and may be emitted after the pair has recovered. Without one more point, the
-// series would end with the bad verdict.
+// Points gathered while a pair is bad may be written after the point of its recovery. Without an additional point, the series could end
+// with the bad verdict.
 func TestIntervalAfterRecoveryReportsPairOnce(t *testing.T) {
-	interval := func(h *node) (verdicts []verdict.Verdict) {
+	interval := func(h *fakeHost) (verdicts []verdict.Verdict) {
 		for p := range measure.Only[*measure.FabricPeer](h.k.Points(time.Now())) {
 			verdicts = append(verdicts, p.Verdict)
 		}
 		return verdicts
 	}
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
-		interval(h[0]) // they have met since the last one
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		interval(h[0]) // reports the connection of the pair
 		require.Empty(t, interval(h[0]))
 		n.cutHosts("h0", "h1", true)
-		pass(3 * time.Second)
+		passTime(3 * time.Second)
 		require.Equal(t, []verdict.Verdict{verdict.VerdictPath}, interval(h[0]))
 		require.Equal(t, []verdict.Verdict{verdict.VerdictPath}, interval(h[0]))
 		n.cutHosts("h0", "h1", false)
-		pass(20 * time.Second)
+		passTime(20 * time.Second)
 		require.Equal(t, []verdict.Verdict{verdict.VerdictOK}, interval(h[0]))
 		require.Empty(t, interval(h[0]))
 	})
 }
 
-// While the own port is down, what was said of a pair last is not repeated. The pair that is well with the port again is.
+// While this host's port is down, the last verdict of a pair is not repeated. After the recovery of the port, the pair is reported once.
 func TestPairIsNotReportedWhileOwnPortIsDown(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
 		peers := func() (all []verdict.Verdict) {
 			for p := range measure.Only[*measure.FabricPeer](h[0].k.Points(time.Now())) {
 				all = append(all, p.Verdict)
@@ -367,15 +367,15 @@ func TestPairIsNotReportedWhileOwnPortIsDown(t *testing.T) {
 			return all
 		}
 		n.cutHosts("h0", "h1", true)
-		pass(3 * time.Second)
+		passTime(3 * time.Second)
 		require.Equal(t, []verdict.Verdict{verdict.VerdictPath}, peers())
-		h[0].k.PortState("d0", 1, verbs.PortDown, 0)
+		h[0].k.HandlePortState("d0", 1, verbs.PortDown, 0)
 		require.Empty(t, peers())
 		n.cutHosts("h0", "h1", false)
-		pass(20 * time.Second)
+		passTime(20 * time.Second)
 		require.Empty(t, peers())
-		h[0].k.PortState("d0", 1, verbs.PortActive, 0)
-		pass(20 * time.Second)
+		h[0].k.HandlePortState("d0", 1, verbs.PortActive, 0)
+		passTime(20 * time.Second)
 		require.Equal(t, []verdict.Verdict{verdict.VerdictOK}, peers())
 		require.Empty(t, peers())
 	})

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// awaitTurn blocks until the host may meet one more pair, or ctx ends.
+// awaitTurn blocks until the host may connect one more pair, or ctx ends.
 func (k *Keeper) awaitTurn(ctx context.Context) error {
 	now := time.Unix(0, k.cfg.Mono())
-	return sleep(ctx, k.meets.ReserveN(now, 1).DelayFrom(now))
+	return sleep(ctx, k.connectLimiter.ReserveN(now, 1).DelayFrom(now))
 }
 
-// sleep waits for d, and returns the error of ctx if that ends before.
+// sleep waits for d. It returns the error of ctx if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -26,8 +26,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// backoff is how long to wait before the next of several attempts: firstRetry, then twice as long each time up to lastRetry,
-// of which a random half is left out, so that hosts that failed together do not try together. The zero backoff is at its beginning.
+// backoff computes the delay before each of several attempts. The limit of the delay starts at firstRetry and doubles up to lastRetry. The
+// delay is a random value between half of the limit and the limit, so that hosts that failed at the same time do not retry at the same
+// time. The zero backoff is ready for use.
 type backoff struct{ last time.Duration }
 
 func (b *backoff) next(random func() uint64) time.Duration {

@@ -12,54 +12,55 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// meeting is one attempt to meet, with what was true when it began.
-type meeting struct {
-	pair   *pair
-	orders Orders
-	epoch  uint64 // of the own port
-	offer  exchange.Offer
-	old    uint64 // the session before; 0: there was none
+// connectAttempt is one attempt to connect a pair, with the state at its beginning.
+type connectAttempt struct {
+	pair            *pair
+	orders          Orders
+	epoch           uint64 // of this host's port
+	offer           exchange.Offer
+	previousSession uint64 // the previous session; 0: none
 }
 
-// psnMask: a packet sequence number has 24 bits (InfiniBand specification, 9.2.4).
+// psnMask selects the 24 bits of a packet sequence number (InfiniBand specification, 9.2.4).
 const psnMask = 0xffffff
 
-// meet tries to meet a pair: the own end first, then the peer's, and then they are connected. ctx ends with the conversation.
-func (h *host) meet(ctx context.Context, conv exchange.Conversation, m *meeting) {
-	defer h.finish(m.pair)
+// connectPair tries to connect a pair. This host's worker creates its end, the peer creates and connects its own end, and then this host's
+// worker connects. ctx ends with the conversation.
+func (h *peerHost) connectPair(ctx context.Context, conv exchange.Conversation, m *connectAttempt) {
+	defer h.finishAttempt(m.pair)
 	var err error
-	if m.offer.RC, err = m.order(ctx, verbs.FabricOrder{Offer: true, Role: verbs.FabricProbes}); err != nil {
-		h.unable(m, err)
+	if m.offer.RC, err = m.sendOrder(ctx, verbs.FabricOrder{Offer: true, Role: verbs.FabricProbes}); err != nil {
+		h.handleOwnFailure(m, err)
 		return
 	}
 	answering, cancel := context.WithTimeout(ctx, offerTimeout)
 	answer, err := conv.Offer(answering, m.offer)
 	cancel()
 	if err != nil {
-		m.makeStale() // perhaps: the answer has not come
-		m.giveUp(h.ctx, exchange.ReasonOf(err))
+		m.markStale() // without an answer it is unknown whether the peer has replaced its end
+		m.abandonOffer(h.ctx, exchange.ReasonOf(err))
 		return
 	}
 	if answer.Reason != verdict.ReasonNone {
-		if isLasting(answer.Reason) {
-			m.makeStale()
+		if isPermanent(answer.Reason) {
+			m.markStale()
 		}
-		m.giveUp(h.ctx, answer.Reason)
+		m.abandonOffer(h.ctx, answer.Reason)
 		return
 	}
-	if err := m.join(ctx, &answer); err != nil {
+	if err := m.joinPair(ctx, &answer); err != nil {
 		_ = conv.Leave(m.offer.Session)
-		m.makeStale()
-		h.unable(m, err)
+		m.markStale()
+		h.handleOwnFailure(m, err)
 		return
 	}
-	if m.old != 0 {
-		_ = conv.Leave(m.old) // the end of the conversation says it too
+	if m.previousSession != 0 {
+		_ = conv.Leave(m.previousSession) // an error means that the conversation has ended
 	}
 }
 
-// isLasting reports whether a pair that a peer refuses to meet again for a reason does not go on with what it has.
-func isLasting(why verdict.Reason) bool {
+// isPermanent reports whether a refusal to reconnect a pair also ends its current session.
+func isPermanent(why verdict.Reason) bool {
 	switch why {
 	case verdict.ReasonUnsupported, verdict.ReasonNoCommonGID, verdict.ReasonPKey:
 		return true
@@ -67,60 +68,59 @@ func isLasting(why verdict.Reason) bool {
 	return false
 }
 
-// begin notes what the pair is to meet with. It returns false if it need not be met any more.
-func (h *host) begin(pr *pair) (*meeting, bool) {
+// beginAttempt begins an attempt to connect a pair. It returns false if the pair no longer has to be connected.
+func (h *peerHost) beginAttempt(pr *pair) (*connectAttempt, bool) {
 	k := h.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := pr.wants(); !ok {
+	if _, ok := pr.wantsConnect(); !ok {
 		return nil, false
 	}
-	pr.meeting, pr.again, pr.apart = true, false, false
+	pr.connecting, pr.changedMeanwhile, pr.disconnected = true, false, false
 	now := k.cfg.Mono()
-	pr.due = now + int64(pr.retry.next(k.cfg.Random))
-	m := &meeting{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, old: pr.session}
+	pr.nextAttempt = now + int64(pr.retry.next(k.cfg.Random))
+	m := &connectAttempt{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, previousSession: pr.session}
 	m.offer = exchange.Offer{
-		Session: k.cfg.Random() | 1, Port: k.describe(pr.port), PSN: uint32(k.cfg.Random()) & psnMask, Devices: k.positions(),
+		Session: k.cfg.Random() | 1, Port: k.portForPeers(pr.port), PSN: uint32(k.cfg.Random()) & psnMask, Devices: k.probingDevices(),
 	}
 	return m, true
 }
 
-// finish notes that an attempt to meet is over, however it went.
-func (h *host) finish(pr *pair) {
+// finishAttempt records that an attempt to connect has ended, whether it succeeded or failed.
+func (h *peerHost) finishAttempt(pr *pair) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	pr.meeting = false
+	pr.connecting = false
 	h.wake.Send()
 }
 
-// makeStale notes that the peer has ended its end of the session before.
-func (m *meeting) makeStale() {
+// markStale records that the peer has ended its end of the previous session.
+func (m *connectAttempt) markStale() {
 	k := m.pair.port.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m.pair.stale = true
 }
 
-// phase returns how long it is from now to the first round of the pair in a place. The rounds of a port are spread over the
-// interval, however many they are (the van der Corput sequence): the fewer milliseconds lie between two rounds, the sooner the first
-// pair finds that a link is cut.
-func (k *Keeper) phase(slot int, now int64) time.Duration {
+// firstRoundDelay returns the time from now to the first round of the pair in a slot. The van der Corput sequence spreads the rounds of a port
+// evenly over the interval for any number of pairs. The smaller the gaps between rounds, the sooner the first pair detects a cut link.
+func (k *Keeper) firstRoundDelay(slot int, now int64) time.Duration {
 	interval := int64(k.cfg.Interval)
-	at := k.begins + interval*int64(bits.Reverse16(uint16(slot)))>>16
+	at := k.firstSlotOffset + interval*int64(bits.Reverse16(uint16(slot)))>>16
 	return time.Duration(((at-now)%interval + interval) % interval)
 }
 
-// order has the own worker carry out an order for the place of the pair.
-func (m *meeting) order(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
+// sendOrder sends an order for the pair's slot to this host's worker and waits until it is carried out.
+func (m *connectAttempt) sendOrder(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	o.Port, o.Epoch, o.Pair = m.pair.port.number, m.epoch, m.pair.slot
 	return m.orders.Order(ctx, o)
 }
 
-// join connects the pair's own end with the peer's. Facts of the new session may come before it returns.
-func (m *meeting) join(ctx context.Context, a *exchange.Answer) error {
-	peer, reason := reach(&m.offer.Port.FabricPort, &a.Port.FabricPort, false, m.pair.host.isOlder())
+// joinPair connects this host's end of the pair to the peer's end. Facts of the new session may arrive before joinPair returns.
+func (m *connectAttempt) joinPair(ctx context.Context, a *exchange.Answer) error {
+	peer, reason := addressPeer(&m.offer.Port.FabricPort, &a.Port.FabricPort, false, m.pair.host.isOlder())
 	if reason != verdict.ReasonNone {
 		return reasonError(reason)
 	}
@@ -128,64 +128,64 @@ func (m *meeting) join(ctx context.Context, a *exchange.Answer) error {
 	peer.Session, peer.RC, peer.PSN, peer.OwnPSN = m.offer.Session, a.RC, a.PSN, m.offer.PSN
 	k := m.pair.port.k
 	k.mu.Lock()
-	m.pair.joined = m.offer.Session
-	peer.First = k.phase(m.pair.slot, k.cfg.Mono())
+	m.pair.pendingSession = m.offer.Session
+	peer.First = k.firstRoundDelay(m.pair.slot, k.cfg.Mono())
 	k.mu.Unlock()
-	_, err := m.order(ctx, verbs.FabricOrder{Peer: peer})
+	_, err := m.sendOrder(ctx, verbs.FabricOrder{Peer: peer})
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case err != nil:
-		m.pair.joined = 0
+		m.pair.pendingSession = 0
 		return err
 	case m.pair.port.info.Epoch != m.epoch:
 		return verbs.ErrNoFabric
 	}
-	m.pair.runs = true
-	m.pair.met(m.offer.Session, &a.Port)
-	m.pair.show(k.cfg.Mono())
+	m.pair.hasQueuePair = true
+	m.pair.setConnected(m.offer.Session, &a.Port)
+	m.pair.emitIfChanged(k.cfg.Mono())
 	return nil
 }
 
-// reasonError is a Reason as an error.
+// reasonError is an error for a Reason.
 type reasonError verdict.Reason
 
 // Error implements error.
 func (e reasonError) Error() string { return string(e) }
 
-// unable notes that the own device could not make or connect its end.
-func (h *host) unable(m *meeting, err error) {
+// handleOwnFailure handles an error of this host's device when it creates or connects its end.
+func (h *peerHost) handleOwnFailure(m *connectAttempt, err error) {
 	var reason reasonError
 	switch {
 	case errors.Is(err, verbs.ErrNoFabric) || errors.Is(err, verbs.ErrClosed) || h.ctx.Err() != nil:
-		return // the port says why, and how it goes on
+		return // a report about the port follows, and decides how the pair continues
 	case errors.As(err, &reason):
-		m.giveUp(h.ctx, verdict.Reason(reason))
+		m.abandonOffer(h.ctx, verdict.Reason(reason))
 		return
 	}
-	h.k.cfg.Log.Debug("a pair cannot be connected", "device", m.pair.port.device, "port", m.pair.port.number, "peer", h.Name, "error", err)
-	m.giveUp(h.ctx, verdict.ReasonFailed)
+	h.k.cfg.Log.Debug("pair: connect failed", "device", m.pair.port.device, "port", m.pair.port.number, "peer", h.Name, "error", err)
+	m.abandonOffer(h.ctx, verdict.ReasonFailed)
 }
 
-// giveUp drops what was offered, and notes why the pair could not meet. A pair that goes on without is left alone: what was
-// offered is replaced by the next offer.
-func (m *meeting) giveUp(ctx context.Context, why verdict.Reason) {
+// abandonOffer records why the pair could not be connected. If the pair has no other session, abandonOffer also lets the worker destroy the
+// end that it created. Otherwise the session continues, and the next offer replaces that end.
+func (m *connectAttempt) abandonOffer(ctx context.Context, why verdict.Reason) {
 	k := m.pair.port.k
 	k.mu.Lock()
-	m.pair.failed(why)
+	m.pair.recordFailure(why)
 	ended := m.pair.session == 0
 	if ended {
-		m.pair.runs = false
+		m.pair.hasQueuePair = false
 	}
 	k.mu.Unlock()
 	if ended {
-		_, _ = m.order(ctx, verbs.FabricOrder{}) // nothing more can be done about it than the next offer does
+		_, _ = m.sendOrder(ctx, verbs.FabricOrder{}) // if this fails, the next offer replaces the end
 	}
 }
 
-// reach says how a pair's own port reaches the peer's. answers: the peer is the one that probes. older: the peer runs an older
-// release, which takes the first GIDs of a kind whatever their networks.
-func reach(own, peer *verbs.FabricPort, answers, older bool) (*verbs.FabricPeer, verdict.Reason) {
+// addressPeer returns how the port own of this host reaches the peer's port, or the reason why it cannot. answers is true if the peer is
+// the side that probes. older is true if the peer runs an older release, which uses the first GID of each kind, whatever its network.
+func addressPeer(own, peer *verbs.FabricPort, answers, older bool) (*verbs.FabricPeer, verdict.Reason) {
 	out := &verbs.FabricPeer{QKey: peer.QKey, LID: peer.LID, UD: peer.UD[:min(len(peer.UD), len(own.UD))]}
 	if own.LinkLayer != peer.LinkLayer {
 		return nil, verdict.ReasonUnsupported
@@ -201,7 +201,7 @@ func reach(own, peer *verbs.FabricPort, answers, older bool) (*verbs.FabricPeer,
 	if older {
 		ownGIDs, peerGIDs = firstOfEachKind(ownGIDs), firstOfEachKind(peerGIDs)
 	}
-	from, to := raw(ownGIDs), raw(peerGIDs)
+	from, to := rawGIDs(ownGIDs), rawGIDs(peerGIDs)
 	if answers {
 		from, to = to, from
 	}
@@ -225,7 +225,7 @@ func firstOfEachKind(gids []verbs.FabricGID) (all []verbs.FabricGID) {
 	return all
 }
 
-func raw(gids []verbs.FabricGID) [][16]byte {
+func rawGIDs(gids []verbs.FabricGID) [][16]byte {
 	var all [][16]byte
 	for _, g := range gids {
 		all = append(all, g.Raw)
@@ -233,25 +233,25 @@ func raw(gids []verbs.FabricGID) [][16]byte {
 	return all
 }
 
-// leaving is the order by which the worker of a device ends a pair.
-type leaving struct {
+// leaveOrder is an order to the worker of a device to end a pair.
+type leaveOrder struct {
 	device string
 	order  verbs.FabricOrder
 }
 
-// leave has a worker end a pair that is not wanted any more. There is nothing to be done if it cannot.
-func (k *Keeper) leave(ctx context.Context, l leaving) {
+// leavePair lets a worker end a pair. It ignores errors, since the caller cannot handle them.
+func (k *Keeper) leavePair(ctx context.Context, l leaveOrder) {
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	_, _ = k.cfg.Orders(l.device).Order(ctx, l.order)
 }
 
-// leaveAll has the host end its side of all pairs with it, which is not to be probed any more.
-func (h *host) leaveAll(conv exchange.Conversation) {
+// leaveAllSessions asks the host to end its ends of all pairs, because this host no longer probes it.
+func (h *peerHost) leaveAllSessions(conv exchange.Conversation) {
 	var all []uint64
 	h.k.mu.Lock()
 	for _, pr := range h.pairs {
-		for _, session := range []uint64{pr.session, pr.joined} {
+		for _, session := range []uint64{pr.session, pr.pendingSession} {
 			if session != 0 {
 				all = append(all, session)
 			}
@@ -259,47 +259,47 @@ func (h *host) leaveAll(conv exchange.Conversation) {
 	}
 	h.k.mu.Unlock()
 	for _, session := range all {
-		_ = conv.Leave(session) // the end of the conversation says it too
+		_ = conv.Leave(session) // an error means that the conversation has ended
 	}
 }
 
-// stopAll has the workers end all pairs with the host, which is not to be probed any more, and forgets the pairs.
-func (h *host) stopAll() {
-	var all []leaving
+// removeAllPairs lets the workers end all pairs with the host and removes the pairs, because this host no longer probes it.
+func (h *peerHost) removeAllPairs() {
+	var all []leaveOrder
 	h.k.mu.Lock()
 	for _, pr := range h.pairs {
 		if pr.port.info.Epoch != 0 {
-			all = append(all, pr.leaving())
+			all = append(all, pr.newLeaveOrder())
 		}
 	}
 	h.k.mu.Unlock()
 	for _, l := range all {
-		h.k.leave(h.keeping, l)
+		h.k.leavePair(h.keeperCtx, l)
 	}
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for len(h.pairs) > 0 {
-		h.pairs[0].drop()
+		h.pairs[0].remove()
 	}
-	h.k.wake.Send() // places are free
+	h.k.wake.Send() // slots are free
 }
 
-// stopParted has the workers end the pairs that go on no more while their ports do.
-func (h *host) stopParted() {
-	var all []leaving
+// leaveEndedPairs lets the workers end pairs that have no session any more while their ports still have a Fabric.
+func (h *peerHost) leaveEndedPairs() {
+	var all []leaveOrder
 	h.k.mu.Lock()
 	for _, pr := range h.pairs {
-		if pr.runs && pr.current() == 0 && !h.isMeeting(pr.port.device) {
-			pr.runs = false
-			all = append(all, pr.leaving())
+		if pr.hasQueuePair && pr.currentSession() == 0 && !h.isConnecting(pr.port.device) {
+			pr.hasQueuePair = false
+			all = append(all, pr.newLeaveOrder())
 		}
 	}
 	h.k.mu.Unlock()
 	for _, l := range all {
-		h.k.leave(h.keeping, l)
+		h.k.leavePair(h.keeperCtx, l)
 	}
 }
 
-func (pr *pair) leaving() leaving {
-	return leaving{pr.port.device, verbs.FabricOrder{Port: pr.port.number, Epoch: pr.port.info.Epoch, Pair: pr.slot}}
+func (pr *pair) newLeaveOrder() leaveOrder {
+	return leaveOrder{pr.port.device, verbs.FabricOrder{Port: pr.port.number, Epoch: pr.port.info.Epoch, Pair: pr.slot}}
 }

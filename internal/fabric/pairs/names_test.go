@@ -13,10 +13,10 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// hasPort gives a node the port of another device, which only answers.
-func (h *node) hasPort(device string, epoch uint64) {
-	h.k.PortState(device, 1, verbs.PortActive, 0)
-	h.k.Port(device, &verbs.FabricPort{
+// addPort adds the port of another device to a host. That device only answers.
+func (h *fakeHost) addPort(device string, epoch uint64) {
+	h.k.HandlePortState(device, 1, verbs.PortActive, 0)
+	h.k.HandlePort(device, &verbs.FabricPort{
 		Port: 1, Epoch: epoch, LinkLayer: verbs.LinkEthernet, PKey: 0xffff, UD: []uint32{11, 12, 13, 14}, QKey: 7,
 		GIDs: []verbs.FabricGID{{Index: 1, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: h.last}}},
 	}, 0)
@@ -24,18 +24,18 @@ func (h *node) hasPort(device string, epoch uint64) {
 
 func TestDeviceThatHangsDoesNotDelayOtherDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNet(t, lists(2, 2))
-		a := n.host("h0")
+		n := newFakeNetwork(t, hostList(2, 2))
+		a := n.startHost("h0")
 		a.mu.Lock()
 		a.hangs = "d1"
 		a.mu.Unlock()
-		a.hasPort("d1", 88)
-		b := n.host("h1")
-		b.hasPort("d1", 77)
+		a.addPort("d1", 88)
+		b := n.startHost("h1")
+		b.addPort("d1", 77)
 		for range 10 {
-			pass(30 * time.Second)
-			restart(b)
-			pass(5 * time.Second)
+			passTime(30 * time.Second)
+			restartFabric(b)
+			passTime(5 * time.Second)
 			view := a.k.Views()[0]
 			require.Equal(t, "d0", view.Device)
 			require.Equal(t, verdict.VerdictOK, view.Verdict, "it is met within seconds, while an order of d1 takes 15 s")
@@ -43,20 +43,20 @@ func TestDeviceThatHangsDoesNotDelayOtherDevices(t *testing.T) {
 	})
 }
 
-// restart gives the port of a host a new Fabric, whose pairs have to be met again.
-func restart(h *node) {
-	h.close("its worker has ended")
-	h.renew()
+// restartFabric replaces the Fabric of a host's port, so that all its pairs have to be reconnected.
+func restartFabric(h *fakeHost) {
+	h.closeFabric("its worker has ended")
+	h.renewFabric()
 }
 
 func TestPositionCountsIfHostsShareNoDeviceName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNet(t, lists(2, 2))
-		b := n.host("h1")
-		b.hasPort("d2", 77)
+		n := newFakeNetwork(t, hostList(2, 2))
+		b := n.startHost("h1")
+		b.addPort("d2", 77)
 		meet := func(device string, position int, devices ...string) string {
 			o := exchange.Offer{Session: uint64(position + 1), RC: 100, PSN: 1, Devices: devices}
-			o.Port = b.k.describe(b.k.find("d0", 1))
+			o.Port = b.k.portForPeers(b.k.findPort("d0", 1))
 			o.Port.Device, o.Port.Position, o.Port.Epoch = device, position, uint64(500+position)
 			a := b.k.Meet(t.Context(), "h0", o)
 			return a.Port.Device + string(a.Reason)
@@ -71,7 +71,7 @@ func TestPositionCountsIfHostsShareNoDeviceName(t *testing.T) {
 	})
 }
 
-// A host of an older release takes the first address of a kind, and both ends have to take the same.
+// A host that runs an older release uses the first GID of each kind. Both ends have to choose the same GIDs.
 func TestPortsOfSeveralNetworksMeetAsTheOlderReleaseDoes(t *testing.T) {
 	gid := func(index int, network byte, host byte) verbs.FabricGID {
 		return verbs.FabricGID{Index: index, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: network, 15: host}}
@@ -81,10 +81,10 @@ func TestPortsOfSeveralNetworksMeetAsTheOlderReleaseDoes(t *testing.T) {
 	}
 	own, peer := port(gid(1, 1, 1), gid(2, 2, 1)), port(gid(3, 2, 2), gid(4, 1, 2))
 	for older, want := range map[bool][]any{false: {1, gid(4, 1, 2).Raw}, true: {1, gid(3, 2, 2).Raw}} {
-		p, why := reach(own, peer, false, older)
+		p, why := addressPeer(own, peer, false, older)
 		require.Empty(t, why)
 		require.Equal(t, want, []any{p.GIDIndex, p.GID}, "older: %v", older)
-		back, _ := reach(peer, own, true, older)
+		back, _ := addressPeer(peer, own, true, older)
 		require.Equal(t, own.GIDs[0].Raw, back.GID, "older: %v", older)
 	}
 }
@@ -93,29 +93,29 @@ func TestPairMadeByPositionIsRemadeByName(t *testing.T) {
 	for name, talking := range map[string]bool{"while they talk": true, "while they do not": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := newNet(t, lists(2, 2))
-				a, b := n.host("h0"), n.host("h1")
-				b.k.Gone("d0")
+				n := newFakeNetwork(t, hostList(2, 2))
+				a, b := n.startHost("h0"), n.startHost("h1")
+				b.k.HandleDeviceGone("d0")
 				b.mu.Lock()
 				b.device = "d1"
 				b.mu.Unlock()
-				b.k.PortState("d1", 1, verbs.PortActive, 0)
-				b.renew()
-				pass(30 * time.Second)
+				b.k.HandlePortState("d1", 1, verbs.PortActive, 0)
+				b.renewFabric()
+				passTime(30 * time.Second)
 				require.Equal(t, "d1", a.k.Views()[0].PeerDevice)
 				require.Equal(t, "d0", b.k.Views()[0].PeerDevice, "both are alone")
-				a.said("h1")
+				a.takeVerdicts("h1")
 
 				if !talking {
-					n.hangUp("h1")
-					pass(5 * time.Minute)
+					n.disconnect("h1")
+					passTime(5 * time.Minute)
 				}
-				b.hasPort("d0", 77) // its worker is ready later
-				pass(time.Second)
-				n.do(func() { n.hungUp["h1"] = false })
-				pass(5 * time.Minute)
+				b.addPort("d0", 77) // its worker is ready later
+				passTime(time.Second)
+				n.locked(func() { n.unreachable["h1"] = false })
+				passTime(5 * time.Minute)
 				require.Equal(t, "d0", a.k.Views()[0].PeerDevice)
-				require.NotContains(t, a.said("h1"), "path")
+				require.NotContains(t, a.takeVerdicts("h1"), "path")
 				requireProbing(t, a)
 				for _, v := range b.k.Views() {
 					if v.Device == "d1" {

@@ -9,178 +9,179 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// pair is a port of the host and the host that it probes. Keeper.mu guards it. Moments are CLOCK_MONOTONIC ns, 0 is never.
+// pair is a port of this host together with a host that it probes. Keeper.mu guards it. Times are CLOCK_MONOTONIC ns, and 0 means never.
 type pair struct {
-	host *host
+	host *peerHost
 	port *port
-	slot int // its place in the port's Fabric
+	slot int // its index in the port's Fabric
 
-	reason  verdict.Reason // why it has not met
-	remote  exchange.Port  // that it has met last
-	session uint64         // of the facts that come; 0: none do
-	joined  uint64         // the session of which the first fact is awaited
-	stale   bool           // it has to be met again: the peer has another epoch, has ended its end, or has a device that fits better
-	runs    bool           // the worker has an end of it
-	meeting bool           // it is being met, anew or for the first time
-	again   bool           // what it is being met with has changed meanwhile
-	retry   backoff
-	due     int64 // when it may be tried again
-	unmet   int64 // since when it has not met
+	reason            verdict.Reason // why the pair is not connected
+	remote            exchange.Port  // the peer's port of the last connection
+	session           uint64         // session of the facts that arrive; 0: no facts arrive
+	pendingSession    uint64         // new session whose first fact has not arrived yet; 0: none
+	stale             bool           // the pair has to be reconnected: the peer has a new epoch, has ended its end, or has a better matching device
+	hasQueuePair      bool           // the worker has an end of the pair
+	connecting        bool           // an attempt to connect or reconnect is under way
+	changedMeanwhile  bool           // the peer's ports have changed during the attempt
+	retry             backoff
+	nextAttempt       int64 // earliest time of the next attempt
+	disconnectedSince int64 // time since which the pair is not connected
 
 	tracker *verdict.Tracker
-	judge   *verdict.Judge // nil: it has not met
+	judge   *verdict.Judge // nil: the pair is not connected
 	sample  verdict.Sample
 
-	sent, posted uint64 // probes and writes of the session, as facts say
-	done         int    // writes of the session that were acknowledged
-	apart        bool   // a conversation was lost, and since then the pair was not tried to be met
-	broken       int64  // since when the queue pair of the writes is in state error
-	echoed       int64  // when an echo came last
-	said         verbs.PortState
-	answer       int64  // when the peer's process said so last
-	gone         bool   // it said last that it has not what was met
-	refused      string // what the device said of a probe last
-	unsentSince  int64  // when the device began to refuse all probes; 0: it took the last one
+	reportedProbes, reportedWrites uint64          // probes and writes of the session that facts have reported
+	acknowledgedWrites             int             // acknowledged writes of the session
+	disconnected                   bool            // a conversation was lost, and no attempt to connect has begun since
+	writeBrokenSince               int64           // time since which the queue pair of the writes is in state error
+	lastEcho                       int64           // time of the last echo
+	peerState                      verbs.PortState // state of the peer's port in the last answer of its process
+	lastAnswer                     int64           // time of that answer
+	peerGone                       bool            // in its last answer, the peer's process no longer had the connected port
+	lastSendError                  string          // the last error of the device for a probe
+	unsentSince                    int64           // time at which the device began to refuse all probes; 0: it accepted the last one
 
 	write, echoes *aggregate.Window
 
-	shown    shown
-	gathered bool // the last interval had it, because it was not well
+	emitted        emittedState // last emitted state
+	inLastInterval bool         // the last interval had a point of the pair because it was not ok
 }
 
-// steady is how many writes have to be acknowledged until the next error of one is answered at once.
-const steady = 10
+// steadyWrites is the number of acknowledged writes after which the next failed write is followed by an immediate attempt to reconnect.
+const steadyWrites = 10
 
-// shown is what was emitted of a pair last.
-type shown struct {
+// emittedState is the part of a pair's state whose changes are emitted.
+type emittedState struct {
 	verdict verdict.Verdict
 	reason  verdict.Reason
 }
 
-// fact handles one thing that the Fabric saw of the pair.
-func (pr *pair) fact(f *verbs.FabricFact) {
-	if f.Session == pr.joined && pr.joined != 0 {
-		pr.begin()
+// addFact evaluates one fact about the pair.
+func (pr *pair) addFact(f *verbs.FabricFact) {
+	if f.Session == pr.pendingSession && pr.pendingSession != 0 {
+		pr.startSession()
 	}
 	if f.Session != pr.session || pr.session == 0 {
-		return // of a session that is over
+		return // the fact belongs to an ended session
 	}
 	t := pr.tracker
-	t.SetDisconnected(pr.apart)
+	t.SetDisconnected(pr.disconnected)
 	switch f.Kind {
 	case verbs.FabricSent:
-		pr.sent++
+		pr.reportedProbes++
 		pr.unsentSince = 0
 		t.AddProbe(f.Path, f.At)
 	case verbs.FabricEcho:
-		pr.echo(f)
+		pr.addEcho(f)
 	case verbs.FabricWrite:
-		pr.posted++
+		pr.reportedWrites++
 		t.AddWrite(f.At)
 	case verbs.FabricWriteDone:
 		t.CompleteWrite(f.At, f.Took)
-		if pr.done++; pr.done == steady {
+		if pr.acknowledgedWrites++; pr.acknowledgedWrites == steadyWrites {
 			pr.retry.reset()
 		}
-		g := pr.port.k.groupOf(&pr.host.Peer)
+		g := pr.port.k.sumsOfGroup(&pr.host.Peer)
 		for _, w := range []*aggregate.Window{pr.write, pr.port.write, g.write} {
 			w.Add(f.At, f.Took)
 		}
 	case verbs.FabricWriteFailed:
 		t.FailWrite()
-		pr.broken = f.At
-		pr.port.k.cfg.Log.Debug("write failed", "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name, "status", f.Status)
+		pr.writeBrokenSince = f.At
+		pr.port.k.cfg.Log.Debug("pair: write failed", "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name, "status", f.Status)
 	case verbs.FabricUnsent:
-		pr.unsent(f)
+		pr.handleUnsent(f)
 	}
 }
 
-// begin takes over the session that was joined. What is pending of the one before stays unknown.
-func (pr *pair) begin() {
-	pr.session, pr.joined = pr.joined, 0
-	pr.sent, pr.posted, pr.done = 0, 0, 0
+// startSession switches to the pending session. The outcome of the previous session's pending probes remains unknown.
+func (pr *pair) startSession() {
+	pr.session, pr.pendingSession = pr.pendingSession, 0
+	pr.reportedProbes, pr.reportedWrites, pr.acknowledgedWrites = 0, 0, 0
 	pr.tracker.EndSession()
 }
 
-func (pr *pair) echo(f *verbs.FabricFact) {
+func (pr *pair) addEcho(f *verbs.FabricFact) {
 	e := verdict.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
 	if !pr.tracker.AddEcho(e, f.At) {
 		return
 	}
-	pr.echoed = f.At
+	pr.lastEcho = f.At
 	round := max(0, f.Took-f.Delay)
 	pr.echoes.Add(f.At, round)
-	g := pr.port.k.groupOf(&pr.host.Peer)
+	g := pr.port.k.sumsOfGroup(&pr.host.Peer)
 	for _, l := range []*latencies{&pr.port.latencies, &g.latencies} {
 		l.echo.Add(f.At, round)
 		l.responder.Add(f.At, f.Delay)
 	}
 }
 
-// unsent notes that the device has refused a probe. If it goes on with that, the pair is not met: another address handle may do
-// better.
-func (pr *pair) unsent(f *verbs.FabricFact) {
-	if f.Status != pr.refused {
-		pr.refused = f.Status
-		pr.port.k.cfg.Log.Warn("the device refuses probes to another host: "+f.Status, "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name)
+// handleUnsent records that the device has refused a probe. If the device refuses all probes for unsentTimeout, the pair is disconnected and then
+// connected with a new address handle.
+func (pr *pair) handleUnsent(f *verbs.FabricFact) {
+	if f.Status != pr.lastSendError {
+		pr.lastSendError = f.Status
+		pr.port.k.cfg.Log.Warn("the device refuses probes to another host", "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name,
+			"error", f.Status)
 	}
 	if pr.unsentSince == 0 {
 		pr.unsentSince = f.At
 	}
-	if f.At-pr.unsentSince >= int64(unsentFor) {
-		pr.makeStale()
-		pr.failed(verdict.ReasonFailed)
-		pr.due = pr.port.k.cfg.Mono() + int64(lastRetry)
+	if f.At-pr.unsentSince >= int64(unsentTimeout) {
+		pr.markStale()
+		pr.recordFailure(verdict.ReasonFailed)
+		pr.nextAttempt = pr.port.k.cfg.Mono() + int64(lastRetry)
 	}
 }
 
-// current returns the session of the pair that was joined last, 0 if there is none.
-func (pr *pair) current() uint64 {
-	if pr.joined != 0 {
-		return pr.joined
+// currentSession returns the newest session of the pair, or 0 if there is none.
+func (pr *pair) currentSession() uint64 {
+	if pr.pendingSession != 0 {
+		return pr.pendingSession
 	}
 	return pr.session
 }
 
-// makeStale has the pair met again. Until then its silence says nothing.
-func (pr *pair) makeStale() {
-	pr.stale, pr.due = true, 0
+// markStale requests that the pair is reconnected. Until then its silence is not evaluated.
+func (pr *pair) markStale() {
+	pr.stale, pr.nextAttempt = true, 0
 	pr.host.wake.Send()
 }
 
-// judgeAt judges as of a time up to which all facts are known.
-func (pr *pair) judgeAt(upTo int64) {
+// updateVerdict updates the verdict as of upTo. All facts up to that time must be known.
+func (pr *pair) updateVerdict(upTo int64) {
 	if pr.host.mayHaveEnded(upTo) {
 		pr.stale = true
 	}
-	if !pr.isJudged() {
+	if !pr.canBeJudged() {
 		return
 	}
 	s := &pr.sample
-	pr.tracker.SetDisconnected(pr.apart)
+	pr.tracker.SetDisconnected(pr.disconnected)
 	pr.tracker.FillSample(s, upTo)
-	s.Answers, s.PeerActive, s.PeerGone = 0, pr.said == verbs.PortActive, pr.gone
-	if pr.answer-s.SilentSince >= int64(stateAfter) {
-		s.Answers = pr.answer
+	s.Answers, s.PeerActive, s.PeerGone = 0, pr.peerState == verbs.PortActive, pr.peerGone
+	if pr.lastAnswer-s.SilentSince >= int64(stateAnswerDelay) {
+		s.Answers = pr.lastAnswer
 	}
 	pr.judge.Update(s)
 	if s.IsMissing() && (s.WriteSince != 0 || s.WriteFailed) {
 		pr.host.silent.Send()
 	}
-	if pr.broken != 0 && pr.echoed > pr.broken {
+	if pr.writeBrokenSince != 0 && pr.lastEcho > pr.writeBrokenSince {
 		pr.host.wake.Send()
 	}
 }
 
-// isJudged reports whether silence says something. While a pair is met anew, the peer may have the new session already and this
-// side still the one before, whose probes the peer then takes for a stranger's. A stale pair may have no other end.
-func (pr *pair) isJudged() bool {
-	return pr.session != 0 && pr.judge != nil && !pr.meeting && !pr.stale && pr.joined == 0
+// canBeJudged reports whether silence of the pair is evidence. While a pair is being reconnected, the peer may already have the new session and
+// ignore the probes of the old one. The peer may have no end of a stale pair.
+func (pr *pair) canBeJudged() bool {
+	return pr.session != 0 && pr.judge != nil && !pr.connecting && !pr.stale && pr.pendingSession == 0
 }
 
-// isUnanswered reports whether probes and a write are unanswered, for however short.
+// isUnanswered reports whether both a probe and the write are unanswered, for any duration.
 func (pr *pair) isUnanswered() bool {
-	if !pr.isJudged() {
+	if !pr.canBeJudged() {
 		return false
 	}
 	outstanding, failed := pr.tracker.WriteState()
@@ -188,82 +189,82 @@ func (pr *pair) isUnanswered() bool {
 	return n > 0 && (outstanding || failed)
 }
 
-// wants reports whether the pair is to be met, anew or for the first time, and from when on. A queue pair in state error is
-// connected again when echoes come, and not while nothing says that the way is whole.
-func (pr *pair) wants() (due int64, ok bool) {
+// wantsConnect reports whether the pair has to be connected or reconnected, and the earliest time for it. A queue pair in state error is
+// reconnected only after an echo has arrived, since until then nothing shows that the path works.
+func (pr *pair) wantsConnect() (due int64, ok bool) {
 	if pr.port.info.Epoch == 0 || !pr.port.known {
 		return 0, false
 	}
-	return pr.due, pr.reason != verdict.ReasonNone || pr.stale || pr.broken != 0 && pr.echoed > pr.broken
+	return pr.nextAttempt, pr.reason != verdict.ReasonNone || pr.stale || pr.writeBrokenSince != 0 && pr.lastEcho > pr.writeBrokenSince
 }
 
-// part ends the session: the port has no Fabric any more, or another one.
-func (pr *pair) part() {
+// endSession ends the session of the pair, and asks the peer to end it too.
+func (pr *pair) endSession() {
 	pr.tracker.EndSession()
-	pr.host.abandon(pr.session)
-	pr.host.abandon(pr.joined)
-	pr.session, pr.joined, pr.stale, pr.broken, pr.unsentSince = 0, 0, false, 0, 0
+	pr.host.queueLeave(pr.session)
+	pr.host.queueLeave(pr.pendingSession)
+	pr.session, pr.pendingSession, pr.stale, pr.writeBrokenSince, pr.unsentSince = 0, 0, false, 0, 0
 	pr.judge = nil
 	if pr.reason == verdict.ReasonNone {
-		pr.unmet = pr.port.k.cfg.Mono()
+		pr.disconnectedSince = pr.port.k.cfg.Mono()
 	}
 	pr.reason = verdict.ReasonStarting
 	if pr.port.info.Epoch == 0 {
 		pr.reason = verdict.ReasonOwnPort
 	}
-	pr.due = 0
+	pr.nextAttempt = 0
 }
 
-// met notes that the pair has met a peer's port, in a session of which facts will come.
-func (pr *pair) met(session uint64, remote *exchange.Port) {
+// setConnected records that the pair is connected to a port of the peer in a session.
+func (pr *pair) setConnected(session uint64, remote *exchange.Port) {
 	if pr.judge == nil || pr.remote.Epoch != remote.Epoch {
 		pr.judge = verdict.NewJudge(pr.port.k.cfg.Mono())
 		pr.sample = verdict.Sample{}
-		if pr.session != session { // what the former peer did not answer says nothing of this one
+		if pr.session != session { // unanswered probes of the previous connection are no evidence about this one
 			pr.tracker.EndSession()
 			pr.session = 0
 		}
-	} else if pr.broken != 0 {
+	} else if pr.writeBrokenSince != 0 {
 		pr.tracker.CountReconnect()
 	}
-	if pr.session != session { // no fact of it came before this
-		pr.joined = session
+	if pr.session != session { // no fact of the session has arrived yet
+		pr.pendingSession = session
 	}
-	pr.reason, pr.stale, pr.broken, pr.unsentSince = verdict.ReasonNone, pr.again, 0, 0
-	pr.remote, pr.said, pr.gone = *remote, verbs.PortActive, false
+	pr.reason, pr.stale, pr.writeBrokenSince, pr.unsentSince = verdict.ReasonNone, pr.changedMeanwhile, 0, 0
+	pr.remote, pr.peerState, pr.peerGone = *remote, verbs.PortActive, false
 }
 
-// failed notes why the pair could not meet. One that has met goes on with what it has; the numbers of a peer that was started
-// again mean nothing any more.
-func (pr *pair) failed(why verdict.Reason) {
+// recordFailure records why the pair could not be connected. A connected pair that is not stale keeps its session. A stale one loses its session,
+// because the peer no longer knows its numbers.
+func (pr *pair) recordFailure(why verdict.Reason) {
 	if pr.reason == verdict.ReasonNone && !pr.stale {
 		return
 	}
 	if pr.reason == verdict.ReasonNone {
-		pr.part()
+		pr.endSession()
 	}
 	pr.reason = why
-	pr.show(pr.port.k.cfg.Mono())
+	pr.emitIfChanged(pr.port.k.cfg.Mono())
 }
 
-// unreported takes what the ledger of a worker that has ended says of the pair beyond what facts did.
-func (pr *pair) unreported(c *ledger.FabricPair) {
-	if c.Session == pr.joined && pr.joined != 0 {
-		pr.begin()
+// addUnreported adds the probes and writes that the ledger of an ended worker has beyond the reported facts.
+func (pr *pair) addUnreported(c *ledger.FabricPair) {
+	if c.Session == pr.pendingSession && pr.pendingSession != 0 {
+		pr.startSession()
 	}
 	if c.Session != pr.session || pr.session == 0 {
 		return
 	}
-	probes, writes := c.Sent-min(c.Sent, pr.sent), c.Writes-min(c.Writes, pr.posted)
+	probes, writes := c.Sent-min(c.Sent, pr.reportedProbes), c.Writes-min(c.Writes, pr.reportedWrites)
 	pr.tracker.AddUnreported(probes, writes)
-	pr.sent, pr.posted = pr.sent+probes, pr.posted+writes
+	pr.reportedProbes, pr.reportedWrites = pr.reportedProbes+probes, pr.reportedWrites+writes
 }
 
-// counts returns the counts of the pair, and what it counts for now.
-func (pr *pair) counts() measure.FabricCounts {
+// currentCounts returns the counts of the pair and its share in the numbers of pairs by state.
+func (pr *pair) currentCounts() measure.FabricCounts {
 	out := measure.FabricCounts{Counts: pr.tracker.Counts()}
-	if pr.port.down() || pr.reason == verdict.ReasonUnsupported {
-		return out // the pair rests, or the peer has no device for it
+	if pr.port.isDown() || pr.reason == verdict.ReasonUnsupported {
+		return out // the pair is paused, or the peer has no matching device
 	}
 	out.Pairs = 1
 	if pr.judge == nil {

@@ -11,32 +11,32 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// port is a port of the host. Keeper.mu guards it.
+// port is a port of this host. Keeper.mu guards it.
 type port struct {
 	k      *Keeper
 	device string
 	number int
-	known  bool             // the device is there, and its worker has said how peers reach the port
-	info   verbs.FabricPort // Epoch 0: there is no Fabric now
+	known  bool             // the device exists, and its worker has reported how peers reach the port
+	info   verbs.FabricPort // Epoch 0: the port has no Fabric now
 	state  verbs.PortState  // PortNop: not known
 	role   string           // verbs.RoleManagement, or ""
 
-	pairs   [MaxPeers]*pair
-	answers [maxAnswers]*answer
+	pairs      [MaxPeers]*pair
+	responders [maxResponders]*responder
 
 	verdict struct {
 		verdict verdict.Verdict
 		since   int64 // CLOCK_MONOTONIC ns
 	}
 
-	gone verdict.Counts     // of pairs that are no more
-	base measure.FabricLane // of workers that have ended
-	live measure.FabricLane // of the one that runs
+	removedPairs  verdict.Counts     // counts of removed pairs
+	endedWorkers  measure.FabricLane // counts of ended workers
+	currentWorker measure.FabricLane // counts of the running worker
 	latencies
 }
 
-// renew takes how peers reach the port from now on. What was met with another epoch is over.
-func (p *port) renew(info *verbs.FabricPort) {
+// update records how peers reach the port from now on. If the epoch has changed, it ends all sessions of the port.
+func (p *port) update(info *verbs.FabricPort) {
 	before := p.info.Epoch
 	p.known = true
 	p.info = *info
@@ -45,22 +45,22 @@ func (p *port) renew(info *verbs.FabricPort) {
 	}
 	for _, pr := range p.pairs {
 		if pr != nil {
-			pr.runs = false
-			pr.part()
+			pr.hasQueuePair = false
+			pr.endSession()
 			pr.host.wake.Send()
 		}
 	}
-	p.k.remakeByName(p.device)
-	p.answers = [maxAnswers]*answer{}
+	p.k.reconnectByName(p.device)
+	p.responders = [maxResponders]*responder{}
 	if info.Epoch == 0 && !info.Unable {
-		p.k.cfg.Log.Debug("no probes between hosts", "device", p.device, "port", p.number, "reason", info.Reason)
+		p.k.cfg.Log.Debug("port: no probes between hosts", "device", p.device, "port", p.number, "reason", info.Reason)
 	}
 	p.k.cfg.Announce(exchange.Change{Device: p.device, Port: p.number, Epoch: info.Epoch})
-	p.judge(p.k.cfg.Mono())
+	p.updateVerdict(p.k.cfg.Mono())
 }
 
-// facts handles what the port's Fabric saw, and judges as of the time of the last of it.
-func (p *port) facts(f *verbs.FabricFacts) {
+// addFacts evaluates facts of the port's Fabric, and updates all verdicts as of f.UpTo.
+func (p *port) addFacts(f *verbs.FabricFacts) {
 	for i := range f.Facts {
 		fact := &f.Facts[i]
 		switch {
@@ -71,22 +71,22 @@ func (p *port) facts(f *verbs.FabricFacts) {
 				}
 			}
 		case fact.Pair < MaxPeers && p.pairs[fact.Pair] != nil:
-			p.pairs[fact.Pair].fact(fact)
+			p.pairs[fact.Pair].addFact(fact)
 		}
 	}
 	for _, pr := range p.pairs {
 		if pr != nil {
-			pr.judgeAt(f.UpTo)
+			pr.updateVerdict(f.UpTo)
 		}
 	}
-	p.judge(f.UpTo)
+	p.updateVerdict(f.UpTo)
 }
 
-// down reports whether the port is known not to be active.
-func (p *port) down() bool { return p.state != verbs.PortActive && p.state != verbs.PortNop }
+// isDown reports whether the port is known not to be active.
+func (p *port) isDown() bool { return p.state != verbs.PortActive && p.state != verbs.PortNop }
 
-// judge says what follows for the port from its pairs, and emits what is said otherwise than before.
-func (p *port) judge(at int64) {
+// updateVerdict derives the verdict of the port from those of its pairs, and emits the port and its pairs where verdicts have changed.
+func (p *port) updateVerdict(at int64) {
 	if !p.known {
 		return
 	}
@@ -95,65 +95,66 @@ func (p *port) judge(at int64) {
 		if pr == nil || pr.judge == nil {
 			continue
 		}
-		said, _ := pr.judge.Verdict()
-		if one := (verdict.PeerVerdict{Host: pr.host.Name, Verdict: said}); pr.host.Scope == pinglist.ScopeGroup {
+		v, _ := pr.judge.Verdict()
+		if one := (verdict.PeerVerdict{Host: pr.host.Name, Verdict: v}); pr.host.Scope == pinglist.ScopeGroup {
 			within = append(within, one)
 		} else {
 			across = append(across, one)
 		}
 	}
-	v := verdict.JudgePort(!p.down(), within, across...)
+	v := verdict.JudgePort(!p.isDown(), within, across...)
 	changed := v != p.verdict.verdict
 	if changed {
 		p.verdict.verdict, p.verdict.since = v, at
 	}
 	for _, pr := range p.pairs {
 		if pr != nil {
-			pr.show(at)
+			pr.emitIfChanged(at)
 		}
 	}
 	if changed && p.isUsed() {
-		p.k.cfg.Emit(p.point(at))
+		p.k.cfg.Emit(p.newPoint(at))
 	}
 }
 
-// isUsed reports whether the port has pairs, or would have some if it could.
-func (p *port) isUsed() bool { return p.known && !p.info.Unable && p.k.list.ok }
+// isUsed reports whether the port takes part in probes between hosts, even if it cannot be probed at the moment.
+func (p *port) isUsed() bool { return p.known && !p.info.Unable && p.k.ownList.ok }
 
-// counted takes what the worker has counted so far. over: it has ended, and what it read and did not acknowledge is released.
-func (p *port) counted(c *ledger.Fabric, over bool) {
-	p.live = measure.FabricLane{FabricCounts: c.FabricCounts, Unacked: c.Events - c.Acked}
-	p.hearAnswers(c.Pairs)
+// updateCounts records the counts of the worker. over is true if the worker has ended: events that it read and did not acknowledge are then
+// released.
+func (p *port) updateCounts(c *ledger.Fabric, over bool) {
+	p.currentWorker = measure.FabricLane{FabricCounts: c.FabricCounts, Unacked: c.Events - c.Acked}
+	p.updateResponders(c.Pairs)
 	if !over {
 		return
 	}
 	for i := range c.Pairs {
 		for _, pr := range p.pairs {
 			if pr != nil {
-				pr.unreported(&c.Pairs[i])
+				pr.addUnreported(&c.Pairs[i])
 			}
 		}
 	}
-	p.live.Released, p.live.Unacked = p.live.Unacked, 0
-	p.base, p.live = p.lane(), measure.FabricLane{}
+	p.currentWorker.Released, p.currentWorker.Unacked = p.currentWorker.Unacked, 0
+	p.endedWorkers, p.currentWorker = p.workerCounts(), measure.FabricLane{}
 }
 
-// hearAnswers notes which of the pairs that are answered have had probes since the last time.
-func (p *port) hearAnswers(pairs []ledger.FabricPair) {
-	for _, a := range p.answers {
+// updateResponders records which responders have answered probes since the previous call.
+func (p *port) updateResponders(pairs []ledger.FabricPair) {
+	for _, a := range p.responders {
 		if a == nil {
 			continue
 		}
 		i := slices.IndexFunc(pairs, func(c ledger.FabricPair) bool { return c.Session == a.session })
-		if i >= 0 && pairs[i].Answered > a.echoed {
-			a.echoed, a.heard = pairs[i].Answered, p.k.cfg.Mono()
+		if i >= 0 && pairs[i].Answered > a.echoes {
+			a.echoes, a.lastEcho = pairs[i].Answered, p.k.cfg.Mono()
 		}
 	}
 }
 
-// lane returns the counts of all workers.
-func (p *port) lane() measure.FabricLane {
-	a, b := &p.base, &p.live
+// workerCounts returns the sums of the counts of all workers of the port.
+func (p *port) workerCounts() measure.FabricLane {
+	a, b := &p.endedWorkers, &p.currentWorker
 	return measure.FabricLane{
 		FabricCounts: a.Add(b.FabricCounts), Unacked: a.Unacked + b.Unacked, Released: a.Released + b.Released,
 	}

@@ -9,10 +9,10 @@ import (
 )
 
 func TestPortForManagementHasItsRole(t *testing.T) {
-	bubble(t, 2, 2, func(t *testing.T, _ *net, h []*node) {
-		require.Empty(t, h[0].port().Role)
-		h[0].k.PortRole("d0", 1, verbs.RoleManagement)
-		h[0].k.PortRole("d9", 1, verbs.RoleManagement) // no such port
-		require.Equal(t, verbs.RoleManagement, h[0].port().Role)
+	runInBubble(t, 2, 2, func(t *testing.T, _ *fakeNetwork, h []*fakeHost) {
+		require.Empty(t, h[0].portPoint().Role)
+		h[0].k.SetPortRole("d0", 1, verbs.RoleManagement)
+		h[0].k.SetPortRole("d9", 1, verbs.RoleManagement) // no such port
+		require.Equal(t, verbs.RoleManagement, h[0].portPoint().Role)
 	})
 }

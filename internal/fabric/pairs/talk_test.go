@@ -11,11 +11,11 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-func (h *node) announce(c exchange.Change) {
+func (h *fakeHost) announce(c exchange.Change) {
 	go func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		for t := range h.talks {
+		for t := range h.conversations {
 			select {
 			case t.changes <- c:
 			default:
@@ -24,25 +24,27 @@ func (h *node) announce(c exchange.Change) {
 	}()
 }
 
-// caller is the exchange.Network of a node.
-type caller struct{ *node }
+// fakePeers is the exchange.Network of a host.
+type fakePeers struct{ *fakeHost }
 
-func (c caller) Peer(h pinglist.Host) (exchange.Peer, error) { return &line{c.node, h.Name}, nil }
+func (c fakePeers) Peer(h pinglist.Host) (exchange.Peer, error) {
+	return &fakePeer{c.fakeHost, h.Name}, nil
+}
 
-// line is a exchange.Peer.
-type line struct {
-	from *node
+// fakePeer is an exchange.Peer.
+type fakePeer struct {
+	from *fakeHost
 	to   string
 }
 
-func (l *line) reach() (*node, error) {
-	l.from.net.mu.Lock()
-	defer l.from.net.mu.Unlock()
+func (l *fakePeer) findPeer() (*fakeHost, error) {
+	l.from.fakeNetwork.mu.Lock()
+	defer l.from.fakeNetwork.mu.Unlock()
 	if err := l.from.refuses[l.to]; err != nil {
 		return nil, err
 	}
 	other := l.from.nodes[l.to]
-	if other == nil || l.from.hungUp[l.to] {
+	if other == nil || l.from.unreachable[l.to] {
 		return nil, errNoProcess
 	}
 	return other, nil
@@ -50,26 +52,26 @@ func (l *line) reach() (*node, error) {
 
 var errNoProcess = errors.New("no process answers")
 
-func (l *line) Converse(context.Context, string) (exchange.Conversation, error) {
-	other, err := l.reach()
+func (l *fakePeer) Converse(context.Context, string) (exchange.Conversation, error) {
+	other, err := l.findPeer()
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := other.k.Listed(l.from.name); !ok {
 		return nil, exchange.ErrNotListed
 	}
-	t := &talk{line: l, other: other, changes: make(chan exchange.Change, 16)}
+	t := &fakeConversation{fakePeer: l, other: other, changes: make(chan exchange.Change, 16)}
 	if l.from.older {
 		t.sessions = other.k.Reconcile(l.from.name, nil)
 	}
 	other.mu.Lock()
 	defer other.mu.Unlock()
-	other.talks[t] = true
+	other.conversations[t] = true
 	return t, nil
 }
 
-func (l *line) State(ctx context.Context, sessions []uint64) (exchange.State, error) {
-	other, err := l.reach()
+func (l *fakePeer) State(ctx context.Context, sessions []uint64) (exchange.State, error) {
+	other, err := l.findPeer()
 	switch {
 	case errors.Is(err, errNoProcess):
 		<-ctx.Done()
@@ -80,7 +82,7 @@ func (l *line) State(ctx context.Context, sessions []uint64) (exchange.State, er
 	if _, ok := other.k.Listed(l.from.name); !ok {
 		return exchange.State{}, exchange.ErrNotListed
 	}
-	if err := l.roundTrip(ctx); err != nil {
+	if err := l.waitRoundTrip(ctx); err != nil {
 		return exchange.State{}, err
 	}
 	ports, lacking := other.k.States(l.from.name, sessions)
@@ -90,38 +92,38 @@ func (l *line) State(ctx context.Context, sessions []uint64) (exchange.State, er
 	return exchange.State{Ports: ports, Lacking: lacking, Knows: true}, nil
 }
 
-// roundTrip lets the time of a round trip pass.
-func (l *line) roundTrip(ctx context.Context) error {
-	l.from.net.mu.Lock()
+// waitRoundTrip waits for the duration of a round trip.
+func (l *fakePeer) waitRoundTrip(ctx context.Context) error {
+	l.from.fakeNetwork.mu.Lock()
 	takes := l.from.roundTrip
-	l.from.net.mu.Unlock()
+	l.from.fakeNetwork.mu.Unlock()
 	if takes == 0 {
 		return nil
 	}
 	return sleep(ctx, takes)
 }
 
-func (l *line) Close() error { return nil }
+func (l *fakePeer) Close() error { return nil }
 
-// talk is a exchange.Conversation.
-type talk struct {
-	*line
-	other   *node
+// fakeConversation is an exchange.Conversation.
+type fakeConversation struct {
+	*fakePeer
+	other   *fakeHost
 	changes chan exchange.Change
 	once    sync.Once
 
-	sessions []uint64 // met or kept and not left; of the goroutine that converses
+	sessions []uint64 // offered or kept, and not left; used by one goroutine
 }
 
-func (t *talk) Digest() string { return "" }
+func (t *fakeConversation) Digest() string { return "" }
 
-func (t *talk) Offer(ctx context.Context, o exchange.Offer) (exchange.Answer, error) {
-	if _, err := t.reach(); err != nil {
+func (t *fakeConversation) Offer(ctx context.Context, o exchange.Offer) (exchange.Answer, error) {
+	if _, err := t.findPeer(); err != nil {
 		return exchange.Answer{}, err
 	}
-	t.from.net.mu.Lock()
-	t.from.meetings++
-	t.from.net.mu.Unlock()
+	t.from.fakeNetwork.mu.Lock()
+	t.from.offers++
+	t.from.fakeNetwork.mu.Unlock()
 	if t.from.older {
 		o.Devices = nil
 	}
@@ -132,8 +134,8 @@ func (t *talk) Offer(ctx context.Context, o exchange.Offer) (exchange.Answer, er
 	return a, nil
 }
 
-func (t *talk) Reconcile(_ context.Context, h exchange.Held) (lacking []uint64, err error) {
-	if _, err := t.reach(); err != nil {
+func (t *fakeConversation) Reconcile(_ context.Context, h exchange.Held) (lacking []uint64, err error) {
+	if _, err := t.findPeer(); err != nil {
 		return nil, err
 	}
 	if t.other.older || t.from.older {
@@ -148,42 +150,42 @@ func (t *talk) Reconcile(_ context.Context, h exchange.Held) (lacking []uint64, 
 	return lacking, nil
 }
 
-func (t *talk) Leave(session uint64) error {
+func (t *fakeConversation) Leave(session uint64) error {
 	t.sessions = slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session })
 	t.other.k.Leave(t.from.name, session)
 	return nil
 }
 
-func (t *talk) Changes() <-chan exchange.Change { return t.changes }
-func (t *talk) Err() error                      { return errors.New("hung up") }
+func (t *fakeConversation) Changes() <-chan exchange.Change { return t.changes }
+func (t *fakeConversation) Err() error                      { return errors.New("hung up") }
 
-func (t *talk) Close() error {
+func (t *fakeConversation) Close() error {
 	t.once.Do(func() {
 		t.other.mu.Lock()
-		delete(t.other.talks, t)
+		delete(t.other.conversations, t)
 		t.other.mu.Unlock()
 		t.other.k.Ended(t.from.name, t.sessions)
 	})
 	return nil
 }
 
-// hangUp ends the conversations with a host, of which none can be opened again.
-func (n *net) hangUp(name string) {
-	n.do(func() { n.hungUp[name] = true })
-	n.nodes[name].drop()
+// disconnect ends all conversations with a host and prevents new ones.
+func (n *fakeNetwork) disconnect(name string) {
+	n.locked(func() { n.unreachable[name] = true })
+	n.nodes[name].dropConversations()
 }
 
-// drop ends the conversations with the host.
-func (h *node) drop() {
+// dropConversations ends the conversations with the host.
+func (h *fakeHost) dropConversations() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for t := range h.talks {
+	for t := range h.conversations {
 		close(t.changes)
-		delete(h.talks, t)
+		delete(h.conversations, t)
 	}
 }
 
-func (n *net) do(f func()) {
+func (n *fakeNetwork) locked(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f()

@@ -288,7 +288,7 @@ func (p *modern) readLedgers() {
 		case <-tick.C:
 		}
 		for _, x := range p.all() {
-			p.k.Ledger(x.device, x.ledger(), false)
+			p.k.HandleLedger(x.device, x.ledger(), false)
 		}
 	}
 }
@@ -308,10 +308,10 @@ func (o orders) Order(ctx context.Context, order verbs.FabricOrder) (uint32, err
 }
 
 func (p *modern) open(device string) {
-	port := p.workers.open(p.ctx, device, func(f *verbs.FabricFacts) { p.k.Facts(device, f, p.h.offset()) })
+	port := p.workers.open(p.ctx, device, func(f *verbs.FabricFacts) { p.k.HandleFacts(device, f, p.h.offset()) })
 	p.h.w.setOpen(p.h.name, device, true)
-	p.k.PortState(device, 1, verbs.PortActive, p.h.offset())
-	p.k.Port(device, &port, p.h.offset())
+	p.k.HandlePortState(device, 1, verbs.PortActive, p.h.offset())
+	p.k.HandlePort(device, &port, p.h.offset())
 }
 
 func (p *modern) lose(device string, unplugged bool) {
@@ -323,9 +323,9 @@ func (p *modern) lose(device string, unplugged bool) {
 	ledgers := x.end()
 	x.stop()
 	time.Sleep(p.h.w.chance(50 * time.Millisecond)) // a process learns of its worker's end late
-	p.k.Ledger(device, ledgers, true)
+	p.k.HandleLedger(device, ledgers, true)
 	if unplugged {
-		p.k.Gone(device)
+		p.k.HandleDeviceGone(device)
 	}
 }
 
@@ -347,7 +347,7 @@ func (p *modern) end(killed bool) {
 func (p *modern) endAll(killed bool) {
 	if !killed {
 		for _, device := range p.h.devices {
-			p.k.Port(device, &verbs.FabricPort{Port: 1, Reason: "the device is being closed"}, p.h.offset())
+			p.k.HandlePort(device, &verbs.FabricPort{Port: 1, Reason: "the device is being closed"}, p.h.offset())
 		}
 	}
 	p.workers.endAll()
