@@ -1,3 +1,3 @@
-// Package pinglist is the list of the hosts whose ports probe each other: how it is written, and who pings whom, which follows from it
-// on each host without a word between them. It is pure: it opens no file and knows no clock.
+// Package pinglist parses the list of the hosts whose ports probe each other, and determines which host probes which. Every host computes
+// the same result from the list without communication. The package is pure: it opens no file and reads no clock.
 package pinglist

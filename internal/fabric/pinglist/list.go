@@ -17,37 +17,37 @@ import (
 type Host struct {
 	Name    string // unique
 	Group   string // its rack, leaf or rail domain
-	Address string // where its plugin listens, a name or an IP address; it is Name where the list has none
+	Address string // name or IP address at which its plugin listens; equal to Name if the list has no address
 }
 
-// List is the list of all hosts that probe each other. All hosts have the same one: who pings whom follows from it without
-// a word between them. It does not change, and may be used concurrently.
+// List is the list of all hosts that probe each other. All hosts must have the same list, from which each computes which host probes which.
+// A List is immutable and may be used concurrently.
 type List struct {
-	hosts  []Host         // by group, and by name in each
-	groups []span         // of hosts, by name
-	at     map[string]int // the place of each host in hosts
+	hosts  []Host         // sorted by group, then by name
+	groups []span         // sorted by name
+	index  map[string]int // index of each host in hosts
 	digest string
 }
 
-// span is a group: hosts[from:to].
+// span is the range hosts[from:to] of a group.
 type span struct{ from, to int }
 
 func (s span) size() int { return s.to - s.from }
 
-// The limits of a list. It is read whole, and a line of a foreign file goes into messages.
+// The limits of a list. The whole list is kept in memory, and error messages quote lines of it.
 const (
 	maxHosts  = 100_000
 	maxLine   = 1024
 	maxFields = 3
 )
 
-// name is what names of hosts and groups may be. They are tags of measurements, and parts of TLS certificates.
-var name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+// validName matches valid names of hosts and groups. They become tags of measurements and parts of TLS certificates.
+var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 
-// ParseList reads a list: a line for each host, with its name, its group and, if its name is not its address, that.
-// Blanks part them, # begins a comment. The error names the line.
+// ParseList parses a list. It has one line for each host with the host's name, its group and optionally its address, separated by blanks.
+// The name is the default address. A # begins a comment. The error names the line.
 func ParseList(r io.Reader) (*List, error) {
-	l := &List{at: map[string]int{}}
+	l := &List{index: map[string]int{}}
 	lines := map[string]int{}
 	scan := bufio.NewScanner(r)
 	scan.Buffer(make([]byte, 0, maxLine), maxLine)
@@ -72,11 +72,11 @@ func ParseList(r io.Reader) (*List, error) {
 	if err := scan.Err(); err != nil {
 		return nil, fmt.Errorf("line %d: %w", n, err)
 	}
-	l.arrange()
+	l.sortHosts()
 	return l, nil
 }
 
-// parseHost returns the host of a line, and false if the line has none.
+// parseHost parses a line. It returns false if the line has no host.
 func parseHost(line string) (Host, bool, error) {
 	line, _, _ = strings.Cut(line, "#")
 	fields := strings.Fields(line)
@@ -87,13 +87,13 @@ func parseHost(line string) (Host, bool, error) {
 		return Host{}, false, fmt.Errorf("%q is not a host, its group and, if need be, its address", strings.TrimSpace(line))
 	}
 	for _, field := range fields[:2] {
-		if !name.MatchString(field) {
+		if !validName.MatchString(field) {
 			return Host{}, false, fmt.Errorf("%q is not a name of letters, digits, dots, hyphens and underscores, at most 64", field)
 		}
 	}
 	h := Host{Name: fields[0], Group: fields[1], Address: fields[0]}
 	if len(fields) == maxFields {
-		if h.Address = fields[2]; !name.MatchString(h.Address) {
+		if h.Address = fields[2]; !validName.MatchString(h.Address) {
 			if _, err := netip.ParseAddr(h.Address); err != nil {
 				return Host{}, false, fmt.Errorf("%q is neither a name nor an IP address", h.Address)
 			}
@@ -102,23 +102,23 @@ func parseHost(line string) (Host, bool, error) {
 	return h, true, nil
 }
 
-// arrange sorts the hosts, so that the order of the lines means nothing.
-func (l *List) arrange() {
+// sortHosts sorts the hosts, so that the order of the lines does not matter, and sets the groups, the index and the digest.
+func (l *List) sortHosts() {
 	slices.SortFunc(l.hosts, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Name, b.Name)) })
 	sum := sha256.New()
 	for i, h := range l.hosts {
-		l.at[h.Name] = i
+		l.index[h.Name] = i
 		if i == 0 || h.Group != l.hosts[i-1].Group {
 			l.groups = append(l.groups, span{i, i})
 		}
 		l.groups[len(l.groups)-1].to++
-		// Addresses do not count: who pings whom is the same without.
+		// The digest excludes addresses, which do not affect which host probes which.
 		fmt.Fprintf(sum, "%s %s\n", h.Name, h.Group)
 	}
 	l.digest = hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// Digest returns what is equal for two lists if they have the same hosts in the same groups: 16 digits.
+// Digest returns 16 hexadecimal digits that are equal for two lists with the same hosts in the same groups.
 func (l *List) Digest() string { return l.digest }
 
 // Len returns the number of hosts.
@@ -127,9 +127,9 @@ func (l *List) Len() int { return len(l.hosts) }
 // Groups returns the number of groups.
 func (l *List) Groups() int { return len(l.groups) }
 
-// Host returns the host of a name.
+// Host returns the host with a name.
 func (l *List) Host(name string) (Host, bool) {
-	i, ok := l.at[name]
+	i, ok := l.index[name]
 	if !ok {
 		return Host{}, false
 	}

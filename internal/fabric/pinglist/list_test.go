@@ -57,8 +57,8 @@ func TestTheDigestIsOfHostsAndGroupsAlone(t *testing.T) {
 	require.NotEqual(t, a.Digest(), parse(t, "a g\nb h\nc h\n").Digest())
 }
 
-// fleet is a list of groups with so many hosts each.
-func fleet(t testing.TB, sizes ...int) *List {
+// newFleet returns a list of groups with the given sizes.
+func newFleet(t testing.TB, sizes ...int) *List {
 	t.Helper()
 	var b strings.Builder
 	for g, size := range sizes {
@@ -69,10 +69,10 @@ func fleet(t testing.TB, sizes ...int) *List {
 	return parse(t, b.String())
 }
 
-func even(groups, size int) []int { return slices.Repeat([]int{size}, groups) }
+func evenSizes(groups, size int) []int { return slices.Repeat([]int{size}, groups) }
 
-// pairs returns all pairs of a list, and how many hosts ping each.
-func pairs(l *List, peers int) (all map[[2]string]Scope, in map[string]int) {
+// allPairs returns all pairs of a list, and the number of hosts that probe each host.
+func allPairs(l *List, peers int) (all map[[2]string]Scope, in map[string]int) {
 	all, in = map[[2]string]Scope{}, map[string]int{}
 	for _, h := range l.hosts {
 		for _, p := range l.Pings(h.Name, peers) {
@@ -84,8 +84,8 @@ func pairs(l *List, peers int) (all map[[2]string]Scope, in map[string]int) {
 }
 
 func TestEachHostPingsEightAndEachPairOfGroupsIsProbed(t *testing.T) {
-	l := fleet(t, even(50, 20)...)
-	all, in := pairs(l, 8)
+	l := newFleet(t, evenSizes(50, 20)...)
+	all, in := allPairs(l, 8)
 	require.Len(t, all, 8*1000, "no host is there twice")
 	require.Len(t, in, 1000)
 	groups := map[[2]string]bool{}
@@ -109,8 +109,8 @@ func TestInRaggedGroupsNoHostIsForgottenOrOverrun(t *testing.T) {
 	for i := range sizes {
 		sizes[i] = 12 + i%13
 	}
-	l := fleet(t, sizes...)
-	_, in := pairs(l, 8)
+	l := newFleet(t, sizes...)
+	_, in := allPairs(l, 8)
 	require.Len(t, in, l.Len())
 	least, most := 1000, 0
 	for _, n := range in {
@@ -121,10 +121,10 @@ func TestInRaggedGroupsNoHostIsForgottenOrOverrun(t *testing.T) {
 	require.LessOrEqual(t, most, 16)
 }
 
-// differing counts the pairs that only one of two lists has.
-func differing(a, b *List) (n int) {
-	before, _ := pairs(a, 8)
-	after, _ := pairs(b, 8)
+// countLostPairs counts the pairs of list a that list b does not have.
+func countLostPairs(a, b *List) (n int) {
+	before, _ := allPairs(a, 8)
+	after, _ := allPairs(b, 8)
 	for pair := range before {
 		if _, same := after[pair]; !same {
 			n++
@@ -134,9 +134,9 @@ func differing(a, b *List) (n int) {
 }
 
 func TestAHostMoreChangesFewPairs(t *testing.T) {
-	sizes := even(50, 20)
+	sizes := evenSizes(50, 20)
 	sizes[7]++
-	n := differing(fleet(t, even(50, 20)...), fleet(t, sizes...))
+	n := countLostPairs(newFleet(t, evenSizes(50, 20)...), newFleet(t, sizes...))
 	t.Logf("%d of 8,000 pairs", n)
 	require.LessOrEqual(t, n, 10)
 }
@@ -144,12 +144,12 @@ func TestAHostMoreChangesFewPairs(t *testing.T) {
 func TestSmallGroupIsNotPingedByMoreHostsThanItAnswers(t *testing.T) {
 	for name, sizes := range map[string][]int{
 		"a leaf of one host beside a leaf of 40": {40, 1},
-		"a rack of one host beside 32 racks":     append(even(32, 32), 1),
-		"a rack of two hosts beside 32 racks":    append(even(32, 32), 2),
-		"a rack of three hosts beside 16 racks":  append(even(16, 40), 3),
-		"racks of one host":                      even(100, 1),
+		"a rack of one host beside 32 racks":     append(evenSizes(32, 32), 1),
+		"a rack of two hosts beside 32 racks":    append(evenSizes(32, 32), 2),
+		"a rack of three hosts beside 16 racks":  append(evenSizes(16, 40), 3),
+		"racks of one host":                      evenSizes(100, 1),
 	} {
-		_, in := pairs(fleet(t, sizes...), 8)
+		_, in := allPairs(newFleet(t, sizes...), 8)
 		require.LessOrEqual(t, slices.Max(slices.Collect(maps.Values(in))), MaxPings, name)
 	}
 }
@@ -163,8 +163,8 @@ func TestNoHostIsPingedByMoreHostsThanItAnswers(t *testing.T) {
 			sizes[i] = 1 + random.IntN(most)
 		}
 		peers := 1 + random.IntN(MaxPings)
-		l := fleet(t, sizes...)
-		all, in := pairs(l, peers)
+		l := newFleet(t, sizes...)
+		all, in := allPairs(l, peers)
 		if len(all) > 0 {
 			require.LessOrEqual(t, slices.Max(slices.Collect(maps.Values(in))), MaxPings, "peers %d, groups of %v", peers, sizes)
 		}
@@ -175,40 +175,40 @@ func TestNoHostIsPingedByMoreHostsThanItAnswers(t *testing.T) {
 }
 
 func TestSmallClusterPingsAllHosts(t *testing.T) {
-	for _, sizes := range [][]int{{2}, {1, 1}, {3, 3}, {6}, {4, 4, 1}, {5, 5}, even(9, 1)} {
-		l := fleet(t, sizes...)
-		all, _ := pairs(l, 9)
+	for _, sizes := range [][]int{{2}, {1, 1}, {3, 3}, {6}, {4, 4, 1}, {5, 5}, evenSizes(9, 1)} {
+		l := newFleet(t, sizes...)
+		all, _ := allPairs(l, 9)
 		require.Len(t, all, l.Len()*(l.Len()-1), "groups of %v", sizes)
 	}
 }
 
-// One host more must not change whom most hosts ping, even where groups are few and each gives more than one host.
+// Adding a host must not change the peers of most hosts, even if there are few groups and each provides several hosts.
 func TestFewGroupsGiveMoreThanOneHostEach(t *testing.T) {
-	all, in := pairs(fleet(t, 5, 5, 5), 8)
+	all, in := allPairs(newFleet(t, 5, 5, 5), 8)
 	require.Len(t, all, 8*15)
 	require.Len(t, in, 15)
 }
 
 func TestAFewHostsAreProbedAsFarAsTheyGo(t *testing.T) {
-	require.Empty(t, fleet(t, 1).Pings("g000h0000", 8))
-	require.Empty(t, fleet(t, 3).Pings("unknown", 8))
-	require.Empty(t, fleet(t, 3, 3).Pings("g000h0000", 0))
+	require.Empty(t, newFleet(t, 1).Pings("g000h0000", 8))
+	require.Empty(t, newFleet(t, 3).Pings("unknown", 8))
+	require.Empty(t, newFleet(t, 3, 3).Pings("g000h0000", 0))
 	names := func(l *List) (all []string) {
 		for _, p := range l.Pings("g000h0001", 8) {
 			all = append(all, p.Name+" "+string(p.Scope))
 		}
 		return all
 	}
-	require.Equal(t, []string{"g000h0002 group", "g000h0000 group"}, names(fleet(t, 3)))
+	require.Equal(t, []string{"g000h0002 group", "g000h0000 group"}, names(newFleet(t, 3)))
 	require.Equal(t, []string{
 		"g000h0002 group", "g000h0000 group", "g001h0000 across", "g001h0001 across", "g002h0000 across",
-	}, names(fleet(t, 3, 2, 1)))
-	require.Len(t, names(fleet(t, 20)), 8, "its own group gives what others cannot")
+	}, names(newFleet(t, 3, 2, 1)))
+	require.Len(t, names(newFleet(t, 20)), 8, "its own group gives what others cannot")
 }
 
 func TestWhoIsPingedKnowsByWhom(t *testing.T) {
-	l := fleet(t, 5, 7, 6)
-	all, _ := pairs(l, 8)
+	l := newFleet(t, 5, 7, 6)
+	all, _ := allPairs(l, 8)
 	n := 0
 	for _, h := range l.hosts {
 		for _, p := range l.PingedBy(h.Name, 8) {

@@ -2,56 +2,59 @@ package pinglist
 
 import "slices"
 
-// Scope says where the peer of a host is.
+// Scope tells whether a peer is in the same group.
 type Scope string
 
 // The scopes.
 const (
-	ScopeGroup  Scope = "group"  // in the host's own group
-	ScopeAcross Scope = "across" // in another one
+	ScopeGroup  Scope = "group"  // in the same group
+	ScopeAcross Scope = "across" // in another group
 )
 
-// Peer is a host that another one pings.
+// Peer is a host that another host probes, or that probes it.
 type Peer struct {
 	Host
 	Scope Scope
 }
 
-// MaxPings is how many hosts may ping one host: a port has room for so many pairs that it answers.
+// MaxPings is the maximum number of hosts that probe one host. A port has slots for that many pairs that it answers.
 const MaxPings = 32
 
-// Pings returns the hosts that a host pings, at most peers. In a list that is not longer than that, it pings all others. Else half
-// of them are those after it in its own group, and half in other groups, of which each host of the group takes others. What
-// other groups cannot give is taken from its own, and where there are fewer other groups than that half, some give more than one
-// host. At most MaxPings hosts ping the same one. All groups ping each other, if a group has hosts enough, and a host more or
-// less in a group changes few pairs. A host that is not in the list pings none.
+// Pings returns the hosts that a host probes, at most peers.
+//
+// If the list has at most peers other hosts, the host probes all of them. Otherwise half of its peers are the next hosts in its own group,
+// and half are in other groups. The hosts of a group choose different other groups. If there are fewer other groups than that half, some
+// groups provide several hosts. Hosts of the own group replace peers that other groups cannot provide.
+//
+// At most MaxPings hosts probe the same host. All groups probe each other if they have enough hosts. Adding or removing a host changes few
+// pairs. A host that is not in the list probes none.
 func (l *List) Pings(host string, peers int) []Peer {
-	at, ok := l.at[host]
+	at, ok := l.index[host]
 	if !ok {
 		return nil
 	}
 	g := slices.IndexFunc(l.groups, func(s span) bool { return at < s.to })
 	rank := at - l.groups[g].from
 	if len(l.hosts) <= peers+1 {
-		return append(l.within(g, rank, peers), l.others(g)...)
+		return append(l.peersWithin(g, rank, peers), l.allAcross(g)...)
 	}
-	s := l.share(peers)
-	across := l.across(g, rank, s)
-	all := append(l.within(g, rank, min(s.within, peers-len(across))), across...)
-	return append(all, l.moreAcross(g, rank, s, peers-len(all))...)
+	s := l.divide(peers)
+	across := l.peersAcross(g, rank, s)
+	all := append(l.peersWithin(g, rank, min(s.within, peers-len(across))), across...)
+	return append(all, l.morePeersAcross(g, rank, s, peers-len(all))...)
 }
 
-// share divides the pings of a host among its own group and the others. Its bounds keep every host below MaxPings: hosts of a
-// group whose ranks are equal modulo the size of another group ping the same host of it. If only ranks below turns times that size
-// ping that group, a host is pinged by at most turns times groups hosts of other groups.
+// share divides the peers of a host among its own group and other groups. It guarantees that at most MaxPings hosts probe the same host.
+// Hosts of a group whose ranks are equal modulo the size of another group probe the same host of that group. Only hosts with a rank below
+// turns times that size probe the group, so at most turns times groups hosts of other groups probe one host.
 type share struct {
-	groups int // the number of other groups that a host pings
-	within int // the most hosts of its own group
-	turns  int // the ranks that ping a group are below turns times its size
-	more   int // how many more hosts of each group are pinged; 0 if there are enough groups
+	groups int // number of other groups that a host probes
+	within int // maximum number of peers in its own group
+	turns  int // hosts that probe a group have a rank below turns times the group's size
+	more   int // number of additional peers in each other group; 0 if there are enough groups
 }
 
-func (l *List) share(peers int) share {
+func (l *List) divide(peers int) share {
 	s := share{groups: max(0, min(peers/2, len(l.groups)-1)), within: peers}
 	if s.groups == 0 {
 		return s
@@ -65,8 +68,8 @@ func (l *List) share(peers int) share {
 	return s
 }
 
-// within returns the n hosts after the one of a rank in its group g.
-func (l *List) within(g, rank, n int) []Peer {
+// peersWithin returns the next n hosts of group g after the host with a rank in that group.
+func (l *List) peersWithin(g, rank, n int) []Peer {
 	own := l.groups[g]
 	n = min(n, own.size()-1)
 	all := make([]Peer, 0, max(n, 0))
@@ -76,8 +79,8 @@ func (l *List) within(g, rank, n int) []Peer {
 	return all
 }
 
-// others returns the hosts of all groups but g.
-func (l *List) others(g int) []Peer {
+// allAcross returns the hosts of all groups except g.
+func (l *List) allAcross(g int) []Peer {
 	var all []Peer
 	for n := range len(l.groups) - 1 {
 		to := l.groupAfter(g, n)
@@ -88,8 +91,8 @@ func (l *List) others(g int) []Peer {
 	return all
 }
 
-// across returns hosts of other groups for the host of a rank in group g: one in each.
-func (l *List) across(g, rank int, s share) []Peer {
+// peersAcross returns the peers in other groups of the host with a rank in group g, one for each group.
+func (l *List) peersAcross(g, rank int, s share) []Peer {
 	all := make([]Peer, 0, s.groups)
 	for j := range s.groups {
 		to := l.groupAfter(g, s.groups*rank+j)
@@ -100,8 +103,8 @@ func (l *List) across(g, rank int, s share) []Peer {
 	return all
 }
 
-// moreAcross returns at most n more hosts of other groups: the next one of each, then the one after that of each, and so on.
-func (l *List) moreAcross(g, rank int, s share, n int) []Peer {
+// morePeersAcross returns at most n additional peers in other groups: the next host of each group, then the one after it, and so on.
+func (l *List) morePeersAcross(g, rank int, s share, n int) []Peer {
 	var all []Peer
 	for turn := 1; turn <= s.more; turn++ {
 		for j := range s.groups {
@@ -114,12 +117,12 @@ func (l *List) moreAcross(g, rank int, s share, n int) []Peer {
 	return all
 }
 
-// groupAfter returns the n-th of the groups after group g, which come round again.
+// groupAfter returns the n-th group after group g, counting from 0. The groups other than g form a ring.
 func (l *List) groupAfter(g, n int) span {
 	return l.groups[(g+1+n%(len(l.groups)-1))%len(l.groups)]
 }
 
-// PingedBy returns the hosts that ping a host, each with the scope that it has for them, by group and name.
+// PingedBy returns the hosts that probe a host, sorted by group and name. The scope is that of the host seen from each of them.
 func (l *List) PingedBy(host string, peers int) []Peer {
 	var all []Peer
 	for _, h := range l.hosts {
