@@ -149,7 +149,7 @@ func (p post) Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err er
 
 func (p *probing) announce(c exchange.Change) {
 	if p.server != nil {
-		p.server.Changed(c)
+		p.server.AnnounceChange(c)
 	}
 }
 
@@ -171,7 +171,7 @@ func (p *probing) run(ctx context.Context) {
 func (p *probing) relist(l *pinglist.List) {
 	p.keeper.SetList(l)
 	if p.server != nil {
-		p.server.Relisted()
+		p.server.EndUnlisted()
 	}
 }
 

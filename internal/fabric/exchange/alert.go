@@ -9,7 +9,7 @@ import (
 	"reflect"
 )
 
-// The alerts by which a host says that it does not accept a certificate (RFC 8446, section 6.2).
+// The TLS alerts by which a host rejects a certificate (RFC 8446, section 6.2).
 const (
 	badCertificate         = 42
 	unsupportedCertificate = 43
@@ -22,8 +22,8 @@ const (
 	certificateRequired    = 116
 )
 
-// remoteAlert returns the alert that a peer has sent, if that is what an error is. Over TCP, crypto/tls has alerts as a type
-// that it does not export, in a net.OpError.
+// remoteAlert returns the TLS alert in an error, if the peer has sent one. For connections over TCP, crypto/tls returns an alert as an
+// unexported type in a net.OpError.
 func remoteAlert(err error) (number uint8, ok bool) {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Err == nil {
@@ -35,8 +35,8 @@ func remoteAlert(err error) (number uint8, ok bool) {
 	return 0, false
 }
 
-// explain returns what the error of a handshake with a host means. It has no text of the peer.
-func (c *Credentials) explain(err error) error {
+// handshakeError returns the meaning of an error in a handshake with a host. The returned error contains no text of the peer.
+func (c *Credentials) handshakeError(err error) error {
 	if a, ok := remoteAlert(err); ok {
 		switch a {
 		case certificateExpired:
@@ -49,18 +49,18 @@ func (c *Credentials) explain(err error) error {
 	}
 	var verification *tls.CertificateVerificationError
 	if errors.As(err, &verification) {
-		return fmt.Errorf("%w: %s", ErrKey, c.unverified(verification))
+		return fmt.Errorf("%w: %s", ErrKey, c.describeUnverified(verification))
 	}
 	return fmt.Errorf("greet by TLS: %w", err)
 }
 
-// unverified says why a host's certificate is not accepted. crypto/x509 looks at the name first, which with another key is
-// another one too.
-func (c *Credentials) unverified(v *tls.CertificateVerificationError) string {
+// describeUnverified describes why a host's certificate is rejected. crypto/x509 checks the name first, and a certificate of another key
+// always has another name, so describeUnverified verifies the chain before it blames the name.
+func (c *Credentials) describeUnverified(v *tls.CertificateVerificationError) string {
 	var name x509.HostnameError
 	err := v.Err
 	if errors.As(err, &name) {
-		if err = c.trust(v.UnverifiedCertificates); err == nil {
+		if err = c.verifyChain(v.UnverifiedCertificates); err == nil {
 			return "its certificate is for another name"
 		}
 	}

@@ -15,43 +15,43 @@ import (
 	"time"
 )
 
-// purpose separates this use of a key from others (RFC 5869, section 3.2). Another one is another authority.
-const purpose = "rdma_events fabric 1"
+// authorityPurpose separates this use of a key from others (RFC 5869, section 3.2). Another value leads to another authority.
+const authorityPurpose = "rdma_events fabric 1"
 
-// naming separates the use of a key for aliases.
-const naming = "rdma_events fabric 1 host "
+// aliasPurpose separates the use of a key for aliases from others.
+const aliasPurpose = "rdma_events fabric 1 host "
 
-// authority is the name of the certificate authority that follows from a key.
+// authority is the name of the certificate authority that is derived from a key.
 const authority = "rdma_events fabric"
 
-// issue derives the authority that all holders of a key have, and issues a certificate to this host, with a key of its own.
-// Both are valid at any time from 1970 on: a host whose clock is wrong is one that a monitor has to see.
-func issue(key []byte, host string) (holding, error) {
-	root, signs, err := rootOf(key)
+// issueIdentity derives the authority that all holders of a key share, and issues a certificate with a new private key to this host. Both
+// certificates are valid at any time from 1970 on, because a host with a wrong clock has to be monitored too.
+func issueIdentity(key []byte, host string) (tlsIdentity, error) {
+	root, signs, err := deriveAuthority(key)
 	if err != nil {
-		return holding{}, err
+		return tlsIdentity{}, err
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return holding{}, fmt.Errorf("make a key for the certificate: %w", err)
+		return tlsIdentity{}, fmt.Errorf("make a key for the certificate: %w", err)
 	}
-	leaf, err := sign(leafOf(alias(key, host)), root, public, signs)
+	leaf, err := signCertificate(leafTemplate(hostAlias(key, host)), root, public, signs)
 	if err != nil {
-		return holding{}, fmt.Errorf("issue a certificate to %s: %w", host, err)
+		return tlsIdentity{}, fmt.Errorf("issue a certificate to %s: %w", host, err)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(root)
-	return holding{cert: tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: private, Leaf: leaf}, roots: roots}, nil
+	return tlsIdentity{cert: tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: private, Leaf: leaf}, roots: roots}, nil
 }
 
-// rootOf returns the authority of a key, and what it signs with.
-func rootOf(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
-	seed, err := hkdf.Key(sha256.New, key, nil, purpose, ed25519.SeedSize)
+// deriveAuthority derives the certificate and the private key of the authority from a key.
+func deriveAuthority(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
+	seed, err := hkdf.Key(sha256.New, key, nil, authorityPurpose, ed25519.SeedSize)
 	if err != nil {
 		return nil, nil, fmt.Errorf("derive the authority: %w", err)
 	}
 	signs := ed25519.NewKeyFromSeed(seed)
-	root, err := sign(&x509.Certificate{
+	root, err := signCertificate(&x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: authority},
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
 	}, nil, signs.Public(), signs)
@@ -61,28 +61,28 @@ func rootOf(key []byte) (*x509.Certificate, ed25519.PrivateKey, error) {
 	return root, signs, nil
 }
 
-// alias returns the name that a certificate has for a host. A server shows its certificate to whoever calls, before it knows
-// who that is: strangers do not learn the names of hosts from this one. It also is a host name of DNS where that of a
-// list may be an address, and differs where only the case of letters does.
-func alias(key []byte, host string) string {
+// hostAlias returns the name that stands for a host in its certificate. A server shows its certificate to every caller before it knows the
+// caller; the alias hides the names of hosts from strangers. In addition, an alias is a valid DNS name even if the list has an address as a
+// name, and names that differ only in case have different aliases.
+func hostAlias(key []byte, host string) string {
 	h := hmac.New(sha256.New, key)
-	h.Write([]byte(naming + host))
+	h.Write([]byte(aliasPurpose + host))
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// leafOf returns the certificate of a name before it is signed.
-func leafOf(name string) *x509.Certificate {
+// leafTemplate returns the unsigned certificate for a name.
+func leafTemplate(name string) *x509.Certificate {
 	return &x509.Certificate{
 		DNSNames: []string{name}, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 }
 
-// sign signs a certificate with the key of its issuer, which is itself if parent is nil. The serial number is chosen at
-// random where there is none.
-func sign(c, parent *x509.Certificate, public any, key ed25519.PrivateKey) (*x509.Certificate, error) {
+// signCertificate signs a certificate with the key of its issuer. If parent is nil, the certificate is self-signed. If c has no serial
+// number, a random one is chosen.
+func signCertificate(c, parent *x509.Certificate, public any, key ed25519.PrivateKey) (*x509.Certificate, error) {
 	c.NotBefore = time.Unix(0, 0)
-	c.NotAfter = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) // RFC 5280, section 4.1.2.5: it has no end
+	c.NotAfter = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) // no expiration (RFC 5280, section 4.1.2.5)
 	if parent == nil {
 		parent = c
 	}

@@ -16,25 +16,25 @@ import (
 	"rdma_events/internal/sys/filestate"
 )
 
-// certificates are those of the files tls_cert, tls_key and tls_ca, as they were when all three could be read last.
-type certificates struct {
+// certificateFiles provides the certificates of the files tls_cert, tls_key and tls_ca, as of the last time when all three could be read.
+type certificateFiles struct {
 	host  string
 	files Files
 	now   func() time.Time
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	seen   [3]stamp // of the files when they were looked at last
-	held   holding
-	failed string // the error of the last attempt to read them, "" if it succeeded
+	mu        sync.Mutex
+	stamps    [3]stamp // of the files at the last check
+	held      tlsIdentity
+	lastError string // the error of the last attempt to read the files; "": it succeeded
 }
 
-// stamp is what changes with a file.
+// stamp identifies the state of a file.
 type stamp struct {
-	info fs.FileInfo // nil: there is no file
+	info fs.FileInfo // nil: the file does not exist
 }
 
-func stampOf(path string) stamp {
+func readStamp(path string) stamp {
 	info, err := os.Stat(path)
 	if err != nil {
 		return stamp{}
@@ -42,91 +42,91 @@ func stampOf(path string) stamp {
 	return stamp{info}
 }
 
-func (s stamp) same(o stamp) bool {
+func (s stamp) equal(o stamp) bool {
 	if s.info == nil || o.info == nil {
 		return s.info == nil && o.info == nil
 	}
 	return filestate.Same(s.info, o.info)
 }
 
-func openCertificates(host string, f Files, now func() time.Time, log *slog.Logger) (*certificates, error) {
-	c := &certificates{host: host, files: f, now: now, log: log}
-	c.seen = c.stamps()
-	held, err := c.read()
+func openCertificates(host string, f Files, now func() time.Time, log *slog.Logger) (*certificateFiles, error) {
+	c := &certificateFiles{host: host, files: f, now: now, log: log}
+	c.stamps = c.readStamps()
+	held, err := c.readAll()
 	if err != nil {
 		return nil, err
 	}
-	c.hold(held)
+	c.use(held)
 	return c, nil
 }
 
-// hold uses certificates from now on, and warns if peers will refuse the host's own.
-func (c *certificates) hold(held holding) {
+// use makes an identity the current one. It logs a warning if the certificate is not valid now, because peers will reject it.
+func (c *certificateFiles) use(held tlsIdentity) {
 	c.held = held
 	own := held.cert.Leaf
 	if at := c.now(); at.Before(own.NotBefore) || at.After(own.NotAfter) {
-		c.log.Warn("the certificate is not valid now, and no peer accepts it: replace it",
+		c.log.Warn("certificate is not valid now: peers reject it until it is replaced",
 			"tls_cert", c.files.TLSCert, "from", own.NotBefore, "until", own.NotAfter)
 	}
 }
 
-func (c *certificates) stamps() [3]stamp {
-	return [3]stamp{stampOf(c.files.TLSCert), stampOf(c.files.TLSKey), stampOf(c.files.TLSCA)}
+func (c *certificateFiles) readStamps() [3]stamp {
+	return [3]stamp{readStamp(c.files.TLSCert), readStamp(c.files.TLSKey), readStamp(c.files.TLSCA)}
 }
 
-// current returns the certificates. It reads the files if one has changed, and again after a failure, whose reason may pass
-// without a change, as too many open files. Files that are replaced one after the other do not fit for a moment.
-func (c *certificates) current() holding {
+// current returns the current identity. It reads the files if one of them has changed. It also reads them after a failure, because the cause may
+// disappear without a change of a file (too many open files, for example). While files are being replaced one after the other, reading may fail.
+func (c *certificateFiles) current() tlsIdentity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.stamps()
+	now := c.readStamps()
 	same := true
 	for i := range now {
-		same = same && now[i].same(c.seen[i])
+		same = same && now[i].equal(c.stamps[i])
 	}
-	if same && c.failed == "" {
+	if same && c.lastError == "" {
 		return c.held
 	}
-	c.seen = now
-	held, err := c.read()
+	c.stamps = now
+	held, err := c.readAll()
 	if err != nil {
-		if !same || err.Error() != c.failed {
-			c.log.Warn("the certificates of before go on to be used", "error", err)
+		if !same || err.Error() != c.lastError {
+			c.log.Warn("certificates not reloaded: the previous ones remain in use", "error", err)
 		}
-		c.failed = err.Error()
+		c.lastError = err.Error()
 		return c.held
 	}
-	c.failed = ""
-	c.hold(held)
+	c.lastError = ""
+	c.use(held)
 	return held
 }
 
-func (c *certificates) read() (holding, error) {
+func (c *certificateFiles) readAll() (tlsIdentity, error) {
 	pair, err := c.readPair()
 	if err != nil {
-		return holding{}, err
+		return tlsIdentity{}, err
 	}
-	ca, err := readFile(c.files.TLSCA, anyMode)
+	ca, err := readFile(c.files.TLSCA, acceptAnyMode)
 	if err != nil {
-		return holding{}, fmt.Errorf("tls_ca = %q: %w", c.files.TLSCA, err)
+		return tlsIdentity{}, fmt.Errorf("tls_ca = %q: %w", c.files.TLSCA, err)
 	}
-	if err := checkWhole(ca); err != nil {
-		return holding{}, fmt.Errorf("tls_ca = %q: %w", c.files.TLSCA, err)
+	if err := checkComplete(ca); err != nil {
+		return tlsIdentity{}, fmt.Errorf("tls_ca = %q: %w", c.files.TLSCA, err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return holding{}, fmt.Errorf("tls_ca = %q: it has no certificate in PEM: want those of the authorities", c.files.TLSCA)
+		return tlsIdentity{}, fmt.Errorf("tls_ca = %q: it has no certificate in PEM: want those of the authorities", c.files.TLSCA)
 	}
-	return holding{cert: pair, roots: roots}, nil
+	return tlsIdentity{cert: pair, roots: roots}, nil
 }
 
-// readPair reads the certificate and its key. One that has expired is no error: that of a peer is judged by that peer.
-func (c *certificates) readPair() (tls.Certificate, error) {
-	cert, err := readFile(c.files.TLSCert, anyMode)
+// readPair reads the certificate and its key. An expired certificate is not an error here; peers check the validity.
+func (c *certificateFiles) readPair() (tls.Certificate, error) {
+	cert, err := readFile(c.files.TLSCert, acceptAnyMode)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("tls_cert = %q: %w", c.files.TLSCert, err)
 	}
-	if err := checkWhole(cert); err != nil {
+	if err := checkComplete(cert); err != nil {
 		return tls.Certificate{}, fmt.Errorf("tls_cert = %q: %w", c.files.TLSCert, err)
 	}
 	key, err := readSecret(c.files.TLSKey)
@@ -145,9 +145,9 @@ func (c *certificates) readPair() (tls.Certificate, error) {
 	return pair, nil
 }
 
-// checkWhole refuses a file that ends within a PEM block, because it is being written. The parsers would use the blocks before it,
-// and refuse peers of the authorities after them.
-func checkWhole(text []byte) error {
+// checkComplete rejects a file that ends within a PEM block, because it is still being written. The parsers would use only the complete
+// blocks, and peers of the missing authorities would be rejected.
+func checkComplete(text []byte) error {
 	rest := text
 	for block, after := pem.Decode(rest); block != nil; block, after = pem.Decode(rest) {
 		rest = after
@@ -158,9 +158,9 @@ func checkWhole(text []byte) error {
 	return nil
 }
 
-func anyMode(fs.FileMode) error { return nil }
+func acceptAnyMode(fs.FileMode) error { return nil }
 
-// withoutPath returns the error of a file without its name, which the option has.
+// withoutPath removes the file name from an error. The caller's message has the option and the name.
 func withoutPath(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

@@ -13,54 +13,54 @@ import (
 	"rdma_events/internal/fabric/exchange/proto"
 )
 
-// conversation is an open conversation, at the side that probes. It implements Conversation.
+// conversation is an open conversation at the probing side. It implements Conversation.
 type conversation struct {
-	peer   *remote
+	peer   *tcpPeer
 	stream grpc.BidiStreamingClient[proto.Call, proto.Reply]
-	hangUp context.CancelFunc // ends the stream
+	cancel context.CancelFunc // ends the stream
 	digest string
-	older  bool // the host runs a release that does not know sessions
+	older  bool // the host runs a release that does not name sessions
 
-	out     chan *proto.Call
-	changes chan Change
-	closing chan struct{} // closed by Close: the rest is said
-	ended   chan struct{} // closed when the conversation has ended
-	close   sync.Once
-	wg      sync.WaitGroup
+	calls     chan *proto.Call
+	changes   chan Change
+	closing   chan struct{} // closed by Close, after which only queued messages are sent
+	ended     chan struct{} // closed when the conversation has ended
+	closeOnce sync.Once
+	wg        sync.WaitGroup
 
-	mu      sync.Mutex
-	err     error // why it has ended; nil before
-	waiting map[uint64]chan<- answered
-	lacking chan []uint64 // has the answer to Reconcile; it has space for one
+	mu           sync.Mutex
+	err          error // the error that ended the conversation; nil while it is open
+	offers       map[uint64]chan<- offerResult
+	lackingReply chan []uint64 // receives the answer to Reconcile; its capacity is one
 }
 
-// answered is what an offer has led to.
-type answered struct {
+// offerResult is the result of an offer.
+type offerResult struct {
 	answer Answer
 	err    error
 }
 
-// The limits of what waits in a conversation.
+// The limits of the queues of a conversation.
 const (
-	mostUnsaid  = 256
-	mostChanges = 256
-	mostOffers  = 256
+	maxQueuedCalls   = 256
+	maxQueuedChanges = 256
+	maxOpenOffers    = 256
 )
 
-// The ends of a conversation, beside those that a peer causes.
+// The errors that this side's conversation adds to those of the peer.
 var (
-	errEnded   = errors.New("the host has ended the conversation")
-	errUnheard = errors.New("the host does not read")
-	errUnread  = errors.New("what the host tells is not read here")
-	errOffered = errors.New("the session is offered already")
-	errOffers  = errors.New("too many offers at once")
+	errEnded            = errors.New("the host has ended the conversation")
+	errPeerNotReading   = errors.New("the host does not read")
+	errChangesNotRead   = errors.New("the changes that the host sends are not read")
+	errDuplicateSession = errors.New("the session is already offered")
+	errTooManyOffers    = errors.New("too many offers at once")
 )
 
-// greet opens the stream of a conversation, whose end ctx is until the host has answered the greeting.
-func (p *remote) greet(ctx context.Context, l *link, digest string) (*conversation, error) {
+// openConversation opens the stream of a conversation and exchanges greetings. ctx limits this call; the conversation continues after ctx ends.
+func (p *tcpPeer) openConversation(ctx context.Context, l *link, digest string) (*conversation, error) {
 	own, hangUp := context.WithCancel(p.ctx)
 	stop := context.AfterFunc(ctx, hangUp)
-	c, err := p.greetOn(own, l, digest)
+	c, err := p.exchangeGreetings(own, l, digest)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -68,17 +68,17 @@ func (p *remote) greet(ctx context.Context, l *link, digest string) (*conversati
 		hangUp()
 		return nil, err
 	}
-	c.hangUp = hangUp
+	c.cancel = hangUp
 	return c, nil
 }
 
-func (p *remote) greetOn(ctx context.Context, l *link, digest string) (*conversation, error) {
+func (p *tcpPeer) exchangeGreetings(ctx context.Context, l *link, digest string) (*conversation, error) {
 	stream, err := proto.NewHelloClient(l.conn).Converse(ctx)
 	if err != nil {
 		return nil, err
 	}
-	g := p.network.speaks.greeting(p.network.config.Host, digest)
-	// If the host has refused already, this fails with io.EOF, and the reason is read below.
+	g := p.network.versions.newGreeting(p.network.config.Host, digest)
+	// If the host has already refused the call, Send fails with io.EOF, and Recv below returns the reason.
 	if err := stream.Send(&proto.Call{What: &proto.Call_Greeting{Greeting: g}}); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -88,18 +88,18 @@ func (p *remote) greetOn(ctx context.Context, l *link, digest string) (*conversa
 	}
 	p.network.countUnknown(m)
 	if err := p.checkGreeting(m.GetGreeting()); err != nil {
-		return nil, judgement{err}
+		return nil, localError{err}
 	}
 	return &conversation{
 		peer: p, stream: stream, digest: m.GetGreeting().GetDigest(), older: m.GetGreeting().GetFeatures()&featureSessions == 0,
-		out: make(chan *proto.Call, mostUnsaid), changes: make(chan Change, mostChanges),
-		closing: make(chan struct{}), ended: make(chan struct{}), waiting: map[uint64]chan<- answered{},
-		lacking: make(chan []uint64, 1),
+		calls: make(chan *proto.Call, maxQueuedCalls), changes: make(chan Change, maxQueuedChanges),
+		closing: make(chan struct{}), ended: make(chan struct{}), offers: map[uint64]chan<- offerResult{},
+		lackingReply: make(chan []uint64, 1),
 	}, nil
 }
 
-func (p *remote) checkGreeting(g *proto.Greeting) error {
-	own := p.network.speaks
+func (p *tcpPeer) checkGreeting(g *proto.Greeting) error {
+	own := p.network.versions
 	switch v := g.GetVersion(); {
 	case g == nil:
 		return fmt.Errorf("%w: no greeting", ErrMalformed)
@@ -113,49 +113,49 @@ func (p *remote) checkGreeting(g *proto.Greeting) error {
 	return nil
 }
 
-// begin starts the goroutines of a conversation that was greeted, within the call that has greeted.
-func (c *conversation) begin() {
+// start starts the goroutines of a conversation. The caller must be within callWithRetry, so that tcpPeer.Close waits for the goroutines.
+func (c *conversation) start() {
 	c.wg.Add(2)
-	c.peer.wg.Go(func() { defer c.wg.Done(); c.write() })
-	c.peer.wg.Go(func() { defer c.wg.Done(); c.read() })
+	c.peer.wg.Go(func() { defer c.wg.Done(); c.writeCalls() })
+	c.peer.wg.Go(func() { defer c.wg.Done(); c.readReplies() })
 }
 
-// end ends the conversation, for the first reason that it is called with.
-func (c *conversation) end(why error) {
+// endWith ends the conversation with an error. Only the first call has an effect.
+func (c *conversation) endWith(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
 		c.err = why
 		close(c.ended)
-		c.hangUp()
+		c.cancel()
 	}
 }
 
-// read takes what the host says, until the stream ends.
-func (c *conversation) read() {
+// readReplies handles the host's messages until the stream ends.
+func (c *conversation) readReplies() {
 	defer close(c.changes)
 	for {
 		m, err := c.stream.Recv()
 		if err != nil {
-			c.end(c.reason(err))
+			c.endWith(c.endError(err))
 			return
 		}
 		c.peer.network.countUnknown(m)
 		switch w := m.GetWhat().(type) {
 		case *proto.Reply_Answer:
-			c.take(w.Answer)
+			c.deliverAnswer(w.Answer)
 		case *proto.Reply_Change:
-			c.pass(w.Change)
+			c.deliverChange(w.Change)
 		case *proto.Reply_Lacking:
-			c.takeLacking(w.Lacking)
+			c.deliverLacking(w.Lacking)
 		case nil:
 			c.peer.network.counts.unknown.Add(1)
 		}
 	}
 }
 
-// reason returns what the end of the stream means.
-func (c *conversation) reason(err error) error {
+// endError returns the meaning of the error that ended the stream.
+func (c *conversation) endError(err error) error {
 	switch {
 	case c.isClosing() || c.peer.ctx.Err() != nil:
 		return errClosed
@@ -174,23 +174,25 @@ func (c *conversation) isClosing() bool {
 	}
 }
 
-// take gives an answer to the offer that waits for it. One that waits no more has left.
-func (c *conversation) take(m *proto.Answer) {
+// deliverAnswer passes an answer to the offer that waits for it. It discards the answer if the offer no longer waits, since that session
+// was left.
+func (c *conversation) deliverAnswer(m *proto.Answer) {
 	a, err := answerFromProto(m)
 	if err != nil {
 		c.peer.network.counts.malformed.Add(1)
 	}
 	c.mu.Lock()
-	waiting := c.waiting[m.GetSession()]
-	delete(c.waiting, m.GetSession())
+	waiting := c.offers[m.GetSession()]
+	delete(c.offers, m.GetSession())
 	c.mu.Unlock()
 	if waiting != nil {
-		waiting <- answered{a, err} // it has space for one
+		waiting <- offerResult{a, err} // its capacity is one
 	}
 }
 
-// pass passes on a change. To wait for its reader would keep answers from theirs.
-func (c *conversation) pass(m *proto.Change) {
+// deliverChange passes a change to the reader of Changes. If the reader is too slow, the conversation ends: waiting for the reader would
+// delay answers to offers.
+func (c *conversation) deliverChange(m *proto.Change) {
 	change, err := changeFromProto(m)
 	if err != nil {
 		c.peer.network.counts.malformed.Add(1)
@@ -199,37 +201,37 @@ func (c *conversation) pass(m *proto.Change) {
 	select {
 	case c.changes <- change:
 	default:
-		c.end(errUnread)
+		c.endWith(errChangesNotRead)
 	}
 }
 
-// write says what there is to say, and after Close the rest of it.
-func (c *conversation) write() {
+// writeCalls sends queued messages until the conversation ends. After Close it sends the remaining messages.
+func (c *conversation) writeCalls() {
 	for {
 		select {
-		case m := <-c.out:
-			// An error ends the stream, and read has its reason.
+		case m := <-c.calls:
+			// An error ends the stream, and readReplies gets the cause.
 			if c.stream.Send(m) != nil {
 				return
 			}
 		case <-c.ended:
 			return
 		case <-c.closing:
-			c.writeRest()
+			c.flushCalls()
 			return
 		}
 	}
 }
 
-func (c *conversation) writeRest() {
+func (c *conversation) flushCalls() {
 	for {
 		select {
-		case m := <-c.out:
+		case m := <-c.calls:
 			if c.stream.Send(m) != nil {
 				return
 			}
 		default:
-			_ = c.stream.CloseSend() // its error is that of the stream
+			_ = c.stream.CloseSend() // readReplies gets the error of the stream
 			return
 		}
 	}
@@ -238,43 +240,43 @@ func (c *conversation) writeRest() {
 // Digest implements Conversation.
 func (c *conversation) Digest() string { return c.digest }
 
-// takeLacking gives the answer to Reconcile, unless that is called no more.
-func (c *conversation) takeLacking(m *proto.Lacking) {
+// deliverLacking passes the answer to Reconcile. It discards the answer if a previous one was not read.
+func (c *conversation) deliverLacking(m *proto.Lacking) {
 	if checkSessions(m.GetSessions()) != nil {
 		c.peer.network.counts.malformed.Add(1)
 		return
 	}
 	select {
-	case c.lacking <- m.GetSessions():
+	case c.lackingReply <- m.GetSessions():
 	default:
 	}
 }
 
 // Reconcile implements Conversation.
 func (c *conversation) Reconcile(ctx context.Context, h Held) ([]uint64, error) {
-	lacking, err := c.reconcile(ctx, h)
+	lacking, err := c.sendHeld(ctx, h)
 	if err != nil {
 		return nil, fmt.Errorf("reconcile sessions with %s: %w", c.peer.host, err)
 	}
 	return lacking, nil
 }
 
-func (c *conversation) reconcile(ctx context.Context, h Held) ([]uint64, error) {
+func (c *conversation) sendHeld(ctx context.Context, h Held) ([]uint64, error) {
 	if c.older {
 		return nil, errors.ErrUnsupported
 	}
-	if err := errors.Join(checkSessions(h.Sessions), within("the number of epochs", uint64(len(h.Epochs)), 0, mostEpochs)); err != nil {
+	if err := errors.Join(checkSessions(h.Sessions), checkRange("the number of epochs", uint64(len(h.Epochs)), 0, maxEpochs)); err != nil {
 		return nil, err
 	}
 	select {
-	case c.out <- &proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: h.Sessions, Epochs: h.Epochs}}}:
+	case c.calls <- &proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: h.Sessions, Epochs: h.Epochs}}}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-c.ended:
 		return nil, c.Err()
 	}
 	select {
-	case lacking := <-c.lacking:
+	case lacking := <-c.lackingReply:
 		return lacking, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -283,46 +285,46 @@ func (c *conversation) reconcile(ctx context.Context, h Held) ([]uint64, error) 
 	}
 }
 
-// Offer implements Conversation. An offer that was given up is left: the host may have met it.
+// Offer implements Conversation. It leaves the session of an offer that it abandons, since the host may have connected it.
 func (c *conversation) Offer(ctx context.Context, o Offer) (Answer, error) {
-	answer, err := c.wait(o.Session)
+	answer, err := c.registerOffer(o.Session)
 	if err != nil {
 		return Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.host, err)
 	}
-	a, err := c.offer(ctx, o, answer)
+	a, err := c.sendOffer(ctx, o, answer)
 	if err != nil {
 		return Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.host, err)
 	}
 	return a, nil
 }
 
-// wait registers an offer.
-func (c *conversation) wait(session uint64) (<-chan answered, error) {
+// registerOffer registers an offer and returns the channel for its result.
+func (c *conversation) registerOffer(session uint64) (<-chan offerResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch _, twice := c.waiting[session]; {
+	switch _, twice := c.offers[session]; {
 	case c.err != nil:
 		return nil, c.err
 	case c.isClosing():
 		return nil, errClosed
 	case twice:
-		return nil, errOffered
-	case len(c.waiting) >= mostOffers:
-		return nil, errOffers
+		return nil, errDuplicateSession
+	case len(c.offers) >= maxOpenOffers:
+		return nil, errTooManyOffers
 	}
-	answer := make(chan answered, 1)
-	c.waiting[session] = answer
+	answer := make(chan offerResult, 1)
+	c.offers[session] = answer
 	return answer, nil
 }
 
-func (c *conversation) offer(ctx context.Context, o Offer, answer <-chan answered) (Answer, error) {
+func (c *conversation) sendOffer(ctx context.Context, o Offer, answer <-chan offerResult) (Answer, error) {
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.waiting, o.Session)
+		delete(c.offers, o.Session)
 	}()
 	select {
-	case c.out <- &proto.Call{What: &proto.Call_Offer{Offer: offerToProto(o)}}:
+	case c.calls <- &proto.Call{What: &proto.Call_Offer{Offer: offerToProto(o)}}:
 	case <-ctx.Done():
 		return Answer{}, ctx.Err()
 	case <-c.ended:
@@ -331,7 +333,7 @@ func (c *conversation) offer(ctx context.Context, o Offer, answer <-chan answere
 	select {
 	case a := <-answer:
 		if a.err != nil {
-			_ = c.Leave(o.Session) // if that fails, the conversation has ended
+			_ = c.Leave(o.Session) // an error means that the conversation has ended
 		}
 		return a.answer, a.err
 	case <-ctx.Done():
@@ -352,28 +354,28 @@ func (c *conversation) Leave(session uint64) error {
 		return fmt.Errorf("leave a pair with %s: %w", c.peer.host, err)
 	}
 	select {
-	case c.out <- &proto.Call{What: &proto.Call_Leave{Leave: &proto.Leave{Session: session}}}:
+	case c.calls <- &proto.Call{What: &proto.Call_Leave{Leave: &proto.Leave{Session: session}}}:
 		return nil
 	default:
-		c.end(errUnheard)
-		return fmt.Errorf("leave a pair with %s: %w", c.peer.host, errUnheard)
+		c.endWith(errPeerNotReading)
+		return fmt.Errorf("leave a pair with %s: %w", c.peer.host, errPeerNotReading)
 	}
 }
 
 // Changes implements Conversation.
 func (c *conversation) Changes() <-chan Change { return c.changes }
 
-// Err implements Conversation. After Close it is net.ErrClosed.
+// Err implements Conversation. After Close it returns net.ErrClosed.
 func (c *conversation) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Close implements Conversation. What was said before is sent, for which it waits a second at most. It is idempotent.
+// Close implements Conversation. It sends the queued messages, for which it waits at most a second. It is idempotent.
 func (c *conversation) Close() error {
-	c.close.Do(func() { close(c.closing) })
-	late := time.AfterFunc(leavingLasts, func() { c.end(errClosed) })
+	c.closeOnce.Do(func() { close(c.closing) })
+	late := time.AfterFunc(closeTimeout, func() { c.endWith(errClosed) })
 	defer late.Stop()
 	c.wg.Wait()
 	return nil

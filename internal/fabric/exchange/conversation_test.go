@@ -20,12 +20,12 @@ func TestTwoHostsOfOneKeyMeet(t *testing.T) {
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	require.Equal(t, "00112233aabbccdd", c.Digest())
 
-	a, err := c.Offer(soon(t), offer(42))
+	a, err := c.Offer(testContext(t), offer(42))
 	require.NoError(t, err)
 	require.Equal(t, Answer{Port: port("mlx5_1"), RC: 0x4711, PSN: 0xffffff}, a)
 	require.Equal(t, []Offer{offer(42)}, r.offers)
 
-	r.server.Changed(Change{Device: "mlx5_1", Port: 2, Epoch: 99})
+	r.server.AnnounceChange(Change{Device: "mlx5_1", Port: 2, Epoch: 99})
 	require.Equal(t, Change{Device: "mlx5_1", Port: 2, Epoch: 99}, <-c.Changes())
 
 	require.NoError(t, c.Leave(42))
@@ -39,7 +39,7 @@ func TestAnOfferThatIsNotMetSaysWhy(t *testing.T) {
 		return Answer{Reason: verdict.ReasonFull, Port: port("mlx5_1")}
 	}
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	a, err := c.Offer(soon(t), offer(42))
+	a, err := c.Offer(testContext(t), offer(42))
 	require.NoError(t, err)
 	require.Equal(t, Answer{Reason: verdict.ReasonFull}, a)
 }
@@ -48,12 +48,12 @@ func TestReconcileReturnsSessionsThatAreLacking(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	held := Held{Sessions: []uint64{1, 100, 2, 1 << 63}, Epochs: []uint64{7}}
-	lacking, err := c.Reconcile(soon(t), held)
+	lacking, err := c.Reconcile(testContext(t), held)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{100, 1 << 63}, lacking)
 	require.Equal(t, []*Held{&held}, r.held)
 
-	_, err = c.Offer(soon(t), offer(3))
+	_, err = c.Offer(testContext(t), offer(3))
 	require.NoError(t, err)
 	require.NoError(t, c.Leave(2))
 	require.NoError(t, c.Close())
@@ -65,20 +65,20 @@ func TestOfferThatHangsDoesNotDelayOthers(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.meet = func(ctx context.Context, _ string, o Offer) Answer {
 		if o.Session == 1 {
-			<-ctx.Done() // as while the firmware of a device hangs
+			<-ctx.Done() // like a device whose firmware hangs
 			return Answer{Reason: verdict.ReasonFailed}
 		}
 		return Answer{Port: port("mlx5_1"), RC: 0x4711}
 	}
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	ctx, giveUp := context.WithCancel(soon(t))
+	ctx, giveUp := context.WithCancel(testContext(t))
 	hung := make(chan error, 1)
 	go func() {
 		_, err := c.Offer(ctx, offer(1))
 		hung <- err
 	}()
 	r.await(t, func() bool { return len(r.offers) == 1 })
-	_, err := c.Offer(soon(t), offer(2))
+	_, err := c.Offer(testContext(t), offer(2))
 	require.NoError(t, err)
 	giveUp()
 	require.ErrorIs(t, <-hung, context.Canceled)
@@ -89,15 +89,15 @@ func TestOfferThatHangsDoesNotDelayOthers(t *testing.T) {
 
 func TestStateNamesSessionsThatAreLacking(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t), []uint64{100, 3, 101})
+	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), []uint64{100, 3, 101})
 	require.NoError(t, err)
-	require.True(t, state.Knows)
+	require.True(t, state.LackingKnown)
 	require.Equal(t, []uint64{100, 101}, state.Lacking)
 }
 
-// greetOlder greets as a host of the first release, which has no features.
+// greetOlder returns the greeting of a host that runs the first release, which has no features.
 func greetOlder() *proto.Greeting {
-	g := ownVersions.greeting("gpu2", "00")
+	g := ownVersions.newGreeting("gpu2", "00")
 	g.Features = 0
 	return g
 }
@@ -129,23 +129,23 @@ func TestOlderHostDoesNotKnowSessions(t *testing.T) {
 		state: func() (*proto.StateReply, error) { return &proto.StateReply{}, nil },
 	}
 	p := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key))
-	_, err := converse(t, p).Reconcile(soon(t), Held{Sessions: []uint64{1}})
+	_, err := converse(t, p).Reconcile(testContext(t), Held{Sessions: []uint64{1}})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
-	state, err := p.State(soon(t), []uint64{1})
+	state, err := p.State(testContext(t), []uint64{1})
 	require.NoError(t, err)
-	require.False(t, state.Knows)
+	require.False(t, state.LackingKnown)
 }
 
 func TestTooManySessionsAreRefusedByBothSides(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	many := make([]uint64, mostSessions+1)
-	_, err := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))).Reconcile(soon(t), Held{Sessions: many})
+	many := make([]uint64, maxSessions+1)
+	_, err := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))).Reconcile(testContext(t), Held{Sessions: many})
 	require.ErrorIs(t, err, ErrMalformed)
 	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
-	_, err = client.State(soon(t), &proto.StateRequest{Host: "gpu2", Sessions: many})
+	_, err = client.State(testContext(t), &proto.StateRequest{Host: "gpu2", Sessions: many})
 	require.Error(t, err)
 	s := rawStream(t, client)
-	require.NoError(t, s.Send(greetingCall(ownVersions.greeting("gpu2", "00"))))
+	require.NoError(t, s.Send(greetingCall(ownVersions.newGreeting("gpu2", "00"))))
 	require.NoError(t, s.Send(&proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: many}}}))
 	for range 2 {
 		_, err = s.Recv()
@@ -155,46 +155,46 @@ func TestTooManySessionsAreRefusedByBothSides(t *testing.T) {
 	require.EqualValues(t, 2, r.server.Counts().Malformed)
 }
 
-// The Handler holds its lock when it announces a change, and takes it when it is asked for its list.
+// The Handler holds its lock when it announces a change, and locks it when the Server looks up a host.
 func TestNewListAndChangeAtOnceDoNotBlockEachOther(t *testing.T) {
 	var own sync.Mutex
-	l := &listing{holder: newHolder(), lock: &own}
+	l := &lockedList{fakeHandler: newFakeHandler(), lock: &own}
 	s := NewServer(ServerConfig{Host: "gpu1", Credentials: credentialsOf(t, "gpu1", key), Handler: l, Now: time.Now})
-	s.talks[&talk{host: "gpu2", out: make(chan *proto.Reply, 1), cancel: func() {}, server: s}] = struct{}{}
+	s.conversations[&serverConversation{host: "gpu2", replies: make(chan *proto.Reply, 1), cancel: func() {}, server: s}] = struct{}{}
 	l.asked = func() {
 		go func() {
 			own.Lock()
 			defer own.Unlock()
-			s.Changed(Change{Device: "mlx5_0", Port: 1, Epoch: 1})
+			s.AnnounceChange(Change{Device: "mlx5_0", Port: 1, Epoch: 1})
 			l.announced <- struct{}{}
 		}()
 		<-l.announced // before the list is read
 	}
 	l.announced = make(chan struct{})
-	s.Relisted()
+	s.EndUnlisted()
 }
 
-// listing is a Handler whose list has a lock, before which asked is called.
-type listing struct {
-	*holder
+// lockedList is a Handler with a lock. It calls asked before it locks.
+type lockedList struct {
+	*fakeHandler
 	lock      *sync.Mutex
 	asked     func()
 	announced chan struct{}
 }
 
-func (l *listing) Listed(host string) (string, bool) {
+func (l *lockedList) Listed(host string) (string, bool) {
 	l.asked()
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	return l.holder.Listed(host)
+	return l.fakeHandler.Listed(host)
 }
 
 func TestStateIsAnsweredWithoutAConversation(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t), nil)
+	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), nil)
 	require.NoError(t, err)
 	ports, lacking := r.States("gpu2", nil)
-	require.Equal(t, State{Ports: ports, Lacking: lacking, Knows: true}, state)
+	require.Equal(t, State{Ports: ports, Lacking: lacking, LackingKnown: true}, state)
 	require.Empty(t, r.ended)
 }
 
@@ -202,10 +202,10 @@ func TestTheEndOfAConversationNamesWhatWasMetAndNotLeft(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	for _, session := range []uint64{1, 2, 3} {
-		_, err := c.Offer(soon(t), offer(session))
+		_, err := c.Offer(testContext(t), offer(session))
 		require.NoError(t, err)
 	}
-	require.NoError(t, c.Leave(2)) // what was said before Close arrives
+	require.NoError(t, c.Leave(2)) // messages sent before Close arrive
 	require.NoError(t, c.Close())
 	_, open := <-c.Changes()
 	require.False(t, open)
@@ -240,31 +240,31 @@ func TestAHostThatGoesEndsItsConversationsAndIsReachedAgain(t *testing.T) {
 	r := respond(t, "gpu1", own)
 	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
 	c := converse(t, p)
-	_, err := c.Offer(soon(t), offer(42))
+	_, err := c.Offer(testContext(t), offer(42))
 	require.NoError(t, err)
 	r.stop()
 	for range c.Changes() {
 	}
 	require.Error(t, c.Err())
 	require.Equal(t, [][]uint64{{42}}, r.ended)
-	_, err = c.Offer(soon(t), offer(43))
+	_, err = c.Offer(testContext(t), offer(43))
 	require.ErrorIs(t, err, c.Err())
 	require.Error(t, c.Leave(42))
 
 	for range 5 {
-		_, err = p.State(soon(t), nil)
+		_, err = p.State(testContext(t), nil)
 		require.Error(t, err)
 		requireOther(t, err)
-		_, err = p.Converse(soon(t), "")
+		_, err = p.Converse(testContext(t), "")
 		requireOther(t, err)
 	}
 	respondAt(t, r.addr, "gpu1", own)
-	_, err = p.State(soon(t), nil)
+	_, err = p.State(testContext(t), nil)
 	require.NoError(t, err, "the first try after the host is back")
 	require.NoError(t, converse(t, p).Err())
 }
 
-// requireOther demands an error that says nothing of the peer.
+// requireOther requires an error that is no evidence about the peer.
 func requireOther(t *testing.T, err error) {
 	t.Helper()
 	require.Error(t, err)
@@ -276,7 +276,7 @@ func requireOther(t *testing.T, err error) {
 func TestAHostWhereNobodyListensIsAnErrorAtOnce(t *testing.T) {
 	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: closedPort(t)}, "gpu2", credentialsOf(t, "gpu2", key))
 	began := time.Now()
-	_, err := p.State(soon(t), nil)
+	_, err := p.State(testContext(t), nil)
 	requireOther(t, err)
 	require.Less(t, time.Since(began), 5*time.Second)
 	t.Log(err)
@@ -288,9 +288,9 @@ func TestAClosedPeerSaysSo(t *testing.T) {
 	c := converse(t, p)
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, c.Err(), net.ErrClosed)
-	_, err := p.State(soon(t), nil)
+	_, err := p.State(testContext(t), nil)
 	require.ErrorIs(t, err, net.ErrClosed)
-	_, err = p.Converse(soon(t), "")
+	_, err = p.Converse(testContext(t), "")
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.NoError(t, p.Close())
 	require.NoError(t, errors.Join(c.Close(), c.Close()))

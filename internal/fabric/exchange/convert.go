@@ -25,7 +25,7 @@ func portToProto(p Port) *proto.Port {
 	return m
 }
 
-// portFromProto returns a port that has a Fabric. Its error wraps ErrMalformed.
+// portFromProto converts a port that has a Fabric. Its error wraps ErrMalformed.
 func portFromProto(m *proto.Port) (Port, error) {
 	if err := checkPort(m); err != nil {
 		return Port{}, err
@@ -35,8 +35,8 @@ func portFromProto(m *proto.Port) (Port, error) {
 		MTU: int(m.GetMtu()), PKey: uint16(m.GetPkey()), NeedsGRH: m.GetNeedsGrh(), UD: m.GetUd(), QKey: m.GetQkey(),
 	}}
 	for _, g := range m.GetGids() {
-		raw, err := gid(g.GetRaw())
-		if err = errors.Join(err, within("the index of a GID", uint64(g.GetIndex()), 0, mostGIDIndex)); err != nil {
+		raw, err := parseGID(g.GetRaw())
+		if err = errors.Join(err, checkRange("the index of a GID", uint64(g.GetIndex()), 0, maxGIDIndex)); err != nil {
 			return Port{}, err
 		}
 		p.GIDs = append(p.GIDs, verbs.FabricGID{Index: int(g.GetIndex()), Raw: raw})
@@ -50,26 +50,26 @@ func checkPort(m *proto.Port) error {
 	}
 	return errors.Join(
 		checkPlace(m.GetDevice(), m.GetPort()),
-		within("the position", uint64(m.GetPosition()), 0, mostPosition),
-		checkLink(m.GetLinkLayer()),
-		within("the LID", uint64(m.GetLid()), 0, mostLID),
+		checkRange("the position", uint64(m.GetPosition()), 0, maxPosition),
+		checkLinkLayer(m.GetLinkLayer()),
+		checkRange("the LID", uint64(m.GetLid()), 0, maxLID),
 		checkMTU(m.GetMtu()),
-		within("the P_Key", uint64(m.GetPkey()), 0, 0xffff),
-		within("the number of GIDs", uint64(len(m.GetGids())), 0, mostGIDs),
+		checkRange("the P_Key", uint64(m.GetPkey()), 0, 0xffff),
+		checkRange("the number of GIDs", uint64(len(m.GetGids())), 0, maxGIDs),
 		checkUD(m.GetUd()),
-		within("the Q_Key", uint64(m.GetQkey()), 0, mostQKey),
+		checkRange("the Q_Key", uint64(m.GetQkey()), 0, maxQKey),
 	)
 }
 
 func offerToProto(o Offer) *proto.Offer {
 	m := &proto.Offer{Session: o.Session, Port: portToProto(o.Port), Rc: o.RC, Psn: o.PSN}
-	for _, d := range o.Devices[:min(len(o.Devices), mostDevices)] {
+	for _, d := range o.Devices[:min(len(o.Devices), maxDevices)] {
 		m.Devices = append(m.Devices, sanitize.UTF8(d))
 	}
 	return m
 }
 
-// offerFromProto returns an offer. Its error wraps ErrMalformed.
+// offerFromProto converts an offer. Its error wraps ErrMalformed.
 func offerFromProto(m *proto.Offer) (Offer, error) {
 	port, err := portFromProto(m.GetPort())
 	if err = errors.Join(err, checkPair(m.GetSession(), m.GetRc(), m.GetPsn())); err != nil {
@@ -84,15 +84,15 @@ func offerFromProto(m *proto.Offer) (Offer, error) {
 func checkDevices(names []string) error {
 	for _, name := range names {
 		if !isDevice(name) {
-			return fmt.Errorf("%w: a name of a device that cannot be", ErrMalformed)
+			return fmt.Errorf("%w: an impossible device name", ErrMalformed)
 		}
 	}
-	return within("the number of devices", uint64(len(names)), 0, mostDevices)
+	return checkRange("the number of devices", uint64(len(names)), 0, maxDevices)
 }
 
-// heldFromProto returns the sessions that a host goes on with. Its error wraps ErrMalformed.
+// heldFromProto converts the sessions that a host continues. Its error wraps ErrMalformed.
 func heldFromProto(m *proto.Held) (*Held, error) {
-	err := errors.Join(checkSessions(m.GetSessions()), within("the number of epochs", uint64(len(m.GetEpochs())), 0, mostEpochs))
+	err := errors.Join(checkSessions(m.GetSessions()), checkRange("the number of epochs", uint64(len(m.GetEpochs())), 0, maxEpochs))
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func heldFromProto(m *proto.Held) (*Held, error) {
 }
 
 func checkSessions(sessions []uint64) error {
-	return within("the number of sessions", uint64(len(sessions)), 0, mostSessions)
+	return checkRange("the number of sessions", uint64(len(sessions)), 0, maxSessions)
 }
 
 // without returns the sessions that are not among kept.
@@ -113,7 +113,7 @@ func without(sessions, kept []uint64) (lacking []uint64) {
 	return lacking
 }
 
-// answerToProto returns the answer to an offer. Why there is no pair is all that a refusal says.
+// answerToProto converts the answer to an offer. A refusal contains only the session and the reason.
 func answerToProto(session uint64, a Answer) *proto.Answer {
 	if a.Reason != verdict.ReasonNone {
 		return &proto.Answer{Session: session, Reason: sanitize.UTF8(string(a.Reason))}
@@ -121,7 +121,7 @@ func answerToProto(session uint64, a Answer) *proto.Answer {
 	return &proto.Answer{Session: session, Port: portToProto(a.Port), Rc: a.RC, Psn: a.PSN}
 }
 
-// answerFromProto returns an answer. A reason that this version does not know is ReasonFailed. Its error wraps ErrMalformed.
+// answerFromProto converts an answer. It replaces an unknown reason by ReasonFailed. Its error wraps ErrMalformed.
 func answerFromProto(m *proto.Answer) (Answer, error) {
 	if m.GetFault() != proto.Fault_FAULT_NONE {
 		return Answer{}, fmt.Errorf("%w: the host says so of the offer", ErrMalformed)
@@ -143,7 +143,7 @@ func changeToProto(c Change) *proto.Change {
 	return &proto.Change{Device: sanitize.UTF8(c.Device), Port: uint32(c.Port), Epoch: c.Epoch}
 }
 
-// changeFromProto returns a change. Its error wraps ErrMalformed.
+// changeFromProto converts a change. Its error wraps ErrMalformed.
 func changeFromProto(m *proto.Change) (Change, error) {
 	if err := checkPlace(m.GetDevice(), m.GetPort()); err != nil {
 		return Change{}, err
@@ -161,13 +161,13 @@ func statesToProto(states []PortState, lacking []uint64) *proto.StateReply {
 	return m
 }
 
-// stateFromProto returns the state of a host. Its error wraps ErrMalformed.
+// stateFromProto converts the state of a host. Its error wraps ErrMalformed.
 func stateFromProto(m *proto.StateReply) (State, error) {
-	err := errors.Join(within("the number of ports", uint64(len(m.GetPorts())), 0, mostPorts), checkSessions(m.GetLacking()))
+	err := errors.Join(checkRange("the number of ports", uint64(len(m.GetPorts())), 0, maxPorts), checkSessions(m.GetLacking()))
 	if err != nil {
 		return State{}, err
 	}
-	s := State{Lacking: m.GetLacking(), Knows: m.GetFeatures()&featureSessions != 0}
+	s := State{Lacking: m.GetLacking(), LackingKnown: m.GetFeatures()&featureSessions != 0}
 	for _, p := range m.GetPorts() {
 		if err := checkPlace(p.GetDevice(), p.GetPort()); err != nil {
 			return State{}, err

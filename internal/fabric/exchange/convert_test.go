@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// throughWire returns a message as the other side receives it.
+// throughWire encodes and decodes a message.
 func throughWire[M pb.Message](t *testing.T, m M) M {
 	t.Helper()
 	raw, err := pb.Marshal(m)
@@ -24,7 +24,7 @@ func throughWire[M pb.Message](t *testing.T, m M) M {
 	return got
 }
 
-// malformations are what a hostile host may put into a port, each of which no port can have.
+// malformations returns changes by which a hostile host could make a port invalid.
 func malformations() map[string]func(*proto.Port) {
 	gid := func(raw ...byte) func(*proto.Port) {
 		return func(p *proto.Port) { p.Gids[0].Raw = raw }
@@ -117,12 +117,12 @@ func TestAnOfferThatTheHostCallsMalformedIsAnError(t *testing.T) {
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	o := offer(1)
 	o.RC = 1
-	_, err := c.Offer(soon(t), o)
+	_, err := c.Offer(testContext(t), o)
 	require.ErrorIs(t, err, ErrMalformed)
 	require.NoError(t, c.Err())
 }
 
-// The host has met what it answered, and has to hear that it is over.
+// The host has connected the pair that it answered, and has to be told that the session has ended.
 func TestAnAnswerWithWhatCannotBeIsAnErrorAndIsLeft(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.meet = func(context.Context, string, Offer) Answer {
@@ -131,7 +131,7 @@ func TestAnAnswerWithWhatCannotBeIsAnErrorAndIsLeft(t *testing.T) {
 		return Answer{Port: p, RC: 2}
 	}
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	_, err := c.Offer(soon(t), offer(42))
+	_, err := c.Offer(testContext(t), offer(42))
 	require.ErrorIs(t, err, ErrMalformed)
 	r.await(t, func() bool { return len(r.left) == 1 && r.left[0] == 42 })
 	require.NoError(t, c.Err())
@@ -188,27 +188,27 @@ func TestEveryReasonArrives(t *testing.T) {
 	}
 }
 
-// The largest offer and the largest state that are taken have room in a message.
+// The largest valid offer and the largest valid state fit into a message.
 func TestTheLargestMessagesFit(t *testing.T) {
-	p := port(strings.Repeat("m", longestDevice))
-	for len(p.GIDs) < mostGIDs {
-		p.GIDs = append(p.GIDs, verbs.FabricGID{Index: mostGIDIndex, Raw: p.GIDs[0].Raw})
+	p := port(strings.Repeat("m", maxDeviceName))
+	for len(p.GIDs) < maxGIDs {
+		p.GIDs = append(p.GIDs, verbs.FabricGID{Index: maxGIDIndex, Raw: p.GIDs[0].Raw})
 	}
-	raw, err := pb.Marshal(offerCall(Offer{Session: 1, Port: p, RC: mostQP, PSN: mostPSN}))
+	raw, err := pb.Marshal(offerCall(Offer{Session: 1, Port: p, RC: maxQP, PSN: maxPSN}))
 	require.NoError(t, err)
 	require.Less(t, len(raw), maxMessage/16)
-	names := slices.Repeat([]string{p.Device}, 2*mostDevices) // those that are too many are left out
-	raw, err = pb.Marshal(offerCall(Offer{Session: 1, Port: p, RC: mostQP, PSN: mostPSN, Devices: names}))
+	names := slices.Repeat([]string{p.Device}, 2*maxDevices) // names beyond the limit are omitted
+	raw, err = pb.Marshal(offerCall(Offer{Session: 1, Port: p, RC: maxQP, PSN: maxPSN, Devices: names}))
 	require.NoError(t, err)
 	require.Less(t, len(raw), maxMessage/2)
-	sessions := slices.Repeat([]uint64{1 << 63}, mostSessions)
-	raw, err = pb.Marshal(&proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: sessions, Epochs: sessions[:mostEpochs]}}})
+	sessions := slices.Repeat([]uint64{1 << 63}, maxSessions)
+	raw, err = pb.Marshal(&proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: sessions, Epochs: sessions[:maxEpochs]}}})
 	require.NoError(t, err)
 	require.Less(t, len(raw), maxMessage/2)
 
 	var states []PortState
-	for range mostPorts / 2 {
-		states = append(states, PortState{Device: strings.Repeat("m", longestDevice), Port: mostPort, Epoch: 1, State: verbs.PortAbsent})
+	for range maxPorts / 2 {
+		states = append(states, PortState{Device: strings.Repeat("m", maxDeviceName), Port: maxPort, Epoch: 1, State: verbs.PortAbsent})
 	}
 	raw, err = pb.Marshal(statesToProto(states, sessions))
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Files are the files of the options key_file, tls_cert, tls_key and tls_ca. It is either the first, or the other three.
+// Files has the paths of the options key_file, tls_cert, tls_key and tls_ca. Either the first one is set, or the other three are.
 type Files struct {
 	Key     string
 	TLSCert string
@@ -17,26 +17,28 @@ type Files struct {
 	TLSCA   string
 }
 
-// Credentials prove to peers that this host is the one of its name, and has theirs prove it. They may be used concurrently.
+// Credentials prove the name of this host to peers, and verify the names of peers. They may be used concurrently.
 type Credentials struct {
-	host string
-	now  func() time.Time
-	held func() holding           // what is valid at this moment
-	name func(host string) string // what the certificate of a host is for
+	host     string
+	now      func() time.Time
+	current  func() tlsIdentity       // returns the current identity
+	certName func(host string) string // returns the name in the certificate of a host
 }
 
-// holding is a certificate with its key, and the authorities of those of peers.
-type holding struct {
+// tlsIdentity is a certificate with its key, together with the authorities of the peers' certificates.
+type tlsIdentity struct {
 	cert  tls.Certificate
 	roots *x509.CertPool
 }
 
-// NewCredentials returns the credentials of the host that the list calls host. With a key file they are made in memory and do
-// not depend on the clock, and the file is read once. The certificates of the other files are for servers and for clients, and
-// have the name of their host among their DNS names or IP addresses; the files are looked at in each handshake, and read
-// again when they have changed. If that fails, what was read before goes on to be used, and log has a line.
+// NewCredentials returns the credentials of the host with the name host in the list.
 //
-// The error is one line that names the option, the file, what is wrong and what to do.
+// With a key file, it reads the file once and creates certificates in memory, whose validity does not depend on the clock. Otherwise it reads the
+// certificate files. Those certificates must allow use by servers and clients, and their DNS names or IP addresses must contain the name of their
+// host. Each handshake checks whether the files have changed, and reads them again if so. If reading fails, the previous certificates remain in
+// use, and log gets a warning.
+//
+// The error is one line with the option, the file, the fault and the remedy.
 func NewCredentials(host string, f Files, now func() time.Time, log *slog.Logger) (*Credentials, error) {
 	if err := f.check(); err != nil {
 		return nil, err
@@ -50,20 +52,20 @@ func NewCredentials(host string, f Files, now func() time.Time, log *slog.Logger
 		if err != nil {
 			return nil, err
 		}
-		h, err := issue(key, host)
+		h, err := issueIdentity(key, host)
 		if err != nil {
 			return nil, fmt.Errorf("key_file = %q: %w", f.Key, err)
 		}
-		c.held = func() holding { return h }
-		c.name = func(host string) string { return alias(key, host) }
+		c.current = func() tlsIdentity { return h }
+		c.certName = func(host string) string { return hostAlias(key, host) }
 		return c, nil
 	}
 	kept, err := openCertificates(host, f, now, log)
 	if err != nil {
 		return nil, err
 	}
-	c.held = kept.current
-	c.name = func(host string) string { return host }
+	c.current = kept.current
+	c.certName = func(host string) string { return host }
 	return c, nil
 }
 
@@ -90,39 +92,39 @@ func (f Files) check() error {
 	return nil
 }
 
-// config returns what both sides of a handshake have in common.
-func (c *Credentials) config() *tls.Config {
-	h := c.held()
+// baseConfig returns the configuration common to both sides of a handshake.
+func (c *Credentials) baseConfig() *tls.Config {
+	h := c.current()
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Time: c.now,
 		Certificates: []tls.Certificate{h.cert}, RootCAs: h.roots, ClientCAs: h.roots,
-		// A resumed session would not look at the certificates again.
+		// A resumed session would skip the verification of certificates.
 		SessionTicketsDisabled: true,
 	}
 }
 
-// client returns the configuration of a handshake with a host, whose certificate has to be for its name in the list.
-func (c *Credentials) client(host string) *tls.Config {
-	t := c.config()
-	t.ServerName = c.name(host)
+// clientConfig returns the client's configuration for a handshake with a host. The host's certificate must be for its name in the list.
+func (c *Credentials) clientConfig(host string) *tls.Config {
+	t := c.baseConfig()
+	t.ServerName = c.certName(host)
 	return t
 }
 
-// server returns the configuration of a handshake with whoever calls.
-func (c *Credentials) server() *tls.Config {
-	t := c.config()
+// serverConfig returns the server's configuration for a handshake with any caller.
+func (c *Credentials) serverConfig() *tls.Config {
+	t := c.baseConfig()
 	t.ClientAuth = tls.RequireAndVerifyClientCert
 	return t
 }
 
-// prove reports whether a certificate that was verified is that of the host.
-func (c *Credentials) prove(cert *x509.Certificate, host string) bool {
-	return host != "" && cert.VerifyHostname(c.name(host)) == nil
+// matchesHost reports whether a verified certificate belongs to the host.
+func (c *Credentials) matchesHost(cert *x509.Certificate, host string) bool {
+	return host != "" && cert.VerifyHostname(c.certName(host)) == nil
 }
 
-// trust returns an error unless a chain of certificates leads to an authority that is known here.
-func (c *Credentials) trust(chain []*x509.Certificate) error {
-	o := x509.VerifyOptions{Roots: c.held().roots, CurrentTime: c.now(), Intermediates: x509.NewCertPool()}
+// verifyChain returns an error unless a chain of certificates leads to a known authority.
+func (c *Credentials) verifyChain(chain []*x509.Certificate) error {
+	o := x509.VerifyOptions{Roots: c.current().roots, CurrentTime: c.now(), Intermediates: x509.NewCertPool()}
 	for _, cert := range chain[1:] {
 		o.Intermediates.AddCert(cert)
 	}

@@ -40,7 +40,7 @@ func TestAKeyFileThatCannotBeIsALineThatSaysWhatToDo(t *testing.T) {
 		"empty":                   {write("empty", "", 0o600), "it has 0 bytes: want 32 random ones or more, as by head -c 32 /dev/urandom"},
 		"a byte too few":          {write("31", key[1:], 0o600), "it has 31 bytes: want 32 random ones or more, as by head -c 32 /dev/urandom"},
 		"zeros":                   {write("zeros", strings.Repeat("\x00", 64), 0o600), "all its bytes are the same: want random ones, as by head -c 32 /dev/urandom"},
-		"more than a key can be":  {write("large", strings.Repeat("ab", mostFile), 0o600), "it has more than 65536 bytes: is it the right file?"},
+		"more than a key can be":  {write("large", strings.Repeat("ab", maxFile), 0o600), "it has more than 65536 bytes: is it the right file?"},
 		"a name with odd letters": {filepath.Join(dir, "a\nb"), "no such file or directory"},
 	}
 	for name, row := range rows {
@@ -73,7 +73,7 @@ func TestOptionsThatDoNotFitAreALine(t *testing.T) {
 	}
 }
 
-// A final newline is part of the key, and so are blanks: what the file has on one host it has on all.
+// A final newline and blanks are part of the key.
 func TestAKeyIsAllBytesOfItsFile(t *testing.T) {
 	for _, mode := range []os.FileMode{0o640, 0o600, 0o440, 0o400} {
 		path := keyFile(t, key+"\n")
@@ -86,7 +86,7 @@ func TestAKeyIsAllBytesOfItsFile(t *testing.T) {
 	requireKey(t, r, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key+"\n")))
 }
 
-// What a list may call a host need not be a name of DNS.
+// A host name in the list need not be a valid DNS name.
 func TestEveryNameOfAListIsProven(t *testing.T) {
 	for _, name := range []string{
 		"gpu1", "GPU-1.rack_7.example", "10.0.0.7", "1", "a..b", "a.-b", strings.Repeat("x", 64), strings.Repeat("x.", 31) + "xx",
@@ -114,7 +114,7 @@ func TestTheClockSaysNothingAboutAKey(t *testing.T) {
 	}
 }
 
-// ca is a certificate authority of an organisation.
+// ca is the certificate authority of an organisation.
 type ca struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -145,7 +145,7 @@ func certify(t *testing.T, template, parent *x509.Certificate, signs *ecdsa.Priv
 	return cert, own
 }
 
-// host writes the files of a host whose certificate is valid from one year to another.
+// host writes the files of a host whose certificate is valid between two years.
 func (c *ca) host(t *testing.T, name string, from, to int) Files {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,14 +167,14 @@ func (c *ca) renew(t *testing.T, f Files, name string, from, to int) {
 	writePEM(t, f.TLSCA, "CERTIFICATE", c.cert.Raw)
 }
 
-// writePEM replaces a file as operators' tools do: whole.
+// writePEM replaces a file atomically, as operators' tools do.
 func writePEM(t *testing.T, path, kind string, raw []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600))
 	require.NoError(t, os.Rename(path+".new", path))
 }
 
-// lines is the handler of a log that is read by a test.
+// lines collects a log for a test.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -194,7 +194,7 @@ func (l *lines) count(s string) int {
 
 func (l *lines) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// certified returns the credentials of a host that has certificates.
+// certified returns the credentials of a host with certificate files.
 func certified(t *testing.T, name string, f Files, year int, l *lines) *Credentials {
 	t.Helper()
 	c, err := NewCredentials(name, f, at(year), l.log())
@@ -205,10 +205,10 @@ func certified(t *testing.T, name string, f Files, year int, l *lines) *Credenti
 func TestHostsWithCertificatesMeet(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	r := respond(t, "gpu1", certified(t, "gpu1", a.host(t, "gpu1", 2025, 2027), 2026, l))
-	_, err := converse(t, reach(t, r, "gpu2", certified(t, "gpu2", a.host(t, "gpu2", 2025, 2027), 2026, l))).Offer(soon(t), offer(1))
+	_, err := converse(t, reach(t, r, "gpu2", certified(t, "gpu2", a.host(t, "gpu2", 2025, 2027), 2026, l))).Offer(testContext(t), offer(1))
 	require.NoError(t, err)
 	refused := func(c *Credentials) {
-		_, err := reach(t, r, "gpu3", c).Converse(soon(t), "")
+		_, err := reach(t, r, "gpu3", c).Converse(testContext(t), "")
 		require.ErrorIs(t, err, ErrKey)
 		t.Log(err)
 	}
@@ -222,15 +222,15 @@ func TestAnExpiredCertificateIsRefusedByBothSides(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	good, old := a.host(t, "gpu1", 2020, 2050), a.host(t, "gpu2", 2020, 2022)
 	expired := certified(t, "gpu2", old, 2026, l)
-	require.Equal(t, 1, l.count("the certificate is not valid now, and no peer accepts it: replace it"))
+	require.Equal(t, 1, l.count("certificate is not valid now: peers reject it until it is replaced"))
 
 	r := respond(t, "gpu1", certified(t, "gpu1", good, 2026, l))
-	_, err := reach(t, r, "gpu2", expired).Converse(soon(t), "")
+	_, err := reach(t, r, "gpu2", expired).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrKey)
 	require.ErrorContains(t, err, "it says that the own certificate is not valid now")
 
 	r = respond(t, "gpu2", expired)
-	_, err = reach(t, r, "gpu1", certified(t, "gpu1", good, 2026, l)).Converse(soon(t), "")
+	_, err = reach(t, r, "gpu1", certified(t, "gpu1", good, 2026, l)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrKey)
 	require.ErrorContains(t, err, "its certificate is not valid now")
 
@@ -244,22 +244,22 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	files := a.host(t, "gpu2", 2020, 2022)
 	r := respond(t, "gpu1", certified(t, "gpu1", a.host(t, "gpu1", 2020, 2050), 2026, l), func(s *Server) { s.limits.handshakes = 100 })
 	p := reach(t, r, "gpu2", certified(t, "gpu2", files, 2026, l))
-	_, err := p.State(soon(t), nil)
+	_, err := p.State(testContext(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 
 	a.renew(t, files, "gpu2", 2025, 2027)
-	_, err = p.State(soon(t), nil)
+	_, err = p.State(testContext(t), nil)
 	require.NoError(t, err)
 	r.stop()
 
-	// The responder's files are read again too: it now trusts another authority.
+	// The responder reads its files again too: it now trusts another authority.
 	b, own := newCA(t, "b"), a.host(t, "gpu1", 2020, 2050)
 	r = respond(t, "gpu1", certified(t, "gpu1", own, 2026, l))
 	p = reach(t, r, "gpu3", certified(t, "gpu3", b.host(t, "gpu3", 2020, 2050), 2026, l))
-	_, err = p.State(soon(t), nil)
+	_, err = p.State(testContext(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 	b.renew(t, own, "gpu1", 2020, 2050)
-	_, err = p.State(soon(t), nil)
+	_, err = p.State(testContext(t), nil)
 	require.NoError(t, err)
 }
 
@@ -267,7 +267,7 @@ func TestCertificatesThatDoNotFitAreNotTaken(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2050)
 	c := certified(t, "gpu1", files, 2026, l)
-	held := c.held()
+	held := c.current()
 	for i, spoil := range []func(){
 		func() { require.NoError(t, os.WriteFile(files.TLSKey, nil, 0o600)) },
 		func() { require.NoError(t, os.Remove(files.TLSKey)) },
@@ -275,35 +275,35 @@ func TestCertificatesThatDoNotFitAreNotTaken(t *testing.T) {
 		func() { a.renew(t, files, "gpu9", 2020, 2050) },
 	} {
 		spoil()
-		require.Equal(t, held, c.held())
-		require.Equal(t, held, c.held(), "one line is enough")
-		require.Equal(t, i+1, l.count("the certificates of before go on to be used"))
+		require.Equal(t, held, c.current())
+		require.Equal(t, held, c.current(), "one line is enough")
+		require.Equal(t, i+1, l.count("certificates not reloaded: the previous ones remain in use"))
 	}
 	a.renew(t, files, "gpu1", 2020, 2050)
-	require.NotEqual(t, held.cert.Certificate, c.held().cert.Certificate)
+	require.NotEqual(t, held.cert.Certificate, c.current().cert.Certificate)
 	require.Equal(t, 4, l.count("\n"))
 }
 
-// The log says chmod, and the files keep their content.
+// The user follows the advice in the log (chmod), which does not change the content of the files.
 func TestCertificatesAreReadAgainWhenAModeIsCorrected(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2026)
 	c := certified(t, "gpu1", files, 2025, l)
-	held := c.held()
+	held := c.current()
 	a.renew(t, files, "gpu1", 2024, 2050)
 	require.NoError(t, os.Chmod(files.TLSKey, 0o644))
 	for range 2 {
-		require.Equal(t, held, c.held())
+		require.Equal(t, held, c.current())
 	}
 	require.Equal(t, 1, l.count("its mode is 0644: want 0640 or less, as by chmod 0640"))
 	require.NoError(t, os.Chmod(files.TLSKey, 0o640))
-	renewed := c.held()
+	renewed := c.current()
 	require.NotEqual(t, held.cert.Certificate, renewed.cert.Certificate)
-	require.Equal(t, renewed, c.held())
+	require.Equal(t, renewed, c.current())
 	require.Equal(t, 1, l.count("\n"))
 }
 
-// What is wrong here is in no file: it has no stamp.
+// The cause of this failure is not in a file, so no stamp changes when it disappears.
 func TestCertificatesAreReadAgainAfterAFailure(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2026)
@@ -318,7 +318,7 @@ func TestCertificatesAreReadAgainAfterAFailure(t *testing.T) {
 	for range 2 {
 		require.Equal(t, held, c.current())
 	}
-	require.Equal(t, 1, l.count("the certificates of before go on to be used"))
+	require.Equal(t, 1, l.count("certificates not reloaded: the previous ones remain in use"))
 	c.host = "gpu1"
 	require.NotEqual(t, held.cert.Certificate, c.current().cert.Certificate)
 }
@@ -327,7 +327,7 @@ func TestCertificatesThatAreHalfWrittenAreNotTaken(t *testing.T) {
 	a, b, l := newCA(t, "a"), newCA(t, "b"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2050)
 	c := certified(t, "gpu1", files, 2026, l)
-	held := c.held()
+	held := c.current()
 	whole := func(path string) []byte {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -336,10 +336,10 @@ func TestCertificatesThatAreHalfWrittenAreNotTaken(t *testing.T) {
 	for _, path := range []string{files.TLSCA, files.TLSCert} {
 		text := whole(path)
 		require.NoError(t, os.WriteFile(path, text[:len(text)-40], 0o600))
-		require.Equal(t, held, c.held())
+		require.Equal(t, held, c.current())
 		require.Equal(t, 1, l.count(path+`\": it ends within a certificate: is it being written?`))
 		require.NoError(t, os.WriteFile(path, text, 0o600))
-		next := c.held()
+		next := c.current()
 		require.NotEqual(t, held, next)
 		held = next
 	}

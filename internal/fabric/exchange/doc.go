@@ -1,9 +1,8 @@
-// Package exchange is how hosts get to know each other's ports, so that these can probe each other: a conversation between the
-// host processes over TCP, in which numbers of queue pairs and addresses are exchanged. Only hosts that hold the same key are
-// talked to. The probes themselves do not pass here.
+// Package exchange lets host processes exchange the queue pair numbers and addresses of their ports over TCP, so that the ports can probe
+// each other. A host talks only to hosts that hold the same key. Probes do not pass through this package.
 //
-// The side that probes has a Network, whose Peer is reached over one connection: a conversation (gRPC's stream Converse), and
-// the question for the state of ports beside it. The side that answers has a Server and a Handler. TLS 1.3 with certificates
-// of both sides comes first: who has no key gets an alert of TLS and nothing else. What a stranger or a peer may cost is in
-// limits.go, what a peer may say in check.go. No protobuf type leaves the package.
+// The probing side has a Network. One connection to each Peer carries a conversation (the gRPC stream Converse) and requests for the state
+// of ports. The answering side has a Server and a Handler. Both sides authenticate with certificates in TLS 1.3: a caller without the key
+// receives a TLS alert and nothing else. limits.go limits the resources that strangers and peers can use, and check.go validates all values
+// that peers send. The package exports no protobuf types.
 package exchange

@@ -21,8 +21,8 @@ const (
 	otherKey = "another key that has 32 bytes ..."
 )
 
-// holder answers as a host does whose list has all hosts but those in unlisted. It implements Handler.
-type holder struct {
+// fakeHandler is the Handler of a host whose list has all hosts except those in unlisted.
+type fakeHandler struct {
 	digest string
 	meet   func(ctx context.Context, host string, o Offer) Answer
 
@@ -32,14 +32,14 @@ type holder struct {
 	left     []uint64
 	ended    [][]uint64
 	held     []*Held
-	changed  chan struct{} // has one when something above has changed
+	changed  chan struct{} // holds a token when a field above has changed
 }
 
-func newHolder() *holder {
-	return &holder{digest: "00112233aabbccdd", unlisted: map[string]bool{}, changed: make(chan struct{}, 1)}
+func newFakeHandler() *fakeHandler {
+	return &fakeHandler{digest: "00112233aabbccdd", unlisted: map[string]bool{}, changed: make(chan struct{}, 1)}
 }
 
-func (h *holder) did(what func()) {
+func (h *fakeHandler) update(what func()) {
 	h.mu.Lock()
 	what()
 	h.mu.Unlock()
@@ -49,8 +49,8 @@ func (h *holder) did(what func()) {
 	}
 }
 
-// await waits until cond holds, of what mu guards.
-func (h *holder) await(t *testing.T, cond func() bool) {
+// await waits until cond holds. It calls cond with mu held.
+func (h *fakeHandler) await(t *testing.T, cond func() bool) {
 	t.Helper()
 	late := time.NewTimer(20 * time.Second)
 	defer late.Stop()
@@ -69,31 +69,31 @@ func (h *holder) await(t *testing.T, cond func() bool) {
 	}
 }
 
-func (h *holder) Listed(host string) (string, bool) {
+func (h *fakeHandler) Listed(host string) (string, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.digest, !h.unlisted[host]
 }
 
-func (h *holder) Meet(ctx context.Context, host string, o Offer) Answer {
-	h.did(func() { h.offers = append(h.offers, o) })
+func (h *fakeHandler) AnswerOffer(ctx context.Context, host string, o Offer) Answer {
+	h.update(func() { h.offers = append(h.offers, o) })
 	if h.meet != nil {
 		return h.meet(ctx, host, o)
 	}
 	return Answer{Port: port("mlx5_1"), RC: 0x4711, PSN: 0xffffff}
 }
 
-func (h *holder) Leave(_ string, session uint64) {
-	h.did(func() { h.left = append(h.left, session) })
+func (h *fakeHandler) Leave(_ string, session uint64) {
+	h.update(func() { h.left = append(h.left, session) })
 }
 
-func (h *holder) Ended(_ string, sessions []uint64) {
-	h.did(func() { h.ended = append(h.ended, sessions) })
+func (h *fakeHandler) HandleConversationEnd(_ string, sessions []uint64) {
+	h.update(func() { h.ended = append(h.ended, sessions) })
 }
 
 // Reconcile keeps the sessions below 100, or session 1 of a host that names none.
-func (h *holder) Reconcile(_ string, held *Held) (kept []uint64) {
-	h.did(func() { h.held = append(h.held, held) })
+func (h *fakeHandler) Reconcile(_ string, held *Held) (kept []uint64) {
+	h.update(func() { h.held = append(h.held, held) })
 	if held == nil {
 		return []uint64{1}
 	}
@@ -105,8 +105,8 @@ func (h *holder) Reconcile(_ string, held *Held) (kept []uint64) {
 	return kept
 }
 
-// States lacks the sessions from 100 on.
-func (h *holder) States(_ string, sessions []uint64) (ports []PortState, lacking []uint64) {
+// States reports the sessions from 100 on as lacking.
+func (h *fakeHandler) States(_ string, sessions []uint64) (ports []PortState, lacking []uint64) {
 	for _, s := range sessions {
 		if s >= 100 {
 			lacking = append(lacking, s)
@@ -117,7 +117,7 @@ func (h *holder) States(_ string, sessions []uint64) (ports []PortState, lacking
 	}, lacking
 }
 
-// port returns a port in which every member that is sent has a value of its own.
+// port returns a port in which every transmitted field has a distinct value.
 func port(device string) Port {
 	return Port{Device: device, Position: 3, FabricPort: verbs.FabricPort{
 		Port: 2, Epoch: 1 << 63, LinkLayer: verbs.LinkInfiniBand, LID: 0xbfff, MTU: 4096, PKey: 0xffff, NeedsGRH: true,
@@ -130,7 +130,7 @@ func offer(session uint64) Offer {
 	return Offer{Session: session, Port: port("mlx5_0"), RC: 17, PSN: 0x123456, Devices: []string{"mlx5_0", "mlx5_1"}}
 }
 
-// keyFile writes a key.
+// keyFile writes a key file and returns its path.
 func keyFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
@@ -138,7 +138,7 @@ func keyFile(t *testing.T, content string) string {
 	return path
 }
 
-// credentialsOf returns the credentials of a host that has a key.
+// credentialsOf returns the credentials of a host with a key.
 func credentialsOf(t *testing.T, host, key string) *Credentials {
 	t.Helper()
 	c, err := NewCredentials(host, Files{Key: keyFile(t, key)}, time.Now, nil)
@@ -146,16 +146,16 @@ func credentialsOf(t *testing.T, host, key string) *Credentials {
 	return c
 }
 
-// responder is a host that answers.
+// responder is a host with a Server.
 type responder struct {
-	*holder
+	*fakeHandler
 	server *Server
 	name   string
 	addr   string
 	stop   func()
 }
 
-// respond starts a host. With change the Server is another than usual.
+// respond starts a host with a Server. change may modify the Server before it serves.
 func respond(t *testing.T, name string, c *Credentials, change ...func(*Server)) *responder {
 	t.Helper()
 	return respondAt(t, "127.0.0.1:0", name, c, change...)
@@ -165,7 +165,7 @@ func respondAt(t *testing.T, addr, name string, c *Credentials, change ...func(*
 	t.Helper()
 	l, err := Listen(t.Context(), addr)
 	require.NoError(t, err)
-	h := newHolder()
+	h := newFakeHandler()
 	s := NewServer(ServerConfig{Host: name, Credentials: c, Handler: h, Now: time.Now})
 	for _, f := range change {
 		f(s)
@@ -178,10 +178,10 @@ func respondAt(t *testing.T, addr, name string, c *Credentials, change ...func(*
 		require.NoError(t, <-served)
 	})
 	t.Cleanup(stop)
-	return &responder{holder: h, server: s, name: name, addr: l.Addr().String(), stop: stop}
+	return &responder{fakeHandler: h, server: s, name: name, addr: l.Addr().String(), stop: stop}
 }
 
-// reach returns what reaches a responder as the host caller.
+// reach returns the Peer by which the host caller reaches a responder.
 func reach(t *testing.T, r *responder, caller string, c *Credentials, change ...func(*TCP)) Peer {
 	t.Helper()
 	return reachAt(t, pinglist.Host{Name: r.name, Address: r.addr}, caller, c, change...)
@@ -199,8 +199,8 @@ func reachAt(t *testing.T, h pinglist.Host, caller string, c *Credentials, chang
 	return p
 }
 
-// soon returns a context of a time that no test needs.
-func soon(t *testing.T) context.Context {
+// testContext returns a context with a timeout longer than any test needs.
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
@@ -210,7 +210,7 @@ func soon(t *testing.T) context.Context {
 // converse opens a conversation.
 func converse(t *testing.T, p Peer) Conversation {
 	t.Helper()
-	c, err := p.Converse(soon(t), "ffeeddccbbaa9988")
+	c, err := p.Converse(testContext(t), "ffeeddccbbaa9988")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

@@ -17,12 +17,12 @@ func requirePort(t *testing.T, p Port) {
 	t.Helper()
 	require.True(t, isDevice(p.Device))
 	require.NotZero(t, p.Epoch)
-	require.True(t, p.Position >= 0 && p.Position <= mostPosition)
-	require.True(t, p.Port >= 1 && p.Port <= mostPort)
+	require.True(t, p.Position >= 0 && p.Position <= maxPosition)
+	require.True(t, p.Port >= 1 && p.Port <= maxPort)
 	require.Contains(t, []verbs.LinkLayer{verbs.LinkInfiniBand, verbs.LinkEthernet}, p.LinkLayer)
-	require.True(t, p.LID >= 0 && p.LID <= mostLID)
+	require.True(t, p.LID >= 0 && p.LID <= maxLID)
 	require.Contains(t, []int{0, 256, 512, 1024, 2048, 4096}, p.MTU)
-	require.LessOrEqual(t, len(p.GIDs), mostGIDs)
+	require.LessOrEqual(t, len(p.GIDs), maxGIDs)
 	require.True(t, len(p.UD) >= 1 && len(p.UD) <= verbs.MaxFabricPaths)
 	for _, n := range p.UD {
 		requireQP(t, n)
@@ -35,10 +35,10 @@ func requireQP(t *testing.T, n uint32) {
 	require.True(t, n >= 2 && n < 1<<24)
 }
 
-// What this host takes of arbitrary bytes is within the limits, and a host that says the same again is taken at its word.
+// Values accepted from arbitrary bytes are within the limits, and remain the same when they are encoded and decoded again.
 func FuzzNoBytesOfACallerLeaveTheLimits(f *testing.F) {
 	for _, m := range []*proto.Call{
-		offerCall(offer(1)), greetingCall(ownVersions.greeting("gpu1", "00")), {What: &proto.Call_Leave{Leave: &proto.Leave{Session: 3}}}, {},
+		offerCall(offer(1)), greetingCall(ownVersions.newGreeting("gpu1", "00")), {What: &proto.Call_Leave{Leave: &proto.Leave{Session: 3}}}, {},
 	} {
 		seed, err := pb.Marshal(m)
 		require.NoError(f, err)
@@ -51,7 +51,7 @@ func FuzzNoBytesOfACallerLeaveTheLimits(f *testing.F) {
 		}
 		hasUnknown(m.ProtoReflect())
 		if g := m.GetGreeting(); g != nil {
-			v, ok := ownVersions.common(versions{g.GetLeast(), g.GetMost()})
+			v, ok := ownVersions.highestCommon(versions{g.GetLeast(), g.GetMost()})
 			require.True(t, !ok || v == 1)
 		}
 		o, err := offerFromProto(m.GetOffer())
@@ -75,13 +75,13 @@ func FuzzNoBytesOfAHostLeaveTheLimits(f *testing.F) {
 		{What: &proto.Reply_Answer{Answer: answerToProto(1, Answer{Reason: "full"})}},
 		{What: &proto.Reply_Answer{Answer: &proto.Answer{Fault: 1}}},
 		{What: &proto.Reply_Change{Change: changeToProto(Change{Device: "mlx5_0", Port: 1, Epoch: 2})}},
-		{What: &proto.Reply_Greeting{Greeting: ownVersions.greeting("gpu1", "00")}},
+		{What: &proto.Reply_Greeting{Greeting: ownVersions.newGreeting("gpu1", "00")}},
 	} {
 		seed, err := pb.Marshal(m)
 		require.NoError(f, err)
 		f.Add(seed)
 	}
-	p := &remote{host: "gpu1", network: New(NetworkConfig{})}
+	p := &tcpPeer{host: "gpu1", network: New(NetworkConfig{})}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var m proto.Reply
 		if pb.Unmarshal(raw, &m) != nil {
@@ -91,7 +91,7 @@ func FuzzNoBytesOfAHostLeaveTheLimits(f *testing.F) {
 			require.True(t, m.GetGreeting().GetVersion() == 1 && isDigest(m.GetGreeting().GetDigest()))
 		}
 		if c, err := changeFromProto(m.GetChange()); err == nil {
-			require.True(t, isDevice(c.Device) && c.Port >= 1 && c.Port <= mostPort)
+			require.True(t, isDevice(c.Device) && c.Port >= 1 && c.Port <= maxPort)
 			again, err := changeFromProto(throughWire(t, changeToProto(c)))
 			require.NoError(t, err)
 			require.Equal(t, c, again)
@@ -113,7 +113,7 @@ func FuzzNoBytesOfAHostLeaveTheLimits(f *testing.F) {
 }
 
 func FuzzNoBytesOfAStateLeaveTheLimits(f *testing.F) {
-	seed, err := pb.Marshal(statesToProto(newHolder().States("gpu2", nil)))
+	seed, err := pb.Marshal(statesToProto(newFakeHandler().States("gpu2", nil)))
 	require.NoError(f, err)
 	f.Add(seed)
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -127,16 +127,16 @@ func FuzzNoBytesOfAStateLeaveTheLimits(f *testing.F) {
 			return
 		}
 		for _, s := range state.Ports {
-			require.True(t, isDevice(s.Device) && s.Port >= 1 && s.Port <= mostPort)
+			require.True(t, isDevice(s.Device) && s.Port >= 1 && s.Port <= maxPort)
 		}
 		again, err := stateFromProto(throughWire(t, statesToProto(state.Ports, state.Lacking)))
 		require.NoError(t, err)
-		state.Knows = true
+		state.LackingKnown = true
 		require.Equal(t, state, again)
 	})
 }
 
-// A file of any bytes is a key that two hosts can use, or it is refused; and no other file is the same key.
+// A file with any content is either rejected or a key that two hosts can use, and no other file has the same key.
 func FuzzAKeyFileOfAnyBytesIsAKeyOrRefused(f *testing.F) {
 	f.Add([]byte(key), uint32(0o640))
 	f.Add([]byte(key+"\n"), uint32(0o600))
@@ -154,13 +154,13 @@ func FuzzAKeyFileOfAnyBytesIsAKeyOrRefused(f *testing.F) {
 		}
 		require.Zero(t, mode&0o777&^keyMode)
 		require.Equal(t, content, got)
-		a, err := issue(got, "gpu1")
+		a, err := issueIdentity(got, "gpu1")
 		require.NoError(t, err)
-		b, err := issue(got, "gpu2")
+		b, err := issueIdentity(got, "gpu2")
 		require.NoError(t, err)
 		_, err = a.cert.Leaf.Verify(x509.VerifyOptions{Roots: b.roots, CurrentTime: at(1970)()})
 		require.NoError(t, err)
-		c, err := issue(append(got, 'x'), "gpu1")
+		c, err := issueIdentity(append(got, 'x'), "gpu1")
 		require.NoError(t, err)
 		_, err = c.cert.Leaf.Verify(x509.VerifyOptions{Roots: b.roots, CurrentTime: at(1970)()})
 		require.Error(t, err)

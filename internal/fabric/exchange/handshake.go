@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// doorman makes the handshakes of a Server. It implements credentials.TransportCredentials.
-type doorman struct {
+// serverHandshaker performs the handshakes of a Server. It implements credentials.TransportCredentials.
+type serverHandshaker struct {
 	server *Server
 }
 
-// caller is what a Server knows of the other end of a connection. It implements credentials.AuthInfo.
+// caller describes the other end of a Server's connection. It implements credentials.AuthInfo.
 type caller struct {
 	credentials.CommonAuthInfo
 	cert   *x509.Certificate
@@ -27,17 +27,17 @@ type caller struct {
 // AuthType implements credentials.AuthInfo.
 func (*caller) AuthType() string { return "tls" }
 
-// errStranger ends a connection. No one reads it.
-var errStranger = errors.New("no connection of package exchange")
+// errNotOurs ends a connection that does not belong to this package. Nobody reads its text.
+var errNotOurs = errors.New("no connection of package exchange")
 
-// ServerHandshake implements credentials.TransportCredentials. gRPC has set the deadline.
-func (d doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	g, ok := raw.(*guest)
+// ServerHandshake implements credentials.TransportCredentials. gRPC has already set the deadline.
+func (d serverHandshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	g, ok := raw.(*limitedConn)
 	if !ok {
-		return nil, nil, errStranger
+		return nil, nil, errNotOurs
 	}
-	defer g.greeted()
-	conn := tls.Server(raw, d.server.config.Credentials.server())
+	defer g.handshakeDone()
+	conn := tls.Server(raw, d.server.config.Credentials.serverConfig())
 	if err := conn.Handshake(); err != nil {
 		d.server.counts.strangers.Add(1)
 		return nil, nil, err
@@ -45,7 +45,7 @@ func (d doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	state := conn.ConnectionState()
 	if state.NegotiatedProtocol != "h2" || len(state.PeerCertificates) == 0 {
 		d.server.counts.strangers.Add(1)
-		return nil, nil, errStranger
+		return nil, nil, errNotOurs
 	}
 	c := &caller{cert: state.PeerCertificates[0], conn: raw}
 	c.SecurityLevel = credentials.PrivacyAndIntegrity
@@ -54,17 +54,17 @@ func (d doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (doorman) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errStranger
+func (serverHandshaker) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errNotOurs
 }
 
 // Info implements credentials.TransportCredentials.
-func (doorman) Info() credentials.ProtocolInfo {
+func (serverHandshaker) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone implements credentials.TransportCredentials.
-func (d doorman) Clone() credentials.TransportCredentials { return d }
+func (d serverHandshaker) Clone() credentials.TransportCredentials { return d }
 
 // OverrideServerName implements credentials.TransportCredentials.
-func (doorman) OverrideServerName(string) error { return nil }
+func (serverHandshaker) OverrideServerName(string) error { return nil }

@@ -10,13 +10,13 @@ import (
 
 // The limits of a key file.
 const (
-	leastKey = 32
-	mostFile = 64 << 10 // also of a file of certificates
-	keyMode  = 0o640
+	minKey  = 32
+	maxFile = 64 << 10 // also of a file of certificates
+	keyMode = 0o640
 )
 
-// readKey reads the key of all hosts. The key is the bytes of the file, each of them: also a final newline, so that a text of
-// 32 characters or more, as base64 or hex, is a key like any other.
+// readKey reads the key of all hosts. The key consists of all bytes of the file, including a final newline. A text of 32 or more
+// characters, such as base64 or hex, is therefore a valid key.
 func readKey(path string) ([]byte, error) {
 	key, err := readSecret(path)
 	if err == nil {
@@ -28,20 +28,20 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// checkKey refuses a key that can be guessed.
+// checkKey rejects a key that is easy to guess.
 func checkKey(key []byte) error {
-	if len(key) < leastKey {
-		return fmt.Errorf("it has %d bytes: want %d random ones or more, as by head -c %d /dev/urandom", len(key), leastKey, leastKey)
+	if len(key) < minKey {
+		return fmt.Errorf("it has %d bytes: want %d random ones or more, as by head -c %d /dev/urandom", len(key), minKey, minKey)
 	}
 	for _, b := range key[1:] {
 		if b != key[0] {
 			return nil
 		}
 	}
-	return fmt.Errorf("all its bytes are the same: want random ones, as by head -c %d /dev/urandom", leastKey)
+	return fmt.Errorf("all its bytes are the same: want random ones, as by head -c %d /dev/urandom", minKey)
 }
 
-// readSecret reads a file that others may not read, nor its group change.
+// readSecret reads a file. It returns an error if others may access the file or its group may change it.
 func readSecret(path string) ([]byte, error) {
 	return readFile(path, func(mode fs.FileMode) error {
 		if mode.Perm()&^keyMode != 0 {
@@ -51,7 +51,7 @@ func readSecret(path string) ([]byte, error) {
 	})
 }
 
-// readFile reads a regular file of a mode that check accepts. Its error does not name the file, which the option does.
+// readFile reads a regular file whose mode check accepts. The error does not contain the file name, which the caller adds.
 func readFile(path string, check func(fs.FileMode) error) ([]byte, error) {
 	// Without O_NONBLOCK the open of a named pipe would wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -69,12 +69,12 @@ func readFile(path string, check func(fs.FileMode) error) ([]byte, error) {
 	if err := check(info.Mode()); err != nil {
 		return nil, err
 	}
-	raw, err := io.ReadAll(io.LimitReader(f, mostFile+1))
+	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	switch {
 	case err != nil:
 		return nil, withoutPath(err)
-	case len(raw) > mostFile:
-		return nil, fmt.Errorf("it has more than %d bytes: is it the right file?", mostFile)
+	case len(raw) > maxFile:
+		return nil, fmt.Errorf("it has more than %d bytes: is it the right file?", maxFile)
 	}
 	return raw, nil
 }

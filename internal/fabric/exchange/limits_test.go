@@ -15,9 +15,9 @@ import (
 	"rdma_events/internal/fabric/exchange/proto"
 )
 
-// With a clock that stands still, no offer beyond the burst is ever answered.
+// With a stopped clock, only the burst of offers is answered.
 func TestAnEndlessStreamOfOffersWaits(t *testing.T) {
-	clock := &stopped{now: time.Unix(1000, 0)}
+	clock := &stoppedClock{now: time.Unix(1000, 0)}
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	s := rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2")
 	var flooding sync.WaitGroup
@@ -31,7 +31,7 @@ func TestAnEndlessStreamOfOffersWaits(t *testing.T) {
 		_, err := s.Recv()
 		require.NoError(t, err)
 	}
-	clock.forward(100 * time.Millisecond)
+	clock.advance(100 * time.Millisecond)
 	for range 2 {
 		_, err := s.Recv()
 		require.NoError(t, err)
@@ -42,9 +42,9 @@ func TestAnEndlessStreamOfOffersWaits(t *testing.T) {
 	t.Logf("%d offers were sent, 22 were answered, the others waited in the sender or in 64 KiB", sent)
 }
 
-// The messages that cost no answer are bounded too.
+// Messages without an answer are limited too.
 func TestAnEndlessStreamOfLeavesWaits(t *testing.T) {
-	clock := &stopped{now: time.Unix(1000, 0)}
+	clock := &stoppedClock{now: time.Unix(1000, 0)}
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	s := rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2")
 	var flooding sync.WaitGroup
@@ -74,7 +74,7 @@ func TestOffersAreAnsweredOneAtATime(t *testing.T) {
 	var offering sync.WaitGroup
 	for session := range uint64(40) {
 		offering.Go(func() {
-			a, err := c.Offer(soon(t), offer(session+1))
+			a, err := c.Offer(testContext(t), offer(session+1))
 			if err != nil || a.Reason != "" {
 				t.Error(a.Reason, err)
 			}
@@ -91,13 +91,13 @@ func TestASessionIsOfferedOnceAtATime(t *testing.T) {
 	c := converse(t, p)
 	var offering sync.WaitGroup
 	offering.Go(func() {
-		if _, err := c.Offer(soon(t), offer(1)); err == nil {
+		if _, err := c.Offer(testContext(t), offer(1)); err == nil {
 			t.Error("the conversation has ended, and the offer has not")
 		}
 	})
 	r.await(t, func() bool { return len(r.offers) == 1 })
-	_, err := c.Offer(soon(t), offer(1))
-	require.ErrorIs(t, err, errOffered)
+	_, err := c.Offer(testContext(t), offer(1))
+	require.ErrorIs(t, err, errDuplicateSession)
 	require.NoError(t, p.Close())
 	offering.Wait()
 }
@@ -117,17 +117,17 @@ func TestAnAnswerThatIsTooLongIsAnError(t *testing.T) {
 	f := fake{state: func() (*proto.StateReply, error) {
 		return &proto.StateReply{Ports: []*proto.PortState{{Device: strings.Repeat("x", maxMessage), Port: 1}}}, nil
 	}}
-	_, err := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t), nil)
+	_, err := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), nil)
 	requireOther(t, err)
 }
 
 func TestAHostWithoutAGreetingIsRefused(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.greetingLasts = 50 * time.Millisecond })
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.greetingTimeout = 50 * time.Millisecond })
 	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
 	for name, say := range map[string]func(s interface{ Send(*proto.Call) error }) error{
 		"it says nothing":                 func(interface{ Send(*proto.Call) error }) error { return nil },
 		"it offers first":                 func(s interface{ Send(*proto.Call) error }) error { return s.Send(offerCall(offer(1))) },
-		"it begins with an unknown thing": func(s interface{ Send(*proto.Call) error }) error { return s.Send(later(&proto.Call{})) },
+		"it begins with an unknown thing": func(s interface{ Send(*proto.Call) error }) error { return s.Send(withUnknownField(&proto.Call{})) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := rawStream(t, client)
@@ -148,7 +148,7 @@ func TestAHostHasFourConversationsAtMost(t *testing.T) {
 	for range 4 {
 		open = append(open, converse(t, p))
 	}
-	_, err := p.Converse(soon(t), "")
+	_, err := p.Converse(testContext(t), "")
 	require.ErrorIs(t, err, errRefused)
 	requireOther(t, err)
 	require.NoError(t, converse(t, reach(t, r, "gpu3", credentialsOf(t, "gpu3", key))).Err(), "another host's do not count")
@@ -163,7 +163,7 @@ func TestAllHostsTogetherHaveSoManyConversationsAtMost(t *testing.T) {
 		host := fmt.Sprint("gpu", i+2)
 		converse(t, reach(t, r, host, credentialsOf(t, host, key)))
 	}
-	_, err := reach(t, r, "gpu9", credentialsOf(t, "gpu9", key)).Converse(soon(t), "")
+	_, err := reach(t, r, "gpu9", credentialsOf(t, "gpu9", key)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, errRefused)
 	require.EqualValues(t, 3, r.server.Counts().Conversed)
 }
@@ -171,15 +171,15 @@ func TestAllHostsTogetherHaveSoManyConversationsAtMost(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.connections = 2 })
 	for _, host := range []string{"gpu2", "gpu3"} {
-		_, err := reach(t, r, host, credentialsOf(t, host, key)).State(soon(t), nil)
+		_, err := reach(t, r, host, credentialsOf(t, host, key)).State(testContext(t), nil)
 		require.NoError(t, err)
 	}
-	_, err := reach(t, r, "gpu4", credentialsOf(t, "gpu4", key)).State(soon(t), nil)
+	_, err := reach(t, r, "gpu4", credentialsOf(t, "gpu4", key)).State(testContext(t), nil)
 	requireOther(t, err)
 	require.EqualValues(t, 1, r.server.Counts().Refused)
 }
 
-// The client of gRPC keeps to the limit that a server names; a stream above it waits for one to end.
+// A gRPC client respects the server's limit of streams: a stream above the limit waits until another one ends.
 func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.perHost = 100 })
 	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
@@ -193,11 +193,11 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 }
 
 func TestRequestsForTheStateAreBounded(t *testing.T) {
-	clock := &stopped{now: time.Unix(1000, 0)}
+	clock := &stoppedClock{now: time.Unix(1000, 0)}
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
 	for range 20 {
-		_, err := p.State(soon(t), nil)
+		_, err := p.State(testContext(t), nil)
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -207,45 +207,45 @@ func TestRequestsForTheStateAreBounded(t *testing.T) {
 }
 
 func TestAHostThatDoesNotReadNeverBlocksTheOthers(t *testing.T) {
-	// With more room than usual, a goroutine that is merely late is not taken for one whose sends wait.
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.unread = 10_000 })
-	rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2") // whose replies are not read
+	// With a longer queue than usual, a goroutine that is merely slow is not mistaken for one that does not read.
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.queuedReplies = 10_000 })
+	rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2") // its replies are not read
 	c := converse(t, reach(t, r, "gpu3", credentialsOf(t, "gpu3", key)))
 	last := uint64(0)
 	for r.server.Counts().Dropped == 0 {
 		last++
 		require.Less(t, last, uint64(1_000_000))
-		r.server.Changed(Change{Device: "mlx5_0", Port: 1, Epoch: last})
+		r.server.AnnounceChange(Change{Device: "mlx5_0", Port: 1, Epoch: last})
 		require.Equal(t, last, (<-c.Changes()).Epoch)
 	}
 	began := time.Now()
 	r.await(t, func() bool { return len(r.ended) == 1 })
-	require.Less(t, time.Since(began), 10*ownLimits().unreadLasts)
+	require.Less(t, time.Since(began), 10*defaultLimits().flushTimeout)
 	require.NoError(t, c.Err())
 	require.EqualValues(t, 1, r.server.Counts().Dropped)
 	t.Logf("it was dropped after %d changes", last)
 }
 
 func TestChangesThatAreNotReadEndTheConversationHere(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.unread = 2 * mostChanges })
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.queuedReplies = 2 * maxQueuedChanges })
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	for i := range mostChanges + 1 {
-		r.server.Changed(Change{Device: "mlx5_0", Port: 1, Epoch: uint64(i)})
+	for i := range maxQueuedChanges + 1 {
+		r.server.AnnounceChange(Change{Device: "mlx5_0", Port: 1, Epoch: uint64(i)})
 	}
 	r.await(t, func() bool { return len(r.ended) == 1 })
 	n := 0
 	for range c.Changes() {
 		n++
 	}
-	require.Equal(t, mostChanges, n)
-	require.ErrorIs(t, c.Err(), errUnread)
+	require.Equal(t, maxQueuedChanges, n)
+	require.ErrorIs(t, c.Err(), errChangesNotRead)
 }
 
 func TestTheNewestSessionsAreRemembered(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.sessions = 3 })
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	for _, session := range []uint64{1, 2, 3, 1, 4} {
-		_, err := c.Offer(soon(t), offer(session))
+		_, err := c.Offer(testContext(t), offer(session))
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.Close())

@@ -15,26 +15,26 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// link is one connection with a host. When it is lost it does not come back.
+// link is one connection to a host. It does not reconnect.
 type link struct {
 	conn *grpc.ClientConn
 }
 
-// dial connects to a host and greets it by TLS. It waits for the first byte of the host too: with TLS 1.3 the handshake of
-// the client is over before the server has looked at its certificate (RFC 8446, section 2), and a server of HTTP/2
-// speaks without being asked (RFC 9113, section 3.4).
+// dial connects to a host and performs the TLS handshake. It also waits for the first byte from the host: in TLS 1.3, the client's
+// handshake ends before the server has verified the client's certificate (RFC 8446, section 2), and an HTTP/2 server sends data without a
+// request (RFC 9113, section 3.4).
 func dial(ctx context.Context, address, host string, n *TCP) (*link, error) {
 	raw, err := n.config.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	begun, err := introduce(ctx, tls.Client(raw, n.config.Credentials.client(host)))
+	begun, err := handshake(ctx, tls.Client(raw, n.config.Credentials.clientConfig(host)))
 	if err != nil {
 		_ = raw.Close()
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, n.config.Credentials.explain(err)
+		return nil, n.config.Credentials.handshakeError(err)
 	}
 	l, err := newLink(ctx, begun, host, n.limits)
 	if err != nil {
@@ -49,8 +49,8 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{Control: userTimeout}).DialContext(ctx, "tcp", address)
 }
 
-// introduce makes a handshake and waits for the first byte after it.
-func introduce(ctx context.Context, c *tls.Conn) (*begun, error) {
+// handshake performs a TLS handshake and waits for the first byte after it.
+func handshake(ctx context.Context, c *tls.Conn) (*startedConn, error) {
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
@@ -63,17 +63,17 @@ func introduce(ctx context.Context, c *tls.Conn) (*begun, error) {
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
-	return &begun{Conn: c, first: first}, err
+	return &startedConn{Conn: c, first: first}, err
 }
 
-// begun is a connection of which the first bytes have been read.
-type begun struct {
+// startedConn is a connection from which the first byte has already been read. Read returns that byte again.
+type startedConn struct {
 	*tls.Conn
 	first []byte
 }
 
 // Read implements net.Conn.
-func (b *begun) Read(p []byte) (int, error) {
+func (b *startedConn) Read(p []byte) (int, error) {
 	if len(b.first) == 0 {
 		return b.Conn.Read(p)
 	}
@@ -82,14 +82,14 @@ func (b *begun) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// newLink hands a connection to gRPC, and waits until HTTP/2 is agreed on.
-func newLink(ctx context.Context, c *begun, host string, l limits) (*link, error) {
+// newLink passes a connection to gRPC and waits until gRPC can use it.
+func newLink(ctx context.Context, c *startedConn, host string, l limits) (*link, error) {
 	conn, err := grpc.NewClient("passthrough:///"+host,
-		grpc.WithTransportCredentials(introduced{c}), grpc.WithContextDialer(once(c)), grpc.WithAuthority(host),
+		grpc.WithTransportCredentials(finishedHandshake{c}), grpc.WithContextDialer(dialOnce(c)), grpc.WithAuthority(host),
 		grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithMaxHeaderListSize(maxHeader), grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(4*window),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: l.pingEvery, Timeout: l.pingLasts, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: l.pingEvery, Timeout: l.pingTimeout, PermitWithoutStream: true}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("use the connection: %w", err)
@@ -104,8 +104,8 @@ func newLink(ctx context.Context, c *begun, host string, l limits) (*link, error
 	return &link{conn}, nil
 }
 
-// once returns a dialer that has this connection to give, and no other.
-func once(c net.Conn) func(context.Context, string) (net.Conn, error) {
+// dialOnce returns a dialer that returns c once, and net.ErrClosed afterwards.
+func dialOnce(c net.Conn) func(context.Context, string) (net.Conn, error) {
 	var given atomic.Bool
 	return func(context.Context, string) (net.Conn, error) {
 		if given.Swap(true) {
@@ -115,16 +115,16 @@ func once(c net.Conn) func(context.Context, string) (net.Conn, error) {
 	}
 }
 
-// alive reports whether the connection is not known to be lost.
-func (l *link) alive() bool { return l.conn.GetState() == connectivity.Ready }
+// isReady reports whether the connection is usable as far as gRPC knows.
+func (l *link) isReady() bool { return l.conn.GetState() == connectivity.Ready }
 
 func (l *link) close() { _ = l.conn.Close() }
 
-// introduced are the credentials of a connection whose handshake is over. It implements credentials.TransportCredentials.
-type introduced struct{ conn *begun }
+// finishedHandshake has the credentials of a connection whose handshake has ended. It implements credentials.TransportCredentials.
+type finishedHandshake struct{ conn *startedConn }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (i introduced) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (i finishedHandshake) ClientHandshake(_ context.Context, _ string, c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return c, credentials.TLSInfo{
 		State:          i.conn.ConnectionState(),
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
@@ -132,17 +132,17 @@ func (i introduced) ClientHandshake(_ context.Context, _ string, c net.Conn) (ne
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (introduced) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errStranger
+func (finishedHandshake) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errNotOurs
 }
 
 // Info implements credentials.TransportCredentials.
-func (introduced) Info() credentials.ProtocolInfo {
+func (finishedHandshake) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone implements credentials.TransportCredentials.
-func (i introduced) Clone() credentials.TransportCredentials { return i }
+func (i finishedHandshake) Clone() credentials.TransportCredentials { return i }
 
 // OverrideServerName implements credentials.TransportCredentials.
-func (introduced) OverrideServerName(string) error { return nil }
+func (finishedHandshake) OverrideServerName(string) error { return nil }

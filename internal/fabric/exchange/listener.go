@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Listen returns where a host listens for its peers: addr is the option listen, as ":14791". The error is one line.
+// Listen returns the listener for peers. addr is the value of the option listen, such as ":14791". The error is one line.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	c := net.ListenConfig{Control: userTimeout}
 	l, err := c.Listen(ctx, "tcp", addr)
@@ -27,18 +27,18 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// userTimeout has the kernel end a connection whose bytes are not acknowledged within the time of a ping: gRPC sets this
-// (tcp(7), TCP_USER_TIMEOUT) on connections of package net only. Accepted connections have it of their listener.
+// userTimeout lets the kernel end a connection whose bytes are not acknowledged within the timeout of a ping (tcp(7), TCP_USER_TIMEOUT).
+// gRPC sets this only on connections of package net. Accepted connections inherit it from their listener.
 func userTimeout(_, _ string, c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) {
-		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(ownLimits().pingLasts/time.Millisecond))
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(defaultLimits().pingTimeout/time.Millisecond))
 	})
 	return errors.Join(err, failed)
 }
 
-// gate lets connections in as the limits say, and closes the others without a byte.
-type gate struct {
+// limitedListener accepts connections within the limits. It closes other connections without sending a byte.
+type limitedListener struct {
 	net.Listener
 	limits limits
 	now    func() time.Time
@@ -46,39 +46,39 @@ type gate struct {
 
 	mu          sync.Mutex
 	rate        *rate.Limiter // of handshakes
-	handshaking map[*guest]struct{}
+	handshaking map[*limitedConn]struct{}
 	open        int
-	shut        bool
+	closed      bool
 }
 
-func newGate(l net.Listener, lim limits, now func() time.Time, c *counters) *gate {
-	return &gate{
+func newLimitedListener(l net.Listener, lim limits, now func() time.Time, c *counters) *limitedListener {
+	return &limitedListener{
 		Listener: l, limits: lim, now: now, counts: c, rate: perSecond(lim.handshakes),
-		handshaking: map[*guest]struct{}{},
+		handshaking: map[*limitedConn]struct{}{},
 	}
 }
 
 // Accept implements net.Listener.
-func (g *gate) Accept() (net.Conn, error) {
+func (g *limitedListener) Accept() (net.Conn, error) {
 	for {
 		raw, err := g.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &guest{Conn: raw, gate: g}
+		c := &limitedConn{Conn: raw, gate: g}
 		if g.admit(c) {
 			g.counts.accepted.Add(1)
 			return c, nil
 		}
 		g.counts.refused.Add(1)
-		_ = raw.Close() // a stranger's, of which nothing is known
+		_ = raw.Close() // nothing is known about the caller
 	}
 }
 
-func (g *gate) admit(c *guest) bool {
+func (g *limitedListener) admit(c *limitedConn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut || len(g.handshaking) >= g.limits.handshaking || g.open >= g.limits.connections || !g.rate.AllowN(g.now(), 1) {
+	if g.closed || len(g.handshaking) >= g.limits.concurrentHandshakes || g.open >= g.limits.connections || !g.rate.AllowN(g.now(), 1) {
 		return false
 	}
 	g.handshaking[c] = struct{}{}
@@ -86,33 +86,33 @@ func (g *gate) admit(c *guest) bool {
 	return true
 }
 
-// shutOut ends the handshakes that are under way, for which gRPC would wait, and lets no one in any more.
-func (g *gate) shutOut() {
+// refuseNew ends the handshakes that are under way, for which gRPC would wait, and refuses all new connections.
+func (g *limitedListener) refuseNew() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.shut = true
+	g.closed = true
 	for c := range g.handshaking {
 		_ = c.Conn.Close() // gRPC closes it again
 	}
 }
 
-// guest is a connection that was let in.
-type guest struct {
+// limitedConn is an accepted connection of a limitedListener.
+type limitedConn struct {
 	net.Conn
-	gate   *gate
+	gate   *limitedListener
 	closed bool // guarded by gate.mu
 }
 
-// greeted says that the handshake is over. It may be called more than once.
-func (c *guest) greeted() {
+// handshakeDone records the end of the handshake. It may be called more than once.
+func (c *limitedConn) handshakeDone() {
 	c.gate.mu.Lock()
 	defer c.gate.mu.Unlock()
 	delete(c.gate.handshaking, c)
 }
 
 // Close implements net.Conn.
-func (c *guest) Close() error {
-	c.greeted()
+func (c *limitedConn) Close() error {
+	c.handshakeDone()
 	c.gate.mu.Lock()
 	if !c.closed {
 		c.closed = true

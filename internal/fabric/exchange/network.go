@@ -19,45 +19,45 @@ import (
 
 // NetworkConfig is the configuration of a TCP.
 type NetworkConfig struct {
-	Host        string // of this host in the list
+	Host        string // this host's name in the list
 	Credentials *Credentials
-	Port        int // where hosts listen whose address has no port
-	// Dial connects to an address of the form host:port. If it is nil, connections are made over TCP.
+	Port        int // default port for addresses without one
+	// Dial connects to an address of the form host:port. If it is nil, TCP is used.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // TCP is the Network of real hosts. Its methods may be called concurrently.
 type TCP struct {
-	config NetworkConfig
-	limits limits
-	speaks versions
-	counts counters
+	config   NetworkConfig
+	limits   limits
+	versions versions
+	counts   counters
 }
 
-// New returns a TCP. It does not connect to any host yet.
+// New returns a TCP. It connects to no host.
 func New(c NetworkConfig) *TCP {
 	if c.Dial == nil {
 		c.Dial = dialTCP
 	}
-	return &TCP{config: c, limits: ownLimits(), speaks: ownVersions}
+	return &TCP{config: c, limits: defaultLimits(), versions: ownVersions}
 }
 
-// Counts returns what was counted of the conversations with all peers: only Conversed, Malformed and Unknown.
-func (n *TCP) Counts() Counts { return n.counts.counts() }
+// Counts returns the counts of the conversations with all peers. Only Conversed, Malformed and Unknown are used.
+func (n *TCP) Counts() Counts { return n.counts.load() }
 
 // Peer implements Network.
 func (n *TCP) Peer(h pinglist.Host) (Peer, error) {
 	if h.Name == "" || h.Address == "" {
 		return nil, errors.New("reach a host: it has no name or no address")
 	}
-	p := &remote{
-		network: n, host: h.Name, address: addressOf(h.Address, n.config.Port), connecting: make(chan struct{}, 1),
+	p := &tcpPeer{
+		network: n, host: h.Name, address: addressOf(h.Address, n.config.Port), linkLock: make(chan struct{}, 1),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return p, nil
 }
 
-// addressOf returns an address with a port.
+// addressOf adds a port to an address that has none.
 func addressOf(address string, port int) string {
 	if _, _, err := net.SplitHostPort(address); err == nil {
 		return address
@@ -65,37 +65,37 @@ func addressOf(address string, port int) string {
 	return net.JoinHostPort(address, strconv.Itoa(port))
 }
 
-// remote is a host that is reached over TCP. It implements Peer.
-type remote struct {
+// tcpPeer is a host that is reached over TCP. It implements Peer.
+type tcpPeer struct {
 	network *TCP
 	host    string
 	address string
 
-	ctx    context.Context // until Close
+	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
-	wg     sync.WaitGroup // of calls and of goroutines of conversations; it grows under mu
+	wg     sync.WaitGroup // of calls and of the goroutines of conversations; Add is called with mu held
 
-	connecting chan struct{} // held by who uses link
-	link       *link         // nil: none
+	linkLock chan struct{} // lock of link: holds a token while locked
+	link     *link         // nil: not connected
 }
 
-// The bounds where ctx has none.
+// These timeouts apply in addition to ctx.
 const (
-	connectLasts = 10 * time.Second
-	leavingLasts = time.Second // until the host has read what was said last
+	connectTimeout = 10 * time.Second
+	closeTimeout   = time.Second // until the host has read the last messages
 )
 
-// errClosed is the end of what its own side has closed.
+// errClosed is the error of calls and conversations that this side has closed.
 var errClosed = net.ErrClosed
 
 // State implements Peer.
-func (p *remote) State(ctx context.Context, sessions []uint64) (State, error) {
+func (p *tcpPeer) State(ctx context.Context, sessions []uint64) (State, error) {
 	var state State
-	request := &proto.StateRequest{Host: sanitize.UTF8(p.network.config.Host), Sessions: sessions[:min(len(sessions), mostSessions)]}
-	err := p.call(ctx, func(ctx context.Context, l *link) error {
+	request := &proto.StateRequest{Host: sanitize.UTF8(p.network.config.Host), Sessions: sessions[:min(len(sessions), maxSessions)]}
+	err := p.callWithRetry(ctx, func(ctx context.Context, l *link) error {
 		m, err := proto.NewHelloClient(l.conn).State(ctx, request)
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (p *remote) State(ctx context.Context, sessions []uint64) (State, error) {
 		p.network.countUnknown(m)
 		if state, err = stateFromProto(m); err != nil {
 			p.network.counts.malformed.Add(1)
-			return judgement{err}
+			return localError{err}
 		}
 		return nil
 	})
@@ -114,11 +114,11 @@ func (p *remote) State(ctx context.Context, sessions []uint64) (State, error) {
 }
 
 // Converse implements Peer.
-func (p *remote) Converse(ctx context.Context, digest string) (Conversation, error) {
+func (p *tcpPeer) Converse(ctx context.Context, digest string) (Conversation, error) {
 	var c *conversation
-	err := p.call(ctx, func(ctx context.Context, l *link) (err error) {
-		if c, err = p.greet(ctx, l, digest); err == nil {
-			c.begin()
+	err := p.callWithRetry(ctx, func(ctx context.Context, l *link) (err error) {
+		if c, err = p.openConversation(ctx, l, digest); err == nil {
+			c.start()
 		}
 		return err
 	})
@@ -129,24 +129,24 @@ func (p *remote) Converse(ctx context.Context, digest string) (Conversation, err
 	return c, nil
 }
 
-// Close implements Peer. It returns when the other methods have, and all goroutines of the peer's conversations.
-func (p *remote) Close() error {
+// Close implements Peer. It returns when the other methods have returned and all goroutines of the peer's conversations have ended.
+func (p *tcpPeer) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.cancel()
 	p.wg.Wait()
-	p.connecting <- struct{}{}
-	defer func() { <-p.connecting }()
-	p.hangUp()
+	p.linkLock <- struct{}{}
+	defer func() { <-p.linkLock }()
+	p.closeLink()
 	return nil
 }
 
-// judgement is an error that this side has found, and not gRPC.
-type judgement struct{ error }
+// localError is an error that this package has detected, in contrast to errors of gRPC.
+type localError struct{ error }
 
-// enter begins a call, which Close waits for.
-func (p *remote) enter() bool {
+// beginCall registers a call for which Close waits. It returns false after Close.
+func (p *tcpPeer) beginCall() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.closed {
@@ -155,21 +155,21 @@ func (p *remote) enter() bool {
 	return !p.closed
 }
 
-// call has f use the connection with the host, and once more on a new one if the old one turns out to be dead. gRPC
-// itself never connects again: its pauses between attempts would be time in which a host that is back is not seen.
-func (p *remote) call(ctx context.Context, f func(context.Context, *link) error) error {
-	if !p.enter() {
+// callWithRetry calls f with the connection to the host. If an existing connection turns out to be dead, it calls f again with a new one.
+// gRPC itself never reconnects: its delays between attempts would delay the detection of a host that is back.
+func (p *tcpPeer) callWithRetry(ctx context.Context, f func(context.Context, *link) error) error {
+	if !p.beginCall() {
 		return errClosed
 	}
 	defer p.wg.Done()
 	own, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	old, err := p.try(own, f)
+	old, err := p.callOnce(own, f)
 	if old && grpcstatus.Code(err) == codes.Unavailable && own.Err() == nil {
-		_, err = p.try(own, f)
+		_, err = p.callOnce(own, f)
 	}
-	var j judgement
+	var j localError
 	switch {
 	case err == nil:
 		return nil
@@ -183,52 +183,52 @@ func (p *remote) call(ctx context.Context, f func(context.Context, *link) error)
 	return callError(err)
 }
 
-// try has f use the connection, and reports whether it was there before. One that cannot be used is closed.
-func (p *remote) try(ctx context.Context, f func(context.Context, *link) error) (old bool, err error) {
-	l, old, err := p.connect(ctx)
+// callOnce calls f with the connection, and reports whether the connection existed before. It closes a connection that cannot be used.
+func (p *tcpPeer) callOnce(ctx context.Context, f func(context.Context, *link) error) (old bool, err error) {
+	l, old, err := p.ensureLink(ctx)
 	if err != nil {
-		return false, judgement{err}
+		return false, localError{err}
 	}
 	err = f(ctx, l)
 	if grpcstatus.Code(err) == codes.Unavailable {
-		p.drop(ctx, l)
+		p.discardLink(ctx, l)
 	}
 	return old, err
 }
 
-// drop closes a connection, unless there is another by now.
-func (p *remote) drop(ctx context.Context, l *link) {
+// discardLink closes l unless another connection has replaced it.
+func (p *tcpPeer) discardLink(ctx context.Context, l *link) {
 	select {
-	case p.connecting <- struct{}{}:
+	case p.linkLock <- struct{}{}:
 	case <-ctx.Done():
 		return
 	}
-	defer func() { <-p.connecting }()
+	defer func() { <-p.linkLock }()
 	if p.link == l {
-		p.hangUp()
+		p.closeLink()
 	}
 }
 
-// connect returns the connection with the host, and whether it was there before.
-func (p *remote) connect(ctx context.Context) (l *link, old bool, err error) {
+// ensureLink returns the connection to the host, and reports whether it existed before.
+func (p *tcpPeer) ensureLink(ctx context.Context) (l *link, old bool, err error) {
 	select {
-	case p.connecting <- struct{}{}:
-		defer func() { <-p.connecting }()
+	case p.linkLock <- struct{}{}:
+		defer func() { <-p.linkLock }()
 	case <-ctx.Done():
 		return nil, false, ctx.Err()
 	}
-	if p.link != nil && p.link.alive() {
+	if p.link != nil && p.link.isReady() {
 		return p.link, true, nil
 	}
-	p.hangUp()
-	ctx, cancel := context.WithTimeout(ctx, connectLasts)
+	p.closeLink()
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	p.link, err = dial(ctx, p.address, p.host, p.network)
 	return p.link, false, err
 }
 
-// hangUp closes the connection, if there is one. The caller holds connecting.
-func (p *remote) hangUp() {
+// closeLink closes the connection if there is one. The caller holds linkLock.
+func (p *tcpPeer) closeLink() {
 	if p.link != nil {
 		p.link.close()
 		p.link = nil

@@ -18,24 +18,24 @@ func TestAHostThatIsNotInTheListLearnsIt(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.unlisted["gpu2"] = true
 	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
-	_, err := p.Converse(soon(t), "")
+	_, err := p.Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrNotListed)
 	t.Log(err)
-	_, err = p.State(soon(t), nil)
+	_, err = p.State(testContext(t), nil)
 	require.ErrorIs(t, err, ErrNotListed)
 	require.Equal(t, Counts{Accepted: 1, Unmet: 2}, r.server.Counts(), "both came on one connection")
 
-	r.did(func() { delete(r.unlisted, "gpu2") })
+	r.update(func() { delete(r.unlisted, "gpu2") })
 	require.NoError(t, converse(t, p).Err())
 }
 
 func TestAHostThatLeavesTheListEndsItsConversationWithItsNextOffer(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	_, err := c.Offer(soon(t), offer(42))
+	_, err := c.Offer(testContext(t), offer(42))
 	require.NoError(t, err)
-	r.did(func() { r.unlisted["gpu2"] = true })
-	_, err = c.Offer(soon(t), offer(43))
+	r.update(func() { r.unlisted["gpu2"] = true })
+	_, err = c.Offer(testContext(t), offer(43))
 	require.ErrorIs(t, err, ErrNotListed)
 	require.ErrorIs(t, c.Err(), ErrNotListed)
 	r.await(t, func() bool { return len(r.ended) == 1 })
@@ -48,13 +48,13 @@ func TestANewListEndsTheConversationsWithHostsThatItLacks(t *testing.T) {
 	stays := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	p := reach(t, r, "gpu3", credentialsOf(t, "gpu3", key))
 	goes := converse(t, p)
-	r.did(func() { r.unlisted["gpu3"] = true })
-	r.server.Relisted()
+	r.update(func() { r.unlisted["gpu3"] = true })
+	r.server.EndUnlisted()
 	for range goes.Changes() {
 		t.Error("a change came")
 	}
 	require.Error(t, goes.Err())
-	_, err := p.Converse(soon(t), "")
+	_, err := p.Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrNotListed)
 	require.NoError(t, stays.Err())
 }
@@ -69,7 +69,7 @@ func TestAHostThatGreetsWithAnotherNameThanItsCertificatesIsRefused(t *testing.T
 
 func TestAHostThatAnswersWithAnotherNameThanItsCertificatesIsRefused(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Host = "gpu7" })
-	_, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).Converse(soon(t), "")
+	_, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrKey)
 }
 
@@ -89,17 +89,17 @@ func TestTheHighestVersionOfBothIsSpoken(t *testing.T) {
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			v, ok := row.host.common(row.caller)
+			v, ok := row.host.highestCommon(row.caller)
 			require.Equal(t, row.want != 0, ok)
-			r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.speaks = row.host })
-			p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key), func(n *TCP) { n.speaks = row.caller })
+			r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.versions = row.host })
+			p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key), func(n *TCP) { n.versions = row.caller })
 			if row.want == 0 {
-				_, err := p.Converse(soon(t), "")
+				_, err := p.Converse(testContext(t), "")
 				require.ErrorIs(t, err, ErrVersion)
 				return
 			}
 			require.Equal(t, row.want, v)
-			_, err := converse(t, p).Offer(soon(t), offer(1))
+			_, err := converse(t, p).Offer(testContext(t), offer(1))
 			require.NoError(t, err)
 		})
 	}
@@ -108,16 +108,16 @@ func TestTheHighestVersionOfBothIsSpoken(t *testing.T) {
 func TestAHostThatChoosesAVersionThatWasNotOfferedIsRefused(t *testing.T) {
 	own := credentialsOf(t, "gpu1", key)
 	f := fake{converse: func(s stream) error {
-		g := ownVersions.greeting("gpu1", "00")
+		g := ownVersions.newGreeting("gpu1", "00")
 		g.Version = 2
 		return s.Send(&proto.Reply{What: &proto.Reply_Greeting{Greeting: g}})
 	}}
-	_, err := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key)).Converse(soon(t), "")
+	_, err := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrVersion)
 }
 
-// later returns a message as a later version may send it: with a field that this one does not know.
-func later[M message](m M) M {
+// withUnknownField adds to a message a field that this version does not know, as a later version may do.
+func withUnknownField[M message](m M) M {
 	raw := protowire.AppendTag(nil, 1000, protowire.BytesType)
 	m.ProtoReflect().SetUnknown(protowire.AppendString(raw, "what 2030 knows"))
 	return m
@@ -126,15 +126,15 @@ func later[M message](m M) M {
 func TestWhatAHostDoesNotKnowItIgnoresAndCounts(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	s := rawStream(t, rawClient(t, r, credentialsOf(t, "gpu2", key)))
-	require.NoError(t, s.Send(later(greetingCall(ownVersions.greeting("gpu2", "00")))))
+	require.NoError(t, s.Send(withUnknownField(greetingCall(ownVersions.newGreeting("gpu2", "00")))))
 	m, err := s.Recv()
 	require.NoError(t, err)
 	require.NotNil(t, m.GetGreeting())
 
-	require.NoError(t, s.Send(&proto.Call{}))        // a kind without a content
-	require.NoError(t, s.Send(later(&proto.Call{}))) // a kind of a later version: counted as field and as kind
+	require.NoError(t, s.Send(&proto.Call{}))                   // a message without content
+	require.NoError(t, s.Send(withUnknownField(&proto.Call{}))) // counted as a message without known content and for its unknown field
 	deep := offerCall(offer(9))
-	later(deep.GetOffer().GetPort().GetGids()[1])
+	withUnknownField(deep.GetOffer().GetPort().GetGids()[1])
 	require.NoError(t, s.Send(deep))
 	m, err = s.Recv()
 	require.NoError(t, err)
@@ -150,11 +150,11 @@ func TestWhatACallerDoesNotKnowItIgnoresAndCounts(t *testing.T) {
 			if _, err := s.Recv(); err != nil {
 				return err
 			}
-			g := ownVersions.greeting("gpu1", "00")
+			g := ownVersions.newGreeting("gpu1", "00")
 			g.Version, g.Features = 1, 1<<63
 			for _, m := range []*proto.Reply{
-				{What: &proto.Reply_Greeting{Greeting: later(g)}}, {}, later(&proto.Reply{}),
-				{What: &proto.Reply_Answer{Answer: &proto.Answer{Session: 77, Reason: "full"}}}, // of no offer
+				{What: &proto.Reply_Greeting{Greeting: withUnknownField(g)}}, {}, withUnknownField(&proto.Reply{}),
+				{What: &proto.Reply_Answer{Answer: &proto.Answer{Session: 77, Reason: "full"}}}, // for no offer
 				{What: &proto.Reply_Change{Change: &proto.Change{Device: "../etc", Port: 1}}},
 				{What: &proto.Reply_Change{Change: &proto.Change{Device: "mlx5_0", Port: 256}}},
 				{What: &proto.Reply_Change{Change: &proto.Change{Device: "mlx5_0", Port: 255, Epoch: 3}}},
@@ -166,13 +166,13 @@ func TestWhatACallerDoesNotKnowItIgnoresAndCounts(t *testing.T) {
 			<-s.Context().Done()
 			return nil
 		},
-		state: func() (*proto.StateReply, error) { return later(&proto.StateReply{}), nil },
+		state: func() (*proto.StateReply, error) { return withUnknownField(&proto.StateReply{}), nil },
 	}
 	n := New(NetworkConfig{})
 	p := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key), func(own *TCP) { n = own })
 	c := converse(t, p)
 	require.Equal(t, Change{Device: "mlx5_0", Port: 255, Epoch: 3}, <-c.Changes())
-	_, err := p.State(soon(t), nil)
+	_, err := p.State(testContext(t), nil)
 	require.NoError(t, err)
 	require.Equal(t, Counts{Conversed: 1, Malformed: 2, Unknown: 5}, n.Counts())
 }
@@ -183,7 +183,7 @@ func TestAReasonOfALaterVersionIsAFailure(t *testing.T) {
 	require.Equal(t, Answer{Reason: "failed"}, a)
 }
 
-// Text of a peer does not reach the log of a caller, also not in an error of gRPC.
+// Text of a peer does not reach the caller's log, not even in a gRPC error.
 func TestTheTextOfAPeersErrorIsNotPassedOn(t *testing.T) {
 	const forged = "E! forged\x1b[2J"
 	f := fake{
@@ -191,15 +191,15 @@ func TestTheTextOfAPeersErrorIsNotPassedOn(t *testing.T) {
 		converse: func(stream) error { return grpcstatus.Error(codes.Code(99), forged) },
 	}
 	p := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
-	_, err := p.State(soon(t), nil)
+	_, err := p.State(testContext(t), nil)
 	require.ErrorContains(t, err, "Internal")
 	require.NotContains(t, err.Error(), "forged")
-	_, err = p.Converse(soon(t), "")
+	_, err = p.Converse(testContext(t), "")
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "forged")
 }
 
-// A host that answers everything as if it went away is asked twice, and not for ever.
+// A host that answers every call with Unavailable is called twice, not forever.
 func TestAHostThatSaysThatItIsUnavailableIsAskedTwice(t *testing.T) {
 	asked := 0
 	f := fake{state: func() (*proto.StateReply, error) {
@@ -209,9 +209,9 @@ func TestAHostThatSaysThatItIsUnavailableIsAskedTwice(t *testing.T) {
 		return nil, grpcstatus.Error(codes.Unavailable, "")
 	}}
 	p := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
-	_, err := p.State(soon(t), nil)
+	_, err := p.State(testContext(t), nil)
 	require.NoError(t, err)
-	_, err = p.State(soon(t), nil)
+	_, err = p.State(testContext(t), nil)
 	requireOther(t, err)
 	require.Equal(t, 3, asked)
 }

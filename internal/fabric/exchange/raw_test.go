@@ -14,10 +14,10 @@ import (
 	"rdma_events/internal/fabric/exchange/proto"
 )
 
-// rawClient returns a client of plain gRPC, which says what the Network never would. Its windows do not grow by themselves.
+// rawClient returns a plain gRPC client, which can send messages that TCP never sends. Its flow-control windows are fixed.
 func rawClient(t *testing.T, r *responder, c *Credentials) proto.HelloClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+r.addr, grpc.WithTransportCredentials(credentials.NewTLS(c.client(r.name))),
+	conn, err := grpc.NewClient("passthrough:///"+r.addr, grpc.WithTransportCredentials(credentials.NewTLS(c.clientConfig(r.name))),
 		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
@@ -38,7 +38,7 @@ func rawStream(t *testing.T, client proto.HelloClient) grpc.BidiStreamingClient[
 func rawGreet(t *testing.T, client proto.HelloClient, host string) grpc.BidiStreamingClient[proto.Call, proto.Reply] {
 	t.Helper()
 	s := rawStream(t, client)
-	require.NoError(t, s.Send(greetingCall(ownVersions.greeting(host, "00"))))
+	require.NoError(t, s.Send(greetingCall(ownVersions.newGreeting(host, "00"))))
 	m, err := s.Recv()
 	require.NoError(t, err)
 	require.EqualValues(t, 1, m.GetGreeting().GetVersion())
@@ -53,7 +53,7 @@ func offerCall(o Offer) *proto.Call {
 	return &proto.Call{What: &proto.Call_Offer{Offer: offerToProto(o)}}
 }
 
-// fake is a host of plain gRPC that answers as no Server would.
+// fake is a plain gRPC server, which can send messages that a Server never sends.
 type fake struct {
 	proto.UnimplementedHelloServer
 	converse func(stream) error
@@ -71,7 +71,7 @@ func (f *fake) serve(t *testing.T, name string, c *Credentials) *responder {
 	t.Helper()
 	l, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
-	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(c.server())), grpc.WaitForHandlers(true))
+	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(c.serverConfig())), grpc.WaitForHandlers(true))
 	proto.RegisterHelloServer(g, f)
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(l) }()
@@ -82,7 +82,7 @@ func (f *fake) serve(t *testing.T, name string, c *Credentials) *responder {
 	return &responder{name: name, addr: l.Addr().String()}
 }
 
-// connect opens a TCP connection whose reads end.
+// connect opens a TCP connection with a deadline for reads.
 func connect(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -92,20 +92,20 @@ func connect(t *testing.T, addr string) net.Conn {
 	return c
 }
 
-// recorded keeps what a connection has received.
-type recorded struct {
+// recordingReader records the bytes that a connection receives.
+type recordingReader struct {
 	net.Conn
 	received []byte
 }
 
-func (r *recorded) Read(p []byte) (int, error) {
+func (r *recordingReader) Read(p []byte) (int, error) {
 	n, err := r.Conn.Read(p)
 	r.received = append(r.received, p[:n]...)
 	return n, err
 }
 
-// stranger makes a handshake with whatever answers, and returns the connection, and the names in the certificate that it saw.
-func stranger(t *testing.T, addr string, change func(*tls.Config)) (*tls.Conn, *[]string) {
+// handshakeAs performs a handshake without verifying the server. It returns the connection and the names in the server's certificate.
+func handshakeAs(t *testing.T, addr string, change func(*tls.Config)) (*tls.Conn, *[]string) {
 	t.Helper()
 	var names []string
 	config := &tls.Config{

@@ -11,8 +11,9 @@ import (
 	"rdma_events/internal/fabric/exchange/proto"
 )
 
-// refusal returns the status that refuses a call. Its message is for those who read the wire; the detail decides.
-func refusal(why proto.Why) error {
+// newRefusal returns the status that refuses a call. The detail has the reason for the caller; the message is only for people who inspect
+// the traffic.
+func newRefusal(why proto.Why) error {
 	code, message := codes.InvalidArgument, "this greeting is not understood"
 	switch why {
 	case proto.Why_WHY_NOT_LISTED:
@@ -31,24 +32,24 @@ func refusal(why proto.Why) error {
 	return s.Err()
 }
 
-// errRefused is the end of a call that the peer refused for a reason without a sentinel.
+// errRefused is the error of a call that the peer has refused for a reason without a sentinel of its own.
 var errRefused = errors.New("the host refuses")
 
-// callError returns what the error of a call means. It has no text of the peer: that would get into logs.
+// callError returns the meaning of an error of a call. The returned error contains no text of the peer, because it gets into logs.
 func callError(err error) error {
 	s := grpcstatus.Convert(err)
 	for _, detail := range s.Details() {
 		if r, ok := detail.(*proto.Refusal); ok {
-			return refused(r.GetWhy())
+			return refusalError(r.GetWhy())
 		}
 	}
 	if s.Code() == codes.DeadlineExceeded {
-		return context.DeadlineExceeded // the host has the deadline too, and may be there first
+		return context.DeadlineExceeded // the host has the same deadline and may end the call first
 	}
 	return fmt.Errorf("the call ended as %s", s.Code())
 }
 
-func refused(why proto.Why) error {
+func refusalError(why proto.Why) error {
 	switch why {
 	case proto.Why_WHY_NOT_LISTED:
 		return ErrNotListed

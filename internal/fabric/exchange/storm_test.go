@@ -17,9 +17,9 @@ import (
 	"rdma_events/internal/fabric/pinglist"
 )
 
-// storm has callers open a conversation each, so many at once, and returns how many could. The others must not take the
-// server for one of another key.
-func storm(t *testing.T, r *responder, c *Credentials, callers, atOnce int) (greeted int) {
+// openMany lets each of the callers open a conversation, atOnce of them concurrently, and returns the number of successes. The errors of
+// the others must not be ErrKey.
+func openMany(t *testing.T, r *responder, c *Credentials, callers, atOnce int) (greeted int) {
 	t.Helper()
 	n := New(NetworkConfig{Host: "gpu2", Credentials: c})
 	var next, ok atomic.Int64
@@ -44,7 +44,7 @@ func attempt(t *testing.T, n *TCP, r *responder) bool {
 		return false
 	}
 	defer p.Close()
-	c, err := p.Converse(soon(t), "")
+	c, err := p.Converse(testContext(t), "")
 	if err != nil {
 		if errors.Is(err, ErrKey) || errors.Is(err, ErrNotListed) || errors.Is(err, ErrVersion) {
 			t.Error(err)
@@ -57,26 +57,26 @@ func attempt(t *testing.T, n *TCP, r *responder) bool {
 	return true
 }
 
-// warm has a server answer once, so that all goroutines that it always has are there.
-func warm(t *testing.T, r *responder, c *Credentials) {
+// answerOnce lets a server answer one call, so that all its permanent goroutines exist.
+func answerOnce(t *testing.T, r *responder, c *Credentials) {
 	t.Helper()
 	p := reach(t, r, "gpu2", c)
-	_, err := p.State(soon(t), nil)
+	_, err := p.State(testContext(t), nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
 }
 
 var callers = flag.Int("storm.callers", 1000, "callers of a storm")
 
-// After a leaf has restarted, all hosts come at once. The server keeps to its limits, and the others come again.
+// After the restart of a leaf switch, all hosts connect at once. The server enforces its limits, and the refused hosts retry.
 func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
 	callers := *callers
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	c := credentialsOf(t, "gpu2", key)
-	warm(t, r, c)
+	answerOnce(t, r, c)
 	before, running := goleak.IgnoreCurrent(), runtime.NumGoroutine()
 	began := time.Now()
-	greeted := storm(t, r, c, callers, 64)
+	greeted := openMany(t, r, c, callers, 64)
 	took := time.Since(began)
 	counts := r.server.Counts()
 	t.Logf("%d in %v: %d greeted, %d accepted, %d refused", callers, took.Round(time.Millisecond), greeted, counts.Accepted, counts.Refused)
@@ -87,44 +87,44 @@ func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
 	goleak.VerifyNone(t, before)
 	t.Logf("%d goroutines before, %d after", running, runtime.NumGoroutine())
 	require.Eventually(t, func() bool {
-		_, err := reach(t, r, "gpu2", c).State(soon(t), nil)
+		_, err := reach(t, r, "gpu2", c).State(testContext(t), nil)
 		return err == nil
 	}, 20*time.Second, 100*time.Millisecond, "it answers as before")
 }
 
-// Without the limit of handshakes, all are greeted.
+// Without the limit of handshakes, all callers succeed.
 func TestAStormOfConversationsLeavesNothing(t *testing.T) {
 	callers := *callers / 10
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
-		s.limits.handshakes, s.limits.perHost, s.limits.handshakeLasts = 1_000_000, 1000, time.Minute
+		s.limits.handshakes, s.limits.perHost, s.limits.handshakeTimeout = 1_000_000, 1000, time.Minute
 	})
 	c := credentialsOf(t, "gpu2", key)
-	warm(t, r, c)
+	answerOnce(t, r, c)
 	before, running := goleak.IgnoreCurrent(), runtime.NumGoroutine()
 	began := time.Now()
-	require.Equal(t, callers, storm(t, r, c, callers, 32))
+	require.Equal(t, callers, openMany(t, r, c, callers, 32))
 	t.Logf("%d conversations in %v", callers, time.Since(began).Round(time.Millisecond))
 	require.Equal(t, Counts{Accepted: uint64(callers) + 1, Conversed: uint64(callers)}, r.server.Counts())
 	r.await(t, func() bool { return len(r.ended) == callers })
 	goleak.VerifyNone(t, before)
 	t.Logf("%d goroutines before, %d after", running, runtime.NumGoroutine())
-	require.Empty(t, r.server.talks)
-	require.Empty(t, r.server.of)
+	require.Empty(t, r.server.conversations)
+	require.Empty(t, r.server.perHost)
 }
 
-// hole is a network between two hosts, which can lose all packets without a word.
-type hole struct {
+// lossyNetwork is a network between two hosts that can silently discard all data.
+type lossyNetwork struct {
 	net.Listener
 	to   string
 	lost chan struct{}
 	wg   sync.WaitGroup
 }
 
-func newHole(t *testing.T, to string) *hole {
+func newLossyNetwork(t *testing.T, to string) *lossyNetwork {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	h := &hole{Listener: l, to: to, lost: make(chan struct{})}
+	h := &lossyNetwork{Listener: l, to: to, lost: make(chan struct{})}
 	h.wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -141,7 +141,7 @@ func newHole(t *testing.T, to string) *hole {
 	return h
 }
 
-func (h *hole) pass(a net.Conn) {
+func (h *lossyNetwork) pass(a net.Conn) {
 	defer a.Close()
 	b, err := net.Dial("tcp", h.to)
 	if err != nil {
@@ -154,15 +154,15 @@ func (h *hole) pass(a net.Conn) {
 	both.Wait()
 }
 
-// copy passes on bytes, and swallows them when all is lost, until its side has closed.
-func (h *hole) copy(to, from net.Conn) {
+// copy forwards bytes, or discards them after the network was cut, until the sender closes its side.
+func (h *lossyNetwork) copy(to, from net.Conn) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
 		select {
 		case <-h.lost:
 			if err != nil {
-				_, _ = io.Copy(io.Discard, to) // until the other side has given up too
+				_, _ = io.Copy(io.Discard, to) // until the other side has closed too
 				return
 			}
 		default:
@@ -177,22 +177,22 @@ func (h *hole) copy(to, from net.Conn) {
 }
 
 func TestAPeerThatIsLostWithoutAWordIsNoticed(t *testing.T) {
-	t.Parallel() // gRPC's shortest interval of pings is 10 s
+	t.Parallel() // gRPC's shortest ping interval is 10 s
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	h := newHole(t, r.addr)
+	h := newLossyNetwork(t, r.addr)
 	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: h.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
 	c := converse(t, p)
-	_, err := c.Offer(soon(t), offer(42))
+	_, err := c.Offer(testContext(t), offer(42))
 	require.NoError(t, err)
 	close(h.lost)
 	began := time.Now()
 	for range c.Changes() {
 	}
 	require.Error(t, c.Err())
-	l := ownLimits()
-	require.Less(t, time.Since(began), 10*(l.pingEvery+l.pingLasts))
+	l := defaultLimits()
+	require.Less(t, time.Since(began), 10*(l.pingEvery+l.pingTimeout))
 	t.Logf("the caller noticed after %v: %v", time.Since(began).Round(time.Millisecond), c.Err())
-	late := time.After(10 * (l.pingEvery + l.pingLasts))
+	late := time.After(10 * (l.pingEvery + l.pingTimeout))
 	for ended := false; !ended; {
 		select {
 		case <-r.changed:

@@ -15,13 +15,13 @@ import (
 	"rdma_events/internal/fabric/pinglist"
 )
 
-// requireKey demands that a peer is refused by both of its methods for its key, and that the Handler is not called.
+// requireKey requires that both methods of a peer fail with ErrKey, and that the Handler is not called.
 func requireKey(t *testing.T, r *responder, p Peer) {
 	t.Helper()
-	_, err := p.Converse(soon(t), "")
+	_, err := p.Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrKey)
 	t.Log(err)
-	_, err = p.State(soon(t), nil)
+	_, err = p.State(testContext(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 	require.Empty(t, r.ended)
 	require.Zero(t, r.server.Counts().Conversed)
@@ -33,30 +33,30 @@ func TestAHostOfAnotherKeyIsRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return r.server.Counts().Strangers == 2 }, 20*time.Second, time.Millisecond)
 }
 
-// trusting returns the credentials of a host that accepts the authorities of other keys too.
-func trusting(t *testing.T, c *Credentials, keys ...string) *Credentials {
+// trustKeys returns credentials that also accept the authorities of other keys.
+func trustKeys(t *testing.T, c *Credentials, keys ...string) *Credentials {
 	t.Helper()
 	both := *c
-	h := c.held()
+	h := c.current()
 	h.roots = h.roots.Clone()
 	for _, k := range keys {
-		root, _, err := rootOf([]byte(k))
+		root, _, err := deriveAuthority([]byte(k))
 		require.NoError(t, err)
 		h.roots.AddCert(root)
 	}
-	both.held = func() holding { return h }
+	both.current = func() tlsIdentity { return h }
 	return &both
 }
 
 func TestAHostThatIsRefusedByItsPeerAloneLearnsOfTheKeyToo(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	c := trusting(t, credentialsOf(t, "gpu2", otherKey), key)
-	c.name = func(host string) string { return alias([]byte(key), host) }
+	c := trustKeys(t, credentialsOf(t, "gpu2", otherKey), key)
+	c.certName = func(host string) string { return hostAlias([]byte(key), host) }
 	requireKey(t, r, reach(t, r, "gpu2", c))
 }
 
 func TestAHostThatAcceptsAnotherKeyIsRefusedByItsCaller(t *testing.T) {
-	r := respond(t, "gpu1", trusting(t, credentialsOf(t, "gpu1", key), otherKey))
+	r := respond(t, "gpu1", trustKeys(t, credentialsOf(t, "gpu1", key), otherKey))
 	requireKey(t, r, reach(t, r, "gpu2", credentialsOf(t, "gpu2", otherKey)))
 }
 
@@ -65,14 +65,14 @@ func TestAHostAtTheAddressOfAnotherIsRefused(t *testing.T) {
 	requireKey(t, r, reachAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
 }
 
-// Letters of another case are another name: the list may have both.
+// Names that differ only in case are different names: the list may have both.
 func TestANameOfAnotherCaseIsAnotherHost(t *testing.T) {
 	r := respond(t, "GPU1", credentialsOf(t, "GPU1", key))
 	requireKey(t, r, reachAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
 }
 
 func TestAStrangerGetsNoHello(t *testing.T) {
-	stray := credentialsOf(t, "gpu1", otherKey).held().cert
+	stray := credentialsOf(t, "gpu1", otherKey).current().cert
 	rows := map[string]func(*tls.Config){
 		"no certificate":                 nil,
 		"a certificate of another key":   func(c *tls.Config) { c.Certificates = []tls.Certificate{stray} },
@@ -83,8 +83,8 @@ func TestAStrangerGetsNoHello(t *testing.T) {
 	for name, change := range rows {
 		t.Run(name, func(t *testing.T) {
 			r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-			c, names := stranger(t, r.addr, change)
-			err := c.HandshakeContext(soon(t))
+			c, names := handshakeAs(t, r.addr, change)
+			err := c.HandshakeContext(testContext(t))
 			if err == nil {
 				var got []byte
 				got, err = io.ReadAll(c)
@@ -111,7 +111,7 @@ func TestGarbageGetsNothingButAnAlert(t *testing.T) {
 		_, err := c.Write([]byte(garbage))
 		require.NoError(t, err)
 		require.NoError(t, c.(*net.TCPConn).CloseWrite())
-		got, _ := io.ReadAll(c) // a reset is an end like any other
+		got, _ := io.ReadAll(c) // a reset is acceptable too
 		if len(got) > 0 {
 			require.Len(t, got, 7, "%q got %q", garbage, got)
 			require.EqualValues(t, 21, got[0], "the type of an alert's record")
@@ -128,13 +128,13 @@ func TestAHandshakeThatNeverEndsIsEnded(t *testing.T) {
 	took := time.Since(began)
 	require.NoError(t, err)
 	require.Empty(t, got)
-	require.Less(t, took, 10*ownLimits().handshakeLasts)
+	require.Less(t, took, 10*defaultLimits().handshakeTimeout)
 	t.Logf("a connection without a byte was closed after %v", took)
 }
 
-// A byte now and then is no handshake either.
+// Sending a byte from time to time does not prolong a handshake.
 func TestAHandshakeThatGoesOnSlowlyIsEnded(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeLasts = 200 * time.Millisecond })
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeTimeout = 200 * time.Millisecond })
 	c := connect(t, r.addr)
 	began := time.Now()
 	for i := 0; ; i++ {
@@ -155,32 +155,32 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// stopped is a clock that a test moves.
-type stopped struct {
+// stoppedClock is a clock that only a test advances.
+type stoppedClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (s *stopped) Now() time.Time {
+func (s *stoppedClock) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-func (s *stopped) forward(d time.Duration) {
+func (s *stoppedClock) advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = s.now.Add(d)
 }
 
 func TestMoreHandshakesASecondAreClosedWithoutAByte(t *testing.T) {
-	clock := &stopped{now: time.Unix(1000, 0)}
+	clock := &stoppedClock{now: time.Unix(1000, 0)}
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	admitted := func() (n int) {
 		for range 30 {
-			c, _ := stranger(t, r.addr, nil)
-			rec := &recorded{Conn: c.NetConn()}
-			if c = tls.Client(rec, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}); c.HandshakeContext(soon(t)) == nil {
+			c, _ := handshakeAs(t, r.addr, nil)
+			rec := &recordingReader{Conn: c.NetConn()}
+			if c = tls.Client(rec, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}); c.HandshakeContext(testContext(t)) == nil {
 				n++
 			} else {
 				require.Empty(t, rec.received)
@@ -190,11 +190,11 @@ func TestMoreHandshakesASecondAreClosedWithoutAByte(t *testing.T) {
 		return n
 	}
 	require.Equal(t, 10, admitted())
-	clock.forward(time.Second)
+	clock.advance(time.Second)
 	require.Equal(t, 10, admitted())
-	clock.forward(time.Second / 2)
+	clock.advance(time.Second / 2)
 	require.Equal(t, 5, admitted())
-	clock.forward(time.Hour)
+	clock.advance(time.Hour)
 	require.Equal(t, 10, admitted(), "a pause admits no more at once")
 	require.Equal(t, Counts{Accepted: 35, Refused: 85, Strangers: 35}, r.server.Counts())
 }
@@ -202,7 +202,7 @@ func TestMoreHandshakesASecondAreClosedWithoutAByte(t *testing.T) {
 func TestMoreThan64HandshakesUnderWayAreClosedWithoutAByte(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
 		s.limits.handshakes = 1000
-		s.limits.handshakeLasts = time.Minute
+		s.limits.handshakeTimeout = time.Minute
 	})
 	var open []net.Conn
 	for range 64 {
@@ -216,14 +216,14 @@ func TestMoreThan64HandshakesUnderWayAreClosedWithoutAByte(t *testing.T) {
 	require.NoError(t, open[0].Close())
 	require.Eventually(t, func() bool {
 		p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
-		_, err := p.State(soon(t), nil)
+		_, err := p.State(testContext(t), nil)
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "one that ends makes room")
 }
 
-// A host with 64 handshakes that do not end stops at once all the same.
+// A Server with 64 unfinished handshakes stops at once.
 func TestAServerDoesNotWaitForHandshakesToEnd(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeLasts = time.Hour })
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeTimeout = time.Hour })
 	for range 10 {
 		connect(t, r.addr)
 	}
@@ -236,7 +236,7 @@ func TestAServerThatIsStoppedBeforeItServesReturns(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := NewServer(ServerConfig{Host: "gpu1", Credentials: credentialsOf(t, "gpu1", key), Handler: newHolder(), Now: time.Now})
+	s := NewServer(ServerConfig{Host: "gpu1", Credentials: credentialsOf(t, "gpu1", key), Handler: newFakeHandler(), Now: time.Now})
 	require.NoError(t, s.Serve(ctx, l))
 }
 
@@ -244,7 +244,7 @@ func TestAListenerThatFailsEndsTheServer(t *testing.T) {
 	l, err := Listen(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-	s := NewServer(ServerConfig{Host: "gpu1", Credentials: credentialsOf(t, "gpu1", key), Handler: newHolder(), Now: time.Now})
+	s := NewServer(ServerConfig{Host: "gpu1", Credentials: credentialsOf(t, "gpu1", key), Handler: newFakeHandler(), Now: time.Now})
 	require.ErrorIs(t, s.Serve(t.Context(), l), net.ErrClosed)
 }
 

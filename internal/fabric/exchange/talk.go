@@ -14,105 +14,106 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// message is what all generated messages have.
+// message is implemented by all generated messages.
 type message interface{ ProtoReflect() protoreflect.Message }
 
-// stream is the stream of a Converse, at the side that answers.
+// stream is the stream of a Converse call at the answering side.
 type stream = grpc.BidiStreamingServer[proto.Call, proto.Reply]
 
-// talk is a conversation, at the side that answers.
-type talk struct {
+// serverConversation is a conversation at the answering side.
+type serverConversation struct {
 	server *Server
 	stream stream
 	caller *caller
-	host   string // "" until the greeting
+	host   string // "" before the greeting
 	older  bool   // the host runs a release that does not name sessions
 
-	ctx      context.Context
-	cancel   context.CancelFunc
-	in       chan *proto.Call
-	out      chan *proto.Reply
-	dropping sync.Once
+	ctx        context.Context
+	cancel     context.CancelFunc
+	calls      chan *proto.Call
+	replies    chan *proto.Reply
+	cancelOnce sync.Once
 
-	meetings sync.WaitGroup
-	meeting  chan struct{} // has a token for each offer that is being answered
-	offers   *rate.Limiter
-	messages *rate.Limiter
+	offersInProgress sync.WaitGroup
+	offerSlots       chan struct{} // holds a token for each offer that is being answered
+	offerLimiter     *rate.Limiter
+	messageLimiter   *rate.Limiter
 
-	mu       sync.Mutex // of what follows
-	sessions []uint64   // met or kept and not left, the newest last
+	mu       sync.Mutex // guards sessions
+	sessions []uint64   // offered or kept, and not left; the newest last
 }
 
 // Converse implements proto.HelloServer.
 func (s *Server) Converse(to stream) error {
-	c, err := callerOf(to.Context())
+	c, err := callerFrom(to.Context())
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(to.Context())
 	defer cancel()
-	t := &talk{
+	t := &serverConversation{
 		server: s, stream: to, caller: c, ctx: ctx, cancel: cancel,
-		in: make(chan *proto.Call), out: make(chan *proto.Reply, s.limits.unread), meeting: make(chan struct{}, s.limits.meetings),
-		offers:   perSecond(s.limits.offers),
-		messages: perSecond(s.limits.messages),
+		calls: make(chan *proto.Call), replies: make(chan *proto.Reply, s.limits.queuedReplies), offerSlots: make(chan struct{}, s.limits.concurrentOffers),
+		offerLimiter:   perSecond(s.limits.offers),
+		messageLimiter: perSecond(s.limits.messages),
 	}
-	// A read ends with the stream, which ends when this method returns.
-	s.wg.Go(t.read)
-	greeting, err := t.greet()
+	// The read ends with the stream, which ends when this method returns.
+	s.readers.Go(t.readCalls)
+	greeting, err := t.awaitGreeting()
 	if err != nil {
 		return err
 	}
-	if !s.begin(t, greeting) {
+	if !s.addConversation(t, greeting) {
 		s.counts.unmet.Add(1)
-		return refusal(proto.Why_WHY_FULL)
+		return newRefusal(proto.Why_WHY_FULL)
 	}
 	var writing sync.WaitGroup
 	written := make(chan struct{})
-	writing.Go(func() { t.write(written) })
-	err = t.run()
-	s.remove(t)
-	t.finish(written)
+	writing.Go(func() { t.writeReplies(written) })
+	err = t.handleCalls()
+	s.removeConversation(t)
+	t.flushReplies(written)
 	writing.Wait()
-	s.config.Handler.Ended(t.host, t.sessions)
+	s.config.Handler.HandleConversationEnd(t.host, t.sessions)
 	return err
 }
 
-// begin adds a talk that was greeted, and returns false if there are too many. The greeting is what it says first.
-func (s *Server) begin(t *talk, greeting *proto.Reply) bool {
+// addConversation adds a conversation whose caller has greeted, and queues the greeting of this host. It returns false if there are too many
+// conversations.
+func (s *Server) addConversation(t *serverConversation, greeting *proto.Reply) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.talks) >= s.limits.conversations || s.of[t.host] >= s.limits.perHost {
+	if len(s.conversations) >= s.limits.conversations || s.perHost[t.host] >= s.limits.perHost {
 		return false
 	}
-	t.out <- greeting
-	s.talks[t] = struct{}{}
-	s.of[t.host]++
+	t.replies <- greeting
+	s.conversations[t] = struct{}{}
+	s.perHost[t.host]++
 	s.counts.conversed.Add(1)
 	return true
 }
 
-// remove removes a talk: it hears of no change any more.
-func (s *Server) remove(t *talk) {
+// removeConversation removes a conversation, which then receives no changes any more.
+func (s *Server) removeConversation(t *serverConversation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.talks, t)
-	if s.of[t.host]--; s.of[t.host] == 0 {
-		delete(s.of, t.host)
+	delete(s.conversations, t)
+	if s.perHost[t.host]--; s.perHost[t.host] == 0 {
+		delete(s.perHost, t.host)
 	}
 }
 
-// drop ends a talk whose host does not read. It does not block.
-func (t *talk) drop() {
-	t.dropping.Do(func() {
+// cancelUnread ends a conversation whose host does not read. It does not block.
+func (t *serverConversation) cancelUnread() {
+	t.cancelOnce.Do(func() {
 		t.server.counts.dropped.Add(1)
 		t.cancel()
 	})
 }
 
-// read passes on what the host says, and closes in when it has said all.
-func (t *talk) read() {
-	defer close(t.in)
+// readCalls forwards the host's messages to calls, and closes calls at the end of the stream.
+func (t *serverConversation) readCalls() {
+	defer close(t.calls)
 	for {
 		m, err := t.stream.Recv()
 		if err != nil {
@@ -120,17 +121,17 @@ func (t *talk) read() {
 		}
 		t.server.countUnknown(m)
 		select {
-		case t.in <- m:
+		case t.calls <- m:
 		case <-t.ctx.Done():
 			return
 		}
 	}
 }
 
-// write sends what waits in out until it is closed, and then closes written.
-func (t *talk) write(written chan<- struct{}) {
+// writeReplies sends the messages of replies until that channel is closed, and then closes written.
+func (t *serverConversation) writeReplies(written chan<- struct{}) {
 	defer close(written)
-	for m := range t.out {
+	for m := range t.replies {
 		if t.stream.Send(m) != nil {
 			t.cancel()
 			return
@@ -138,54 +139,54 @@ func (t *talk) write(written chan<- struct{}) {
 	}
 }
 
-// greet waits for the host's greeting, and returns the answer to it.
-func (t *talk) greet() (*proto.Reply, error) {
-	late := time.NewTimer(t.server.limits.greetingLasts)
+// awaitGreeting waits for the host's greeting and returns the greeting to answer with.
+func (t *serverConversation) awaitGreeting() (*proto.Reply, error) {
+	late := time.NewTimer(t.server.limits.greetingTimeout)
 	defer late.Stop()
 	var m *proto.Greeting
 	select {
-	case call := <-t.in:
+	case call := <-t.calls:
 		m = call.GetGreeting()
 	case <-late.C:
 	case <-t.ctx.Done():
 		return nil, t.ctx.Err()
 	}
 	if m == nil {
-		return nil, refusal(proto.Why_WHY_GREETING)
+		return nil, newRefusal(proto.Why_WHY_GREETING)
 	}
-	digest, err := t.server.admit(t.caller, m.GetHost())
+	digest, err := t.server.authorize(t.caller, m.GetHost())
 	if err != nil {
 		return nil, err
 	}
-	own := t.server.speaks
-	v, ok := own.common(versions{m.GetLeast(), m.GetMost()})
+	own := t.server.versions
+	v, ok := own.highestCommon(versions{m.GetLeast(), m.GetMost()})
 	if !ok {
 		t.server.counts.unmet.Add(1)
-		return nil, refusal(proto.Why_WHY_VERSION)
+		return nil, newRefusal(proto.Why_WHY_VERSION)
 	}
 	t.host, t.older = m.GetHost(), m.GetFeatures()&featureSessions == 0
-	g := own.greeting(t.server.config.Host, digest)
+	g := own.newGreeting(t.server.config.Host, digest)
 	g.Version = v
 	return &proto.Reply{What: &proto.Reply_Greeting{Greeting: g}}, nil
 }
 
-// run answers the host until it has said all, or the talk ends.
+// handleCalls answers the host's messages until the stream or the conversation ends.
 //
-// Offers are answered beside each other: the firmware of one device does not delay the pairs of the others.
-func (t *talk) run() error {
+// Offers are answered concurrently, so that the firmware of one device does not delay the pairs of other devices.
+func (t *serverConversation) handleCalls() error {
 	ctx, cancel := context.WithCancel(t.ctx)
-	defer t.meetings.Wait()
+	defer t.offersInProgress.Wait()
 	defer cancel()
 	if t.older {
-		t.keep(t.server.config.Handler.Reconcile(t.host, nil))
+		t.addSessions(t.server.config.Handler.Reconcile(t.host, nil))
 	}
 	for {
 		select {
-		case m, ok := <-t.in:
+		case m, ok := <-t.calls:
 			if !ok {
 				return nil
 			}
-			if err := t.take(ctx, m); err != nil {
+			if err := t.handleCall(ctx, m); err != nil {
 				return err
 			}
 		case <-t.ctx.Done():
@@ -194,10 +195,11 @@ func (t *talk) run() error {
 	}
 }
 
-// finish has the rest be sent. A host that does not read it loses its connection: nothing else ends a send that waits.
-func (t *talk) finish(written <-chan struct{}) {
-	close(t.out)
-	late := time.NewTimer(t.server.limits.unreadLasts)
+// flushReplies waits until the queued replies are sent. If the host does not read them, flushReplies closes its connection: nothing else
+// ends a blocked send.
+func (t *serverConversation) flushReplies(written <-chan struct{}) {
+	close(t.replies)
+	late := time.NewTimer(t.server.limits.flushTimeout)
 	defer late.Stop()
 	select {
 	case <-written:
@@ -206,86 +208,86 @@ func (t *talk) finish(written <-chan struct{}) {
 	}
 }
 
-// say sends a message after those that wait, unless the talk ends before.
-func (t *talk) say(m *proto.Reply) {
+// send queues a message. It blocks while the queue is full, and discards the message if the conversation ends.
+func (t *serverConversation) send(m *proto.Reply) {
 	select {
-	case t.out <- m:
+	case t.replies <- m:
 	case <-t.ctx.Done():
 	}
 }
 
-// take answers a message of the host. Offers are given up when ctx ends.
-func (t *talk) take(ctx context.Context, m *proto.Call) error {
-	if err := t.server.pace(t.ctx, t.messages); err != nil {
+// handleCall answers a message of the host. It abandons offers when ctx ends.
+func (t *serverConversation) handleCall(ctx context.Context, m *proto.Call) error {
+	if err := t.server.waitForLimiter(t.ctx, t.messageLimiter); err != nil {
 		return err
 	}
 	switch w := m.GetWhat().(type) {
 	case *proto.Call_Offer:
-		return t.offered(ctx, w.Offer)
+		return t.handleOffer(ctx, w.Offer)
 	case *proto.Call_Leave:
-		t.left(w.Leave.GetSession())
+		t.leaveSession(w.Leave.GetSession())
 	case *proto.Call_Held:
-		t.say(&proto.Reply{What: &proto.Reply_Lacking{Lacking: t.reconcile(w.Held)}})
+		t.send(&proto.Reply{What: &proto.Reply_Lacking{Lacking: t.reconcile(w.Held)}})
 	case nil:
 		t.server.counts.unknown.Add(1)
 	}
 	return nil
 }
 
-// offered has an offer answered. The list may have changed since the greeting.
-func (t *talk) offered(ctx context.Context, m *proto.Offer) error {
-	if err := t.server.pace(t.ctx, t.offers); err != nil {
+// handleOffer starts a goroutine that answers an offer. It first authorizes the host again, since the list may have changed since the greeting.
+func (t *serverConversation) handleOffer(ctx context.Context, m *proto.Offer) error {
+	if err := t.server.waitForLimiter(t.ctx, t.offerLimiter); err != nil {
 		return err
 	}
-	if _, err := t.server.admit(t.caller, t.host); err != nil {
+	if _, err := t.server.authorize(t.caller, t.host); err != nil {
 		return err
 	}
 	select {
-	case t.meeting <- struct{}{}:
+	case t.offerSlots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	t.meetings.Go(func() {
-		t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: t.answer(ctx, m)}})
-		<-t.meeting
+	t.offersInProgress.Go(func() {
+		t.send(&proto.Reply{What: &proto.Reply_Answer{Answer: t.answerOffer(ctx, m)}})
+		<-t.offerSlots
 	})
 	return nil
 }
 
-// answer returns the answer to an offer.
-func (t *talk) answer(ctx context.Context, m *proto.Offer) *proto.Answer {
+// answerOffer returns the answer to an offer.
+func (t *serverConversation) answerOffer(ctx context.Context, m *proto.Offer) *proto.Answer {
 	o, err := offerFromProto(m)
 	if err != nil {
 		t.server.counts.malformed.Add(1)
 		return &proto.Answer{Session: m.GetSession(), Fault: proto.Fault_FAULT_MALFORMED}
 	}
-	a := t.server.config.Handler.Meet(ctx, t.host, o)
+	a := t.server.config.Handler.AnswerOffer(ctx, t.host, o)
 	if a.Reason == verdict.ReasonNone {
-		t.met(o.Session)
+		t.addSession(o.Session)
 	}
 	return answerToProto(o.Session, a)
 }
 
-// reconcile returns the sessions that a host goes on with and this one does not.
-func (t *talk) reconcile(m *proto.Held) *proto.Lacking {
+// reconcile returns the sessions that the host continues and this host does not.
+func (t *serverConversation) reconcile(m *proto.Held) *proto.Lacking {
 	h, err := heldFromProto(m)
 	if err != nil {
 		t.server.counts.malformed.Add(1)
 		return &proto.Lacking{}
 	}
 	kept := t.server.config.Handler.Reconcile(t.host, h)
-	t.keep(kept)
+	t.addSessions(kept)
 	return &proto.Lacking{Sessions: without(h.Sessions, kept)}
 }
 
-func (t *talk) keep(sessions []uint64) {
+func (t *serverConversation) addSessions(sessions []uint64) {
 	for _, s := range sessions {
-		t.met(s)
+		t.addSession(s)
 	}
 }
 
-// met remembers a session, and forgets the oldest if there are too many.
-func (t *talk) met(session uint64) {
+// addSession remembers a session. If there are too many, it forgets the oldest one.
+func (t *serverConversation) addSession(session uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sessions = append(slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session }), session)
@@ -294,7 +296,7 @@ func (t *talk) met(session uint64) {
 	}
 }
 
-func (t *talk) left(session uint64) {
+func (t *serverConversation) leaveSession(session uint64) {
 	t.mu.Lock()
 	t.sessions = slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session })
 	t.mu.Unlock()

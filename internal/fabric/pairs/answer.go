@@ -42,7 +42,7 @@ func (k *Keeper) Listed(host string) (digest string, ok bool) {
 }
 
 // AnswerOffer implements exchange.Handler.
-func (k *Keeper) Meet(ctx context.Context, host string, o exchange.Offer) exchange.Answer {
+func (k *Keeper) AnswerOffer(ctx context.Context, host string, o exchange.Offer) exchange.Answer {
 	p, slot, why := k.reserveSlot(host, &o)
 	if why != verdict.ReasonNone {
 		return exchange.Answer{Reason: why}
@@ -208,7 +208,7 @@ func (k *Keeper) Leave(host string, session uint64) {
 }
 
 // HandleConversationEnd implements exchange.Handler. The responders continue, since only the management network may have failed.
-func (k *Keeper) Ended(host string, sessions []uint64) {
+func (k *Keeper) HandleConversationEnd(host string, sessions []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, p := range k.ports {

@@ -458,7 +458,7 @@ func (pr *pair) applyState(state *exchange.State) {
 // isSessionHeld reports whether the peer still has its end of the session. A host that runs an older release does not report this; it keeps
 // its end at least until the conversation ends.
 func (pr *pair) isSessionHeld(state *exchange.State) bool {
-	if !state.Knows {
+	if !state.LackingKnown {
 		return pr.host.disconnectReason == verdict.ReasonNone
 	}
 	return !slices.Contains(state.Lacking, pr.currentSession())

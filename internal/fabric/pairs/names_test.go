@@ -58,7 +58,7 @@ func TestPositionCountsIfHostsShareNoDeviceName(t *testing.T) {
 			o := exchange.Offer{Session: uint64(position + 1), RC: 100, PSN: 1, Devices: devices}
 			o.Port = b.k.portForPeers(b.k.findPort("d0", 1))
 			o.Port.Device, o.Port.Position, o.Port.Epoch = device, position, uint64(500+position)
-			a := b.k.Meet(t.Context(), "h0", o)
+			a := b.k.AnswerOffer(t.Context(), "h0", o)
 			return a.Port.Device + string(a.Reason)
 		}
 		require.Equal(t, "unsupported", meet("d1", 1, "d0", "d1", "d2"), "d2 meets the other d2")

@@ -89,7 +89,7 @@ func (l *fakePeer) State(ctx context.Context, sessions []uint64) (exchange.State
 	if other.older || l.from.older {
 		return exchange.State{Ports: ports}, nil
 	}
-	return exchange.State{Ports: ports, Lacking: lacking, Knows: true}, nil
+	return exchange.State{Ports: ports, Lacking: lacking, LackingKnown: true}, nil
 }
 
 // waitRoundTrip waits for the duration of a round trip.
@@ -127,7 +127,7 @@ func (t *fakeConversation) Offer(ctx context.Context, o exchange.Offer) (exchang
 	if t.from.older {
 		o.Devices = nil
 	}
-	a := t.other.k.Meet(ctx, t.from.name, o)
+	a := t.other.k.AnswerOffer(ctx, t.from.name, o)
 	if a.Reason == verdict.ReasonNone {
 		t.sessions = append(t.sessions, o.Session)
 	}
@@ -164,7 +164,7 @@ func (t *fakeConversation) Close() error {
 		t.other.mu.Lock()
 		delete(t.other.conversations, t)
 		t.other.mu.Unlock()
-		t.other.k.Ended(t.from.name, t.sessions)
+		t.other.k.HandleConversationEnd(t.from.name, t.sessions)
 	})
 	return nil
 }

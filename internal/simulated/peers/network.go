@@ -76,7 +76,7 @@ func (p *peer) State(ctx context.Context, _ []uint64) (exchange.State, error) {
 	if err := p.wait(ctx, p.ctx); err != nil {
 		return exchange.State{}, fmt.Errorf("ask %s for its state: %w", p.name, err)
 	}
-	state := exchange.State{Knows: true}
+	state := exchange.State{LackingKnown: true}
 	for _, q := range p.host.Ports(p.w.Now()) {
 		state.Ports = append(state.Ports, exchange.PortState{Device: q.Device, Port: q.Port, Epoch: q.Epoch, State: q.State})
 	}

@@ -258,7 +258,7 @@ func startModern(h *host) *modern {
 		Network: exchange.New(exchange.NetworkConfig{Host: h.name, Credentials: own, Port: 14791, Dial: dial}),
 		Orders:  func(device string) pairs.Orders { return orders{p, device} },
 		Mono:    h.mono, Random: h.w.uint64, Log: silent,
-		Announce: func(c exchange.Change) { p.server.Changed(c) },
+		Announce: func(c exchange.Change) { p.server.AnnounceChange(c) },
 		Emit: func(point measure.Point) {
 			if !p.unheard.Load() {
 				h.w.hear(h, point)
@@ -331,7 +331,7 @@ func (p *modern) lose(device string, unplugged bool) {
 
 func (p *modern) setList(l *pinglist.List) {
 	p.k.SetList(l)
-	p.server.Relisted()
+	p.server.EndUnlisted()
 }
 
 func (p *modern) end(killed bool) {
