@@ -8,22 +8,22 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// basis is what is known of a port when its Fabric is made, and has been seen since.
-type basis struct {
-	pkeys uint64            // changes of its P_Keys
-	gids  *[]verbs.GID      // the newest reading of its GID table that was looked at; nil: none was
-	kinds [gidIPv6 + 1]bool // of the GIDs of RoCE v2 in those that were looked at
+// portAttrs has the attributes of a port from which its Fabric was built, updated by later readings of the GID table.
+type portAttrs struct {
+	pkeys uint64            // number of changes of the P_Keys
+	gids  *[]verbs.GID      // the last evaluated reading of the GID table; nil: none
+	kinds [gidIPv6 + 1]bool // the kinds of RoCE v2 GIDs in all evaluated readings
 }
 
-func basisOf(port session.PortInfo) basis {
-	b := basis{pkeys: port.PKeyEvents, gids: port.GIDs}
+func attrsOf(port session.PortInfo) portAttrs {
+	b := portAttrs{pkeys: port.PKeyEvents, gids: port.GIDs}
 	if b.gids != nil {
-		b.reachesMore(*b.gids)
+		b.addKinds(*b.gids)
 	}
 	return b
 }
 
-// whyInactive returns why a port in a state can have no Fabric now, "" if it can.
+// whyInactive returns why a port in a state cannot have a Fabric now, or "" if it can.
 func whyInactive(state verbs.PortState) string {
 	switch state {
 	case verbs.PortActive:
@@ -35,51 +35,51 @@ func whyInactive(state verbs.PortState) string {
 	}
 }
 
-// outdated returns why the Fabric is not that of the port any more, "" if it is.
-func (f *fabric) outdated() string {
+// whyOutdated returns why the Fabric no longer matches the port, or "" if it does.
+func (f *portFabric) whyOutdated() string {
 	port := f.s.Port(f.port)
 	if why := whyInactive(port.State); why != "" {
 		return why
 	}
 	switch {
-	case port.PKeyEvents != f.basis.pkeys:
+	case port.PKeyEvents != f.builtFrom.pkeys:
 		return "the P_Keys of the port have changed"
-	case f.at.LinkLayer == verbs.LinkInfiniBand && port.LID != f.at.LID:
+	case f.description.LinkLayer == verbs.LinkInfiniBand && port.LID != f.description.LID:
 		return "the LID of the port has changed"
 	}
-	if port.GIDs != f.basis.gids { // one from before the Fabric does not say what it was made of
-		return f.moved(port.GIDs)
+	if port.GIDs != f.builtFrom.gids { // a reading from before the Fabric was built is not evidence
+		return f.whyGIDsOutdated(port.GIDs)
 	}
 	return ""
 }
 
-// moved returns why a newer GID table is not that of the Fabric. The address handles of its pairs hold entries of the table: a
-// GID that is removed and added again would come back at another index while the Fabric is open.
-func (f *fabric) moved(table *[]verbs.GID) string {
-	first := f.basis.gids == nil
-	f.basis.gids = table
-	more := f.basis.reachesMore(*table) && !first
+// whyGIDsOutdated returns why the Fabric does not match a newer reading of the GID table, or "" if it does. The address handles of its
+// pairs refer to entries of the table: while the Fabric is open, a GID that is removed and added again gets another index.
+func (f *portFabric) whyGIDsOutdated(table *[]verbs.GID) string {
+	first := f.builtFrom.gids == nil
+	f.builtFrom.gids = table
+	more := f.builtFrom.addKinds(*table) && !first
 	switch {
-	case !hasGIDs(*table, f.at.GIDs):
+	case !hasGIDs(*table, f.description.GIDs):
 		return "a GID of the port has changed"
-	case more && f.at.LinkLayer == verbs.LinkEthernet && f.s.Options().Fabric.GIDIndex < 0:
+	case more && f.description.LinkLayer == verbs.LinkEthernet && f.s.Options().Fabric.GIDIndex < 0:
 		return "the port has another kind of GID"
 	}
 	return ""
 }
 
-// hasGIDs reports whether a table has all announced GIDs where they were.
+// hasGIDs reports whether a table has all announced GIDs at the same indexes.
 func hasGIDs(table []verbs.GID, announced []verbs.FabricGID) bool {
 	return !slices.ContainsFunc(announced, func(a verbs.FabricGID) bool {
 		return !slices.ContainsFunc(table, func(g verbs.GID) bool { return g.Index == a.Index && g.Raw == a.Raw })
 	})
 }
 
-// gidKind is what decides whether two GIDs of RoCE v2 reach each other, as far as the addresses say.
+// gidKind classifies RoCE v2 GIDs. Two GIDs can reach each other only if they are of the same kind.
 type gidKind int
 
 const (
-	gidLocal gidKind = iota // reaches no further than the link
+	gidLocal gidKind = iota // link-local
 	gidIPv4
 	gidIPv6
 )
@@ -94,10 +94,10 @@ func kindOf(raw [16]byte) gidKind {
 	return gidIPv6
 }
 
-// reachesMore notes the kinds of GIDs in a table, and reports whether one is new that reaches further than the link: that of
-// an interface that got its first address after the port had become active. One more of a kind changes nothing, and where
-// containers come and go there are many of these.
-func (b *basis) reachesMore(table []verbs.GID) (more bool) {
+// addKinds records the kinds of GIDs in a table, and reports whether there is a new kind that is not link-local. That happens when an
+// interface gets its first address after the port became active. Another GID of a known kind does not matter, and is frequent where
+// containers start and stop.
+func (b *portAttrs) addKinds(table []verbs.GID) (more bool) {
 	for _, g := range table {
 		if kind := kindOf(g.Raw); g.Type == verbs.GIDRoCEv2 && !b.kinds[kind] {
 			b.kinds[kind] = true

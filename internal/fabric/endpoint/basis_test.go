@@ -27,7 +27,7 @@ func TestAFabricFollowsTheGIDsThatWereAnnounced(t *testing.T) {
 	moved.Index = 7
 	for name, row := range map[string]struct {
 		table []verbs.GID
-		why   string // "": the Fabric stays
+		why   string // "": the Fabric is kept
 	}{
 		"the address is removed":                      {[]verbs.GID{linkLocal}, "a GID of the port has changed"},
 		"it comes back at another index":              {[]verbs.GID{linkLocal, version1, moved}, "a GID of the port has changed"},
@@ -48,9 +48,9 @@ func TestAFabricFollowsTheGIDsThatWereAnnounced(t *testing.T) {
 				require.Len(t, announced, 1, "the first reading of the table changes nothing")
 				require.Len(t, announced[0].GIDs, 1)
 				changed := time.Now()
-				r.gids(row.table...)
+				r.setGIDs(row.table...)
 				announced = fabricPorts(r.After(100*time.Millisecond + settle))
-				first, _ := r.fabric()
+				first, _ := r.lastFabric()
 				if row.why == "" {
 					require.Empty(t, announced)
 					require.False(t, first.closed.Load())
@@ -72,7 +72,7 @@ func TestTheFirstAddressOfAnInterfaceMakesAnotherFabric(t *testing.T) {
 		r.table = []verbs.GID{linkLocal}
 		r.Start(nil)
 		require.Empty(t, fabricPorts(r.After(time.Minute))[0].GIDs)
-		r.gids(linkLocal, ipv4)
+		r.setGIDs(linkLocal, ipv4)
 		announced := fabricPorts(r.After(time.Minute))
 		require.Len(t, announced, 2)
 		require.Equal(t, []verbs.FabricGID{{Index: 3, Raw: ipv4.Raw}}, announced[1].GIDs)
@@ -86,12 +86,12 @@ func TestAnIndexThatIsConfiguredIsNotLeftForAnother(t *testing.T) {
 		r.table = []verbs.GID{linkLocal, ipv4}
 		r.Start(nil)
 		r.After(time.Minute)
-		r.gids(linkLocal, ipv4, gid(4, verbs.GIDRoCEv2, "fd00::1"))
+		r.setGIDs(linkLocal, ipv4, gid(4, verbs.GIDRoCEv2, "fd00::1"))
 		require.Empty(t, fabricPorts(r.After(time.Minute)))
 	})
 }
 
-// A reading of the table may be older than a Fabric, whose GIDs it then does not have.
+// A reading of the GID table may be older than the Fabric and lack its GIDs.
 func TestATableFromBeforeTheFabricSaysNothingOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
@@ -99,7 +99,7 @@ func TestATableFromBeforeTheFabricSaysNothingOfIt(t *testing.T) {
 		r.table = []verbs.GID{linkLocal}
 		r.Start(nil)
 		r.After(500 * time.Millisecond)
-		r.with(func() { r.refuse, r.table = nil, []verbs.GID{linkLocal, ipv4} }) // and the event is lost
+		r.locked(func() { r.refuse, r.table = nil, []verbs.GID{linkLocal, ipv4} }) // the event is lost
 		announced := fabricPorts(r.After(time.Hour))
 		require.Len(t, announced, 1)
 		require.Len(t, announced[0].GIDs, 1)
@@ -112,7 +112,7 @@ func TestAnotherLIDMakesAnotherFabric(t *testing.T) {
 		r.Options.Ports = []int{1} // InfiniBand
 		r.Start(nil)
 		r.After(time.Minute)
-		r.with(func() { r.lid = 4711 })
+		r.locked(func() { r.lid = 4711 })
 		require.NoError(t, r.World.Inject("sim0", verbs.EventLIDChange, 1, 1))
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the LID of the port has changed"}}, fabricPorts(r.After(queryDelay)))
 		announced := fabricPorts(r.After(2 * time.Second))
@@ -133,9 +133,9 @@ func TestOtherPKeysMakeAnotherFabric(t *testing.T) {
 		require.Len(t, announced, 2)
 		require.Equal(t, "the P_Keys of the port have changed", announced[0].Reason)
 		require.NotZero(t, announced[1].Epoch)
-		first, _ := r.fabric()
+		first, _ := r.lastFabric()
 		require.False(t, first.closed.Load())
-		require.Equal(t, []time.Duration{fabricRest}, r.tried(changed))
+		require.Equal(t, []time.Duration{restTime}, r.attemptDelays(changed))
 	})
 }
 

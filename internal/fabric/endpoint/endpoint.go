@@ -1,5 +1,5 @@
-// Package endpoint is the part of a session that keeps the Fabrics of its ports, for the probes between hosts, and carries out
-// the orders of the host for them.
+// Package endpoint runs the Fabrics of a device's ports, which send and answer the probes between hosts, and carries out the host's orders
+// for them. It is a part of a session in the worker.
 package endpoint
 
 import (
@@ -9,14 +9,15 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// endpoint is the session.Part.
+// endpoint implements session.Part.
 type endpoint struct {
-	session session.Session
-	fabrics []*fabric // one for each watched port
-	refuse  func()    // ends the taking of orders
+	session    session.Session
+	fabrics    []*portFabric // one for each watched port
+	stopOrders func()        // makes FabricOrders refuse all further orders
 }
 
-// New returns what makes the endpoint of a session, which takes the orders. A session without paths in its options has none.
+// New returns a function that creates the endpoint of a session. The endpoint carries out the orders. The function returns nil if the
+// session's options have no paths.
 func New(orders *verbs.FabricOrders) session.NewPart {
 	return func(s session.Session) session.Part {
 		if s.Options().Fabric.Paths <= 0 {
@@ -24,11 +25,11 @@ func New(orders *verbs.FabricOrders) session.NewPart {
 		}
 		e := &endpoint{session: s}
 		for _, n := range verbs.PortNumbers(s.Device().Attr().Ports, s.Options().Ports) {
-			e.fabrics = append(e.fabrics, newFabric(s, n, rand.Uint64))
+			e.fabrics = append(e.fabrics, newPortFabric(s, n, rand.Uint64))
 		}
-		e.refuse = orders.Take(func(r verbs.FabricRequest) {
-			if f := e.fabric(r.Port); f != nil {
-				f.take(r)
+		e.stopOrders = orders.Take(func(r verbs.FabricRequest) {
+			if f := e.fabricOf(r.Port); f != nil {
+				f.queueOrder(r)
 				return
 			}
 			r.Answer(0, verbs.ErrNoFabric)
@@ -40,30 +41,30 @@ func New(orders *verbs.FabricOrders) session.NewPart {
 // Tasks implements session.Part.
 func (e *endpoint) Tasks() (tasks []session.Task) {
 	for _, f := range e.fabrics {
-		tasks = append(tasks, session.Task{Run: f.run}, session.Task{Run: f.carryOut})
+		tasks = append(tasks, session.Task{Run: f.keepFabric}, session.Task{Run: f.carryOutOrders})
 	}
 	return tasks
 }
 
 // PortChanged implements session.Part.
 func (e *endpoint) PortChanged(port int) {
-	if f := e.fabric(port); f != nil {
+	if f := e.fabricOf(port); f != nil {
 		f.nudge()
 	}
 }
 
-// Stop implements session.Part. It announces that the ports have no Fabrics before the device is closed, which takes a while: a
-// host that was asked meanwhile would say that all is well here.
+// Stop implements session.Part. It announces that the ports have no Fabrics any more before the device is closed. Closing takes a while, in which
+// the host would otherwise confirm to peers that the ports answer.
 func (e *endpoint) Stop() (sent bool) {
-	e.refuse()
+	e.stopOrders()
 	for _, f := range e.fabrics {
 		e.session.Send(verbs.Item{FabricPort: &verbs.FabricPort{Port: f.port, Reason: "the device is being closed"}})
 	}
 	return true
 }
 
-// fabric returns the fabric of a port, nil if the port is not watched.
-func (e *endpoint) fabric(port int) *fabric {
+// fabricOf returns the portFabric of a port, or nil if the port is not monitored.
+func (e *endpoint) fabricOf(port int) *portFabric {
 	for _, f := range e.fabrics {
 		if f.port == port {
 			return f

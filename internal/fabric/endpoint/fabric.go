@@ -14,63 +14,63 @@ import (
 )
 
 const (
-	// fabricRun is how long a Fabric runs before its facts are sent, if nothing is missing.
-	fabricRun = 500 * time.Millisecond
-	// fabricRest is how long a port rests after its Fabric, and at least after an attempt to make one. Peers hear that the
-	// old one is gone, and a port that flutters makes no hundreds of queue pairs.
-	fabricRest = time.Second
-	// fabricRestMax limits the rests after attempts that fail, which double.
-	fabricRestMax = time.Minute
-	// closeTimeout is how long the library may take to close a Fabric. An administrator's command may be waiting for the close.
+	// runTime is the time for which a Fabric runs before its facts are sent, if no echo is missing.
+	runTime = 500 * time.Millisecond
+	// restTime is the time without a Fabric after one was closed, and the minimum time after a failed attempt to build one. In this time peers
+	// learn that the old Fabric no longer exists. It also prevents a flapping port from creating hundreds of queue pairs.
+	restTime = time.Second
+	// maxRestTime limits the time after failed attempts, which doubles with each one.
+	maxRestTime = time.Minute
+	// closeTimeout limits the time in which the library closes a Fabric. An administrator's command may be waiting for that.
 	closeTimeout = time.Second
-	// maxFacts is how many facts one Run may return: those of half a second of the most pairs at the shortest interval, and what
-	// a backend leaves free.
+	// maxFacts is the maximum number of facts that one Run may return: half a second of facts of the maximum number of pairs at the shortest
+	// interval, plus the space that a backend leaves unused.
 	maxFacts = 2 * verbs.MinFabricFacts
 )
 
-// fabric keeps the Fabric of one port: it makes it while the port is active, runs it, and makes it anew when the port or its
-// addresses change. Its own goroutine does that; another one carries out orders (carryOut).
-type fabric struct {
+// portFabric manages the Fabric of one port. It builds and runs a Fabric while the port is active, and replaces the Fabric when the port or
+// its addresses change. One goroutine does that (keepFabric), and another one carries out orders (carryOutOrders).
+type portFabric struct {
 	s      session.Session
 	port   int
 	random func() uint64 // chooses epochs
-	nudged wake.Signal   // holds a token of nudge, for a port without a Fabric
-	queue  chan verbs.FabricRequest
+	nudged wake.Signal   // holds a token after nudge, for a port without a Fabric
+	orders chan verbs.FabricRequest
 
-	mu    sync.Mutex
-	open  verbs.Fabric  // under mu; nil: there is none
-	epoch uint64        // under mu: of open
-	order chan struct{} // under mu: closed when the last order that began has ended; nil: none has begun
+	mu        sync.Mutex
+	open      verbs.Fabric  // guarded by mu; nil: there is none
+	epoch     uint64        // guarded by mu: epoch of open
+	lastOrder chan struct{} // guarded by mu: closed when the last order that was begun has ended; nil: none was begun
 
-	at        verbs.FabricPort // as the host knows it
-	announced bool             // the host knows at
-	basis     basis            // what at came of
-	failing   time.Duration    // the rest after the last attempt, if it failed
-	facts     []verbs.FabricFact
-	silence   silence
-	sent      int64 // up to when facts were sent, CLOCK_MONOTONIC ns
+	description verbs.FabricPort // description of the port for the host
+	announced   bool             // the host has the description
+	builtFrom   portAttrs        // the port attributes from which the Fabric was built
+	retryRest   time.Duration    // the rest after the last failed attempt; 0: the last attempt succeeded
+	facts       []verbs.FabricFact
+	silence     silence
+	sentUpTo    int64 // time up to which facts were sent, CLOCK_MONOTONIC ns
 }
 
-// newFabric returns the fabric of a port. random returns numbers that no other worker's random returns.
-func newFabric(s session.Session, port int, random func() uint64) *fabric {
-	return &fabric{s: s, port: port, random: random, nudged: wake.New(),
-		queue: make(chan verbs.FabricRequest, maxOrders), facts: make([]verbs.FabricFact, maxFacts)}
+// newPortFabric returns the portFabric of a port. random must return numbers that no other worker uses.
+func newPortFabric(s session.Session, port int, random func() uint64) *portFabric {
+	return &portFabric{s: s, port: port, random: random, nudged: wake.New(),
+		orders: make(chan verbs.FabricRequest, maxQueuedOrders), facts: make([]verbs.FabricFact, maxFacts)}
 }
 
-// run keeps the Fabric until ctx ends or the device cannot have one. The error ends the session.
-func (f *fabric) run(ctx context.Context) error {
+// keepFabric builds and runs Fabrics until ctx ends or the device turns out to support none. An error ends the session.
+func (f *portFabric) keepFabric(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if why := whyInactive(f.s.Port(f.port).State); why != "" {
 			f.announceNone(why)
 			f.awaitNudge(ctx, nil)
 			continue
 		}
-		if f.s.Full() { // another Fabric would lose its facts too
-			wait(ctx, fabricRest)
+		if f.s.Full() { // the facts of another Fabric would be lost too
+			sleep(ctx, restTime)
 			continue
 		}
-		f.awaitAnswers(ctx)
-		if err := f.attempt(ctx); err != nil {
+		f.awaitDevice(ctx)
+		if err := f.runOnce(ctx); err != nil {
 			if errors.Is(err, verbs.ErrNeverFabric) {
 				return nil
 			}
@@ -80,30 +80,30 @@ func (f *fabric) run(ctx context.Context) error {
 	return nil // the device closes its Fabrics
 }
 
-// attempt makes a Fabric, runs it until it has to end, and rests. The error is one after which none is made again.
-func (f *fabric) attempt(ctx context.Context) error {
+// runOnce builds a Fabric, runs it until it has to end, closes it and rests. After an error, no other Fabric must be built.
+func (f *portFabric) runOnce(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // ending on request is no failure
+		return nil //nolint:nilerr // the end was requested
 	}
-	open, err := f.make()
+	open, err := f.build()
 	if err != nil {
-		return f.failed(ctx, err)
+		return f.handleFailure(ctx, err)
 	}
-	f.failing = 0
+	f.retryRest = 0
 	why, err := f.keepRunning(ctx, open)
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
 	f.announceNone(why)
-	if err := f.drop(ctx); err != nil {
+	if err := f.closeFabric(ctx); err != nil {
 		return err
 	}
-	wait(ctx, fabricRest)
+	sleep(ctx, restTime)
 	return nil
 }
 
-// failed announces why no Fabric was made, and rests, at most until the port changes.
-func (f *fabric) failed(ctx context.Context, err error) error {
+// handleFailure announces why no Fabric was built, and rests. A change of the port ends the rest early.
+func (f *portFabric) handleFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, verbs.ErrClosed), errors.Is(err, verbs.ErrNoDevice):
 		return err
@@ -112,23 +112,23 @@ func (f *fabric) failed(ctx context.Context, err error) error {
 		return err
 	}
 	f.announceNone(err.Error())
-	f.failing = min(max(2*f.failing, fabricRest), fabricRestMax)
-	if !wait(ctx, fabricRest) {
+	f.retryRest = min(max(2*f.retryRest, restTime), maxRestTime)
+	if !sleep(ctx, restTime) {
 		return nil
 	}
-	if f.awaitNudge(ctx, time.After(f.failing-fabricRest)) {
-		f.failing = 0 // what is tried next is something else
+	if f.awaitNudge(ctx, time.After(f.retryRest-restTime)) {
+		f.retryRest = 0 // the port has changed, so the next attempt may succeed
 	}
 	return nil
 }
 
-// make makes a Fabric, and announces it.
-func (f *fabric) make() (verbs.Fabric, error) {
+// build builds a Fabric and announces it.
+func (f *portFabric) build() (verbs.Fabric, error) {
 	select {
-	case <-f.nudged: // what it is about is looked at now
+	case <-f.nudged: // the current attributes of the port are read below
 	default:
 	}
-	f.basis = basisOf(f.s.Port(f.port))
+	f.builtFrom = attrsOf(f.s.Port(f.port))
 	if f.s.Refused(f.port, verbs.ReadQueryPort) {
 		return nil, fmt.Errorf("query the port: %w", verbs.ErrRefused)
 	}
@@ -145,7 +145,7 @@ func (f *fabric) make() (verbs.Fabric, error) {
 	return open, nil
 }
 
-// newEpoch returns the epoch of a Fabric. 0 stands for none.
+// newEpoch returns a random epoch, which is never 0: 0 means that there is no Fabric.
 func newEpoch(random func() uint64) uint64 {
 	for {
 		if epoch := random(); epoch != 0 {
@@ -154,47 +154,47 @@ func newEpoch(random func() uint64) uint64 {
 	}
 }
 
-// keepRunning runs a Fabric until it has to end, and returns why. The error ends the session. It keeps its thread for the
-// reason that a prober has: the latencies are measured in it.
-func (f *fabric) keepRunning(ctx context.Context, open verbs.Fabric) (why string, err error) {
+// keepRunning runs a Fabric until it has to end and returns why. An error ends the session. keepRunning locks its thread, because the thread
+// measures latencies.
+func (f *portFabric) keepRunning(ctx context.Context, open verbs.Fabric) (why string, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	lasting := fabricRun
+	lasting := runTime
 	for ctx.Err() == nil {
-		if why := f.outdated(); why != "" {
+		if why := f.whyOutdated(); why != "" {
 			return why, nil
 		}
 		n, upTo, err := open.Run(f.facts, lasting)
 		if n > 0 || err == nil {
-			if !f.send(f.facts[:n], upTo, lasting) {
+			if !f.sendFacts(f.facts[:n], upTo, lasting) {
 				return "the host does not read what the port sees", nil
 			}
-			lasting = f.silence.lasting(upTo)
+			lasting = f.silence.nextRunTime(upTo)
 		}
 		switch {
 		case errors.Is(err, verbs.ErrClosed), errors.Is(err, verbs.ErrNoDevice):
 			return "", err
 		case err != nil:
-			return err.Error(), nil // it is announced, and the next Fabric may do better
+			return err.Error(), nil // the next Fabric may work
 		}
 	}
 	return "", nil
 }
 
-// send sends what a Run saw that was to last for a time. Without facts it is sent for upTo, at which the host judges, but not
-// if a nudge has ended the Run early. It reports whether nothing was lost.
-func (f *fabric) send(facts []verbs.FabricFact, upTo int64, lasting time.Duration) bool {
-	f.silence.note(facts)
-	if len(facts) == 0 && upTo-f.sent < int64(lasting) {
+// sendFacts sends the facts of a Run that was to last for lasting. It also sends a message without facts, since the host updates verdicts
+// as of upTo, unless a nudge has ended the Run early. It returns false if facts were lost.
+func (f *portFabric) sendFacts(facts []verbs.FabricFact, upTo int64, lasting time.Duration) bool {
+	f.silence.record(facts)
+	if len(facts) == 0 && upTo-f.sentUpTo < int64(lasting) {
 		return true
 	}
-	f.sent = upTo
-	return f.s.SendFacts(verbs.FabricFacts{Port: f.port, Epoch: f.at.Epoch, UpTo: upTo, Facts: facts})
+	f.sentUpTo = upTo
+	return f.s.SendFacts(verbs.FabricFacts{Port: f.port, Epoch: f.description.Epoch, UpTo: upTo, Facts: facts})
 }
 
-// drop closes the Fabric. It first waits for an order that is under way: what the order makes in the device, Close would not
-// find. The error ends the session.
-func (f *fabric) drop(ctx context.Context) error {
+// closeFabric closes the Fabric. It first waits for the order that is under way, because Close would miss objects that the order is
+// creating in the device. An error ends the session.
+func (f *portFabric) closeFabric(ctx context.Context) error {
 	open, order := f.detach()
 	if order != nil {
 		select {
@@ -202,39 +202,39 @@ func (f *fabric) drop(ctx context.Context) error {
 		case <-order:
 		}
 	}
-	f.awaitAnswers(ctx)
+	f.awaitDevice(ctx)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // ending on request is no failure, and the device closes it
+		return nil //nolint:nilerr // the end was requested, and the device closes the Fabric
 	}
 	err := open.Close(closeTimeout)
 	if errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
-	return nil // nothing can be done about a failed destroy; the device's Close reports its own error
+	return nil // a failed destroy cannot be repaired; the device's Close reports its own error
 }
 
-// awaitAnswers waits until the device answers its commands, as a prober does, since to make or destroy a Fabric takes many.
-func (f *fabric) awaitAnswers(ctx context.Context) {
-	for !f.s.Answers() && wait(ctx, verbs.AnswerLimit) {
+// awaitDevice waits until the device answers commands, because building and closing a Fabric take many commands. A prober does the same.
+func (f *portFabric) awaitDevice(ctx context.Context) {
+	for !f.s.Answers() && sleep(ctx, verbs.AnswerLimit) {
 	}
 }
 
-// announceNone announces that there is no Fabric.
-func (f *fabric) announceNone(why string) {
+// announceNone announces that the port has no Fabric, and why.
+func (f *portFabric) announceNone(why string) {
 	f.announce(verbs.FabricPort{Port: f.port, Reason: why})
 }
 
-// announce sends how the port is reached, or why it is not, unless that is what the host knows.
-func (f *fabric) announce(at verbs.FabricPort) {
-	if f.announced && at.Epoch == 0 && f.at.Epoch == 0 && at.Reason == f.at.Reason && at.Unable == f.at.Unable {
+// announce sends the description of the port to the host, unless the host already has it.
+func (f *portFabric) announce(at verbs.FabricPort) {
+	if f.announced && at.Epoch == 0 && f.description.Epoch == 0 && at.Reason == f.description.Reason && at.Unable == f.description.Unable {
 		return
 	}
-	f.at, f.announced = at, true
+	f.description, f.announced = at, true
 	f.s.Send(verbs.Item{FabricPort: &at})
 }
 
-// nudge makes the goroutine look again whether the port is as it was.
-func (f *fabric) nudge() {
+// nudge makes keepFabric check whether the port has changed.
+func (f *portFabric) nudge() {
 	f.nudged.Send()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,8 +243,8 @@ func (f *fabric) nudge() {
 	}
 }
 
-// awaitNudge waits for a nudge, and reports whether one came before until and the end of ctx.
-func (f *fabric) awaitNudge(ctx context.Context, until <-chan time.Time) bool {
+// awaitNudge waits for a nudge. It returns false if until fires or ctx ends first.
+func (f *portFabric) awaitNudge(ctx context.Context, until <-chan time.Time) bool {
 	select {
 	case <-f.nudged:
 		return true
@@ -254,8 +254,8 @@ func (f *fabric) awaitNudge(ctx context.Context, until <-chan time.Time) bool {
 	return false
 }
 
-// wait waits for a time, and reports whether ctx has not ended meanwhile.
-func wait(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false

@@ -24,7 +24,7 @@ func TestWithoutPathsNothingIsMadeForAFabric(t *testing.T) {
 		items := r.After(time.Hour)
 		require.Empty(t, fabricPorts(items))
 		require.Empty(t, factsOf(items))
-		require.Empty(t, r.tried(time.Time{}))
+		require.Empty(t, r.attemptDelays(time.Time{}))
 		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
 		require.ErrorIs(t, err, verbs.ErrNoFabric)
 
@@ -36,7 +36,7 @@ func TestWithoutPathsNothingIsMadeForAFabric(t *testing.T) {
 type fakeSession struct {
 	session.Session
 	options verbs.Options
-	facts   []verbs.FabricFacts // that were sent
+	facts   []verbs.FabricFacts // facts that were sent
 }
 
 func (s *fakeSession) Options() verbs.Options { return s.options }
@@ -66,7 +66,7 @@ func TestTheFabricOfAnActivePortIsAnnouncedAfterItsBaseline(t *testing.T) {
 			require.Equal(t, []uint32{17, 18}, at.UD)
 			require.EqualValues(t, 7, at.QKey)
 		}
-		last, n := r.fabric()
+		last, n := r.lastFabric()
 		require.Equal(t, 2, n)
 		require.Equal(t, r.Options.Fabric, last.config.FabricOptions)
 		require.Empty(t, fabricPorts(r.After(time.Hour)), "and goes on")
@@ -90,7 +90,7 @@ func TestAPortThatGoesDownHasNoFabricUntilItIsUpAgain(t *testing.T) {
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		down := time.Now()
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the port is down"}}, fabricPorts(r.After(queryDelay)))
-		first, n := r.fabric()
+		first, n := r.lastFabric()
 		require.Equal(t, 1, n)
 		require.True(t, first.closed.Load())
 		require.LessOrEqual(t, first.closedAt.Sub(down), queryDelay)
@@ -112,19 +112,19 @@ func TestAPortRestsForASecondAfterItsFabric(t *testing.T) {
 		r.Start(nil)
 		r.After(time.Minute)
 		began := time.Now()
-		for i := range 1000 { // it flutters for ten seconds
+		for i := range 1000 { // it flaps for ten seconds
 			require.NoError(t, r.World.SetLink("sim0", 1, i%2 == 1))
 			r.After(10 * time.Millisecond)
 		}
 		r.After(time.Minute)
-		_, n := r.fabric()
+		_, n := r.lastFabric()
 		require.Greater(t, n, 2)
-		r.with(func() {
+		r.locked(func() {
 			for i, one := range r.made[:n-1] {
-				require.GreaterOrEqual(t, r.attempts[i+1].Sub(one.closedAt), fabricRest)
+				require.GreaterOrEqual(t, r.attempts[i+1].Sub(one.closedAt), restTime)
 			}
 		})
-		require.LessOrEqual(t, len(r.tried(began)), 11)
+		require.LessOrEqual(t, len(r.attemptDelays(began)), 11)
 	})
 }
 
@@ -133,21 +133,21 @@ func TestAnErrorOfAFabricIsAnnouncedAndAnotherIsMade(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		r.After(time.Minute)
-		last, _ := r.fabric()
+		last, _ := r.lastFabric()
 		failed := time.Now()
-		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, unix.EINVAL)
+		last.errs <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, unix.EINVAL)
 		announced := fabricPorts(r.After(999 * time.Millisecond))
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "ibv_poll_cq sim0 port 1: invalid argument"}}, announced)
 		require.True(t, last.closed.Load())
 		require.NotZero(t, fabricPorts(r.After(time.Millisecond))[0].Epoch)
-		require.Equal(t, []time.Duration{fabricRest}, r.tried(failed))
+		require.Equal(t, []time.Duration{restTime}, r.attemptDelays(failed))
 	})
 }
 
 func TestFactsThatComeWithAnErrorAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s fakeSession
-		f := newFabric(&s, 1, nil)
+		f := newPortFabric(&s, 1, nil)
 		why, err := f.keepRunning(t.Context(), lastFacts{})
 		require.NoError(t, err)
 		require.Equal(t, unix.EINVAL.Error(), why)
@@ -166,8 +166,8 @@ func TestTheRemovalOfTheDeviceEndsTheWatch(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		r.After(time.Minute)
-		last, _ := r.fabric()
-		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, verbs.ErrNoDevice)
+		last, _ := r.lastFabric()
+		last.errs <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, verbs.ErrNoDevice)
 		<-r.Done
 		require.NoError(t, r.Err)
 		require.Equal(t, status.ReasonRemoved, r.Why.Reason)
@@ -180,14 +180,14 @@ func TestTheHostHearsThatThereAreNoFabricsBeforeTheDeviceIsClosed(t *testing.T) 
 		r.Start(nil)
 		require.NotZero(t, fabricPorts(r.After(time.Minute))[0].Epoch)
 		var heard []verbs.FabricPort
-		r.with(func() {
+		r.locked(func() {
 			r.closing = func() error {
 				heard = fabricPorts(r.Sent())
 				return nil
 			}
 		})
-		last, _ := r.fabric()
-		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, verbs.ErrNoDevice)
+		last, _ := r.lastFabric()
+		last.errs <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, verbs.ErrNoDevice)
 		<-r.Done
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the device is being closed"}}, heard)
 	})
@@ -201,7 +201,7 @@ func TestAttemptsThatFailAreMadeLessAndLessOften(t *testing.T) {
 		began := time.Now()
 		items := r.After(10 * time.Minute)
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: r.refuse.Error()}}, fabricPorts(items), "it is announced once")
-		after := r.tried(began)
+		after := r.attemptDelays(began)
 		var rests []time.Duration
 		for i := range after[1:] {
 			rests = append(rests, after[i+1]-after[i])
@@ -209,11 +209,11 @@ func TestAttemptsThatFailAreMadeLessAndLessOften(t *testing.T) {
 		second := time.Second
 		require.Equal(t, []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, time.Minute, time.Minute}, rests[:8])
 
-		changed := time.Now() // the GID comes
-		r.with(func() { r.refuse = nil })
-		r.gids(verbs.GID{Index: 3, Type: verbs.GIDRoCEv2, Raw: [16]byte{0x20, 1}})
+		changed := time.Now() // the GID is added
+		r.locked(func() { r.refuse = nil })
+		r.setGIDs(verbs.GID{Index: 3, Type: verbs.GIDRoCEv2, Raw: [16]byte{0x20, 1}})
 		require.NotZero(t, fabricPorts(r.After(time.Second))[0].Epoch)
-		require.Len(t, r.tried(changed), 1)
+		require.Len(t, r.attemptDelays(changed), 1)
 	})
 }
 
@@ -226,7 +226,7 @@ func TestAChangeOfThePortBeginsTheRestsAnew(t *testing.T) {
 		changed := time.Now()
 		require.NoError(t, r.World.Inject("sim0", verbs.EventPKeyChange, 1, 1))
 		r.After(4 * time.Second)
-		after := r.tried(changed)
+		after := r.attemptDelays(changed)
 		require.GreaterOrEqual(t, len(after), 3)
 		require.LessOrEqual(t, after[0], queryDelay)
 		require.Equal(t, time.Second, after[1]-after[0])
@@ -239,15 +239,15 @@ func TestAFabricThatWasMadeBeginsTheRestsAnew(t *testing.T) {
 		r.refuse = verbs.ErrLimit
 		r.Start(nil)
 		r.After(10 * time.Minute)
-		r.with(func() { r.refuse = nil })
+		r.locked(func() { r.refuse = nil })
 		r.After(time.Minute)
-		last, n := r.fabric()
+		last, n := r.lastFabric()
 		require.Equal(t, 1, n)
-		r.with(func() { r.refuse = verbs.ErrLimit })
+		r.locked(func() { r.refuse = verbs.ErrLimit })
 		failed := time.Now()
-		last.fails <- unix.EINVAL
+		last.errs <- unix.EINVAL
 		r.After(5 * time.Second)
-		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, r.tried(failed))
+		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, r.attemptDelays(failed))
 	})
 }
 
@@ -256,15 +256,15 @@ func TestAnotherFabricDoesNotInheritASilence(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		r.After(time.Minute)
-		first, _ := r.fabric()
-		first.see(fact(verbs.FabricMissing, 0))
-		first.fails <- unix.EINVAL
-		r.After(fabricRest)
-		second, n := r.fabric()
+		first, _ := r.lastFabric()
+		first.report(fact(verbs.FabricMissing, 0))
+		first.errs <- unix.EINVAL
+		r.After(restTime)
+		second, n := r.lastFabric()
 		require.Equal(t, 2, n)
 		r.After(0)
 		r.After(900 * time.Millisecond)
-		require.Equal(t, []time.Duration{fabricRun, fabricRun}, second.lastings())
+		require.Equal(t, []time.Duration{runTime, runTime}, second.takeRunTimes())
 	})
 }
 
@@ -280,14 +280,14 @@ func TestADeviceThatNeverCanIsAskedOnce(t *testing.T) {
 		require.NoError(t, r.World.SetLink("sim0", 1, true))
 		items = r.After(time.Hour)
 		require.Empty(t, fabricPorts(items))
-		require.Len(t, r.tried(time.Time{}), 1)
+		require.Len(t, r.attemptDelays(time.Time{}), 1)
 		require.NotEmpty(t, sessiontest.Readings(items), "the watch goes on")
 		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
 		require.ErrorIs(t, err, verbs.ErrNoFabric)
 	})
 }
 
-// The host counts on having all facts of an epoch.
+// The host relies on receiving all facts of an epoch.
 func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
@@ -301,18 +301,18 @@ func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
 			return r.Collect(b)
 		})
 		epoch := fabricPorts(r.After(100 * time.Millisecond))[0].Epoch
-		first, _ := r.fabric()
+		first, _ := r.lastFabric()
 		var seq uint64
 		for !first.closed.Load() {
 			seq++
 			select {
-			case first.sees <- slices.Repeat(sent(seq), 1000):
+			case first.results <- slices.Repeat(sent(seq), 1000):
 			case <-first.ended:
 			}
 			synctest.Wait()
 		}
 		r.After(time.Minute)
-		_, n := r.fabric()
+		_, n := r.lastFabric()
 		require.Equal(t, 1, n, "another one would lose its facts too")
 		close(release)
 		items := r.After(2 * time.Second)

@@ -16,9 +16,9 @@ func TestFactsComeEveryHalfSecondAndAreThoseOfTheirFabric(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		announced := fabricPorts(r.After(100 * time.Millisecond))
-		last, _ := r.fabric()
-		last.see(sent(1, 2)...)
-		last.see(sent(3)...)
+		last, _ := r.lastFabric()
+		last.report(sent(1, 2)...)
+		last.report(sent(3)...)
 		at := time.Now().UnixNano()
 		got := factsOf(r.After(0))
 		require.Equal(t, []verbs.FabricFacts{
@@ -27,8 +27,8 @@ func TestFactsComeEveryHalfSecondAndAreThoseOfTheirFabric(t *testing.T) {
 		got = factsOf(r.After(5 * time.Second))
 		require.Len(t, got, 10, "that nothing was seen is sent too")
 		require.Equal(t, at+int64(500*time.Millisecond), got[0].UpTo)
-		for _, lasting := range last.lastings() {
-			require.Equal(t, fabricRun, lasting)
+		for _, lasting := range last.takeRunTimes() {
+			require.Equal(t, runTime, lasting)
 		}
 	})
 }
@@ -38,13 +38,13 @@ func TestANudgeAloneSendsNothing(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		r.After(600 * time.Millisecond)
-		last, _ := r.fabric()
+		last, _ := r.lastFabric()
 		for range 20 {
 			last.Nudge()
 			r.After(10 * time.Millisecond)
 		}
 		items := r.After(0)
-		require.Len(t, last.lastings(), 22, "it looked each time")
+		require.Len(t, last.takeRunTimes(), 22, "it looked each time")
 		require.Empty(t, factsOf(items))
 		require.Len(t, factsOf(r.After(2*time.Second)), 4)
 	})
@@ -59,24 +59,24 @@ func TestAMissingEchoIsSentAtOnceAndWhatFollowsEvery50ms(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		r.After(100 * time.Millisecond)
-		last, _ := r.fabric()
-		last.see(fact(verbs.FabricMissing, 3))
-		last.see(fact(verbs.FabricMissing, 4))
+		last, _ := r.lastFabric()
+		last.report(fact(verbs.FabricMissing, 3))
+		last.report(fact(verbs.FabricMissing, 4))
 		require.Len(t, factsOf(r.After(0)), 2)
-		last.lastings()
+		last.takeRunTimes()
 		got := factsOf(r.After(time.Second))
 		require.Len(t, got, 20, "the host judges at their times")
 		for i := range got {
 			require.Empty(t, got[i].Facts)
 		}
-		last.see(fact(verbs.FabricEcho, 3))
+		last.report(fact(verbs.FabricEcho, 3))
 		require.Len(t, factsOf(r.After(time.Second)), 1+20, "one of two is missing still")
-		last.see(fact(verbs.FabricEcho, 4))
+		last.report(fact(verbs.FabricEcho, 4))
 		require.Len(t, factsOf(r.After(time.Second)), 1+2)
-		all := last.lastings()
-		require.Equal(t, []time.Duration{fabricRun, fabricRun}, all[len(all)-2:])
+		all := last.takeRunTimes()
+		require.Equal(t, []time.Duration{runTime, runTime}, all[len(all)-2:])
 		for _, lasting := range all[:len(all)-3] {
-			require.Equal(t, silentRun, lasting)
+			require.Equal(t, silentRunTime, lasting)
 		}
 	})
 }
@@ -85,9 +85,9 @@ func TestFactsAreSentAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "dual", "")
 		r.Options.Probe.Interval, r.Options.Probe.Timeout = 200*time.Millisecond, 100*time.Millisecond
-		delays := map[int][]time.Duration{} // of each port's facts, until they are sent
+		delays := map[int][]time.Duration{} // by port: delay until facts are sent
 		r.Start(func(b verbs.Batch) error {
-			r.with(func() {
+			r.locked(func() {
 				for _, facts := range factsOf(b.Items) {
 					delays[facts.Port] = append(delays[facts.Port], time.Duration(time.Now().UnixNano()-facts.UpTo))
 				}
@@ -95,7 +95,7 @@ func TestFactsAreSentAtOnce(t *testing.T) {
 			return nil
 		})
 		r.After(10 * time.Second)
-		r.with(func() {
+		r.locked(func() {
 			require.Len(t, delays, 2)
 			for _, of := range delays {
 				require.NotEmpty(t, of)
@@ -110,18 +110,18 @@ func TestASilenceIsNewsForThreeSeconds(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		r.After(100 * time.Millisecond)
-		last, _ := r.fabric()
-		last.see(fact(verbs.FabricMissing, 63))
+		last, _ := r.lastFabric()
+		last.report(fact(verbs.FabricMissing, 63))
 		r.After(0)
 		require.Len(t, factsOf(r.After(3*time.Second)), 60)
 		require.Len(t, factsOf(r.After(10*time.Second)), 20)
-		last.see(fact(verbs.FabricMissing, 63))
+		last.report(fact(verbs.FabricMissing, 63))
 		require.Len(t, factsOf(r.After(3*time.Second)), 1+6, "the same silence")
 		again := fact(verbs.FabricMissing, 63)
 		again.Session = 99
-		last.see(again)
+		last.report(again)
 		require.Len(t, factsOf(r.After(3*time.Second)), 1+60, "a pair that has met again")
-		last.see(verbs.FabricFact{Kind: verbs.FabricLate, Pair: -1})
+		last.report(verbs.FabricFact{Kind: verbs.FabricLate, Pair: -1})
 		require.Len(t, factsOf(r.After(3*time.Second)), 1+6)
 	})
 }
@@ -131,8 +131,8 @@ func TestAFabricKeepsItsThread(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.Start(nil)
 		r.After(1000 * time.Second)
-		last, _ := r.fabric()
-		require.Len(t, last.lastings(), 2001)
+		last, _ := r.lastFabric()
+		require.Len(t, last.takeRunTimes(), 2001)
 		last.mu.Lock()
 		defer last.mu.Unlock()
 		require.Len(t, last.threads, 1)

@@ -18,27 +18,27 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// These are as in package session.
+// These constants must be equal to those of package session.
 const (
 	queryDelay = 10 * time.Millisecond
 	settle     = 100 * time.Millisecond
 )
 
-// fabricRig is a rig whose device makes Fabrics that the test leads by the hand.
+// fabricRig is a rig whose device creates Fabrics that the test controls.
 type fabricRig struct {
 	*sessiontest.Rig
 	t        *testing.T
 	orders   verbs.FabricOrders
 	mu       sync.Mutex
 	attempts []time.Time   // calls of NewFabric
-	made     []*fakeFabric // by those that succeeded
-	refuse   error         // of the next calls of NewFabric
-	table    []verbs.GID   // of each port; nil: the simulator's
-	lid      int           // of each port; 0: the simulator's
-	closing  func() error  // in the place of the device's Close; nil: it closes
+	made     []*fakeFabric // created Fabrics
+	refuse   error         // returned by the next calls of NewFabric
+	table    []verbs.GID   // GID table of each port; nil: that of the simulator
+	lid      int           // LID of each port; 0: that of the simulator
+	closing  func() error  // its result replaces that of the device's Close; nil: not replaced
 }
 
-// newFabricRig returns a rig without probes, whose ports' Fabrics have two paths.
+// newFabricRig returns a rig without completion-queue probes. The Fabrics of its ports have two paths.
 func newFabricRig(t *testing.T, profile, scenario string) *fabricRig {
 	f := &fabricRig{t: t}
 	f.Rig = sessiontest.New(t, f.run, profile, scenario)
@@ -52,15 +52,15 @@ func (f *fabricRig) run(ctx context.Context, b verbs.Backend, led *ledger.Ledger
 	return session.Run(ctx, b, led, o, send, New(&f.orders))
 }
 
-// with changes what the device does.
-func (f *fabricRig) with(change func()) {
+// locked calls change with mu held.
+func (f *fabricRig) locked(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-// fabric returns the Fabric that was made last, and how many were.
-func (f *fabricRig) fabric() (last *fakeFabric, n int) {
+// lastFabric returns the last Fabric that was created, and the number of created Fabrics.
+func (f *fabricRig) lastFabric() (last *fakeFabric, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n = len(f.made); n > 0 {
@@ -69,8 +69,8 @@ func (f *fabricRig) fabric() (last *fakeFabric, n int) {
 	return last, n
 }
 
-// tried returns how long after a time NewFabric was called, in each call since.
-func (f *fabricRig) tried(since time.Time) (after []time.Duration) {
+// attemptDelays returns, for each call of NewFabric after a time, the delay since that time.
+func (f *fabricRig) attemptDelays(since time.Time) (after []time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, at := range f.attempts {
@@ -81,9 +81,9 @@ func (f *fabricRig) tried(since time.Time) (after []time.Duration) {
 	return after
 }
 
-// gids changes the table of the ports, and reports it as the kernel does.
-func (f *fabricRig) gids(table ...verbs.GID) {
-	f.with(func() { f.table = table })
+// setGIDs changes the GID table of the ports and injects the event by which the kernel reports that.
+func (f *fabricRig) setGIDs(table ...verbs.GID) {
+	f.locked(func() { f.table = table })
 	if err := f.World.Inject("sim0", verbs.EventGIDChange, 1, 1); err != nil {
 		f.t.Error(err)
 	}
@@ -106,7 +106,7 @@ type fabricDevice struct {
 
 func (d *fabricDevice) QueryPort(port int) (verbs.PortAttr, error) {
 	a, err := d.Device.QueryPort(port)
-	d.f.with(func() {
+	d.f.locked(func() {
 		if d.f.lid != 0 {
 			a.LID = d.f.lid
 		}
@@ -116,7 +116,7 @@ func (d *fabricDevice) QueryPort(port int) (verbs.PortAttr, error) {
 
 func (d *fabricDevice) ReadGIDs(port int) (verbs.GIDTable, error) {
 	t, err := d.Device.ReadGIDs(port)
-	d.f.with(func() {
+	d.f.locked(func() {
 		if d.f.table != nil {
 			t.Entries = slices.Clone(d.f.table)
 		}
@@ -136,7 +136,7 @@ func (d *fabricDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.Fabr
 	if f.refuse != nil {
 		return nil, verbs.FabricPort{}, f.refuse
 	}
-	one := &fakeFabric{t: f.t, config: c, sees: make(chan []verbs.FabricFact), fails: make(chan error, 1),
+	one := &fakeFabric{t: f.t, config: c, results: make(chan []verbs.FabricFact), errs: make(chan error, 1),
 		nudged: make(chan struct{}, 1), ended: make(chan struct{})}
 	f.made = append(f.made, one)
 	at := verbs.FabricPort{LinkLayer: a.LinkLayer, LID: a.LID, MTU: a.MTU, PKey: 0xffff, UD: []uint32{17, 18}, QKey: 7}
@@ -156,33 +156,33 @@ func (d *fabricDevice) Close(timeout time.Duration) error {
 		one.end()
 	}
 	if closing != nil {
-		_ = d.Device.Close(timeout) // for the goroutines of the simulator
+		_ = d.Device.Close(timeout) // ends the goroutines of the simulator
 		return closing()
 	}
 	return d.Device.Close(timeout)
 }
 
-// fakeFabric is a Fabric that sees what the test says. It fails the test when two calls overlap that must not.
+// fakeFabric is a Fabric whose facts the test provides. It fails the test if calls overlap that must not.
 type fakeFabric struct {
-	t      *testing.T
-	config verbs.FabricConfig
-	sees   chan []verbs.FabricFact // taken by a Run, which then returns
-	fails  chan error              // likewise
-	nudged chan struct{}
-	ended  chan struct{}
-	once   sync.Once
+	t       *testing.T
+	config  verbs.FabricConfig
+	results chan []verbs.FabricFact // a Run receives facts and returns them
+	errs    chan error              // a Run receives an error and returns it
+	nudged  chan struct{}
+	ended   chan struct{}
+	once    sync.Once
 
-	offer func(pair int, role verbs.FabricRole) (uint32, error) // nil: pair + 100
-	join  func(pair int, peer *verbs.FabricPeer) error          // nil: nothing
-	leave func(pair int) error                                  // likewise
-	close func() error                                          // likewise
+	offer func(pair int, role verbs.FabricRole) (uint32, error) // nil: returns pair + 100
+	join  func(pair int, peer *verbs.FabricPeer) error          // nil: does nothing
+	leave func(pair int) error                                  // nil: does nothing
+	close func() error                                          // nil: does nothing
 
 	running, ordered, closed atomic.Bool
 	closedAt                 time.Time
 
-	mu      sync.Mutex
-	lasted  []time.Duration // what the Runs were given
-	threads map[int]bool    // that called Run
+	mu       sync.Mutex
+	runTimes []time.Duration // durations passed to Run
+	threads  map[int]bool    // threads that called Run
 }
 
 func (f *fakeFabric) UD() (numbers []uint32, qkey uint32) { return []uint32{17, 18}, 7 }
@@ -193,7 +193,7 @@ func (f *fakeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n int
 	}
 	defer f.running.Store(false)
 	f.mu.Lock()
-	f.lasted = append(f.lasted, lasting)
+	f.runTimes = append(f.runTimes, lasting)
 	if f.threads == nil {
 		f.threads = map[int]bool{}
 	}
@@ -204,8 +204,8 @@ func (f *fakeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n int
 	select {
 	case <-f.ended:
 		return 0, 0, verbs.ErrClosed
-	case err = <-f.fails:
-	case saw := <-f.sees:
+	case err = <-f.errs:
+	case saw := <-f.results:
 		n = copy(facts, saw)
 	case <-f.nudged:
 	case <-over.C:
@@ -213,16 +213,16 @@ func (f *fakeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n int
 	return n, time.Now().UnixNano(), err
 }
 
-// lastings returns what the Runs were given since the call before.
-func (f *fakeFabric) lastings() []time.Duration {
+// takeRunTimes returns the durations passed to Run since the previous call.
+func (f *fakeFabric) takeRunTimes() []time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := f.lasted
-	f.lasted = nil
+	all := f.runTimes
+	f.runTimes = nil
 	return all
 }
 
-func (f *fakeFabric) order(do func() error) error {
+func (f *fakeFabric) checkOrder(do func() error) error {
 	if !f.ordered.CompareAndSwap(false, true) {
 		f.t.Error("two orders at a time")
 	}
@@ -234,7 +234,7 @@ func (f *fakeFabric) order(do func() error) error {
 }
 
 func (f *fakeFabric) Offer(pair int, role verbs.FabricRole) (rc uint32, err error) {
-	err = f.order(func() error {
+	err = f.checkOrder(func() error {
 		rc = uint32(pair + 100)
 		if f.offer != nil {
 			rc, err = f.offer(pair, role)
@@ -245,7 +245,7 @@ func (f *fakeFabric) Offer(pair int, role verbs.FabricRole) (rc uint32, err erro
 }
 
 func (f *fakeFabric) Join(pair int, peer *verbs.FabricPeer) error {
-	return f.order(func() error {
+	return f.checkOrder(func() error {
 		if f.join == nil {
 			return nil
 		}
@@ -254,7 +254,7 @@ func (f *fakeFabric) Join(pair int, peer *verbs.FabricPeer) error {
 }
 
 func (f *fakeFabric) Leave(pair int) error {
-	return f.order(func() error {
+	return f.checkOrder(func() error {
 		if f.leave == nil {
 			return nil
 		}
@@ -284,7 +284,7 @@ func (f *fakeFabric) Close(time.Duration) error {
 	return nil
 }
 
-// fabricPorts returns what was announced of Fabrics.
+// fabricPorts returns the announced descriptions of ports.
 func fabricPorts(items []verbs.Item) []verbs.FabricPort {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.FabricPort { return i.FabricPort })
 }
@@ -293,7 +293,7 @@ func factsOf(items []verbs.Item) []verbs.FabricFacts {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.FabricFacts { return i.FabricFacts })
 }
 
-// sent returns facts of probes that were sent, with the given numbers.
+// sent returns facts of sent probes with the given numbers.
 func sent(seqs ...uint64) (facts []verbs.FabricFact) {
 	for _, seq := range seqs {
 		facts = append(facts, verbs.FabricFact{Kind: verbs.FabricSent, Session: 1, Seq: seq})
@@ -301,8 +301,8 @@ func sent(seqs ...uint64) (facts []verbs.FabricFact) {
 	return facts
 }
 
-// see makes the Fabric see facts at once.
-func (f *fakeFabric) see(facts ...verbs.FabricFact) {
-	f.sees <- facts
+// report makes the current Run return facts.
+func (f *fakeFabric) report(facts ...verbs.FabricFact) {
+	f.results <- facts
 	synctest.Wait()
 }

@@ -7,33 +7,33 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// maxOrders is how many orders may wait for a port: an offer, a join and their end for each pair, and some more.
-const maxOrders = 4 * verbs.MaxFabricPairs
+// maxQueuedOrders is the maximum number of orders that wait for a port: an offer, a join and a leave for each pair, and a reserve.
+const maxQueuedOrders = 4 * verbs.MaxFabricPairs
 
-// take queues an order, or refuses it.
-func (f *fabric) take(r verbs.FabricRequest) {
-	if err := f.refuses(&r.FabricOrder); err != nil {
+// queueOrder queues an order or refuses it.
+func (f *portFabric) queueOrder(r verbs.FabricRequest) {
+	if err := f.checkOrder(&r.FabricOrder); err != nil {
 		r.Answer(0, err)
 		return
 	}
-	f.mu.Lock() // so that detach finds what is queued
+	f.mu.Lock() // so that detach finds all queued orders
 	defer f.mu.Unlock()
-	if !f.has(r.Epoch) {
+	if !f.hasEpochLocked(r.Epoch) {
 		r.Answer(0, verbs.ErrNoFabric)
 		return
 	}
 	select {
-	case f.queue <- r:
+	case f.orders <- r:
 	default:
-		r.Answer(0, fmt.Errorf("%w: %d orders wait for port %d", verbs.ErrLimit, maxOrders, r.Port))
+		r.Answer(0, fmt.Errorf("%w: %d orders wait for port %d", verbs.ErrLimit, maxQueuedOrders, r.Port))
 	}
 }
 
-// has reports whether there is a Fabric of an epoch. f.mu is held.
-func (f *fabric) has(epoch uint64) bool { return f.open != nil && f.epoch == epoch }
+// hasEpochLocked reports whether the Fabric of an epoch is open. The caller holds f.mu.
+func (f *portFabric) hasEpochLocked(epoch uint64) bool { return f.open != nil && f.epoch == epoch }
 
-// refuses returns why an order cannot be carried out by any Fabric of the port.
-func (f *fabric) refuses(o *verbs.FabricOrder) error {
+// checkOrder returns an error if no Fabric of the port can carry out the order.
+func (f *portFabric) checkOrder(o *verbs.FabricOrder) error {
 	switch {
 	case o.Pair < 0 || o.Pair >= verbs.MaxFabricPairs:
 		return fmt.Errorf("order of port %d: no pair %d, the last one is %d", o.Port, o.Pair, verbs.MaxFabricPairs-1)
@@ -45,21 +45,21 @@ func (f *fabric) refuses(o *verbs.FabricOrder) error {
 	return nil
 }
 
-// carryOut carries out the orders of the port, one at a time.
-func (f *fabric) carryOut(ctx context.Context) error {
+// carryOutOrders carries out the orders for the port, one at a time.
+func (f *portFabric) carryOutOrders(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // no sender waits for the answers to the others (FabricOrders.Take)
-		case r := <-f.queue:
-			f.carryOutOne(ctx, r)
+			return nil // no sender waits for the answers to queued orders any more (FabricOrders.Take)
+		case r := <-f.orders:
+			f.carryOutOrder(ctx, r)
 		}
 	}
 }
 
-// carryOutOne carries out one order, unless its sender has given up.
-func (f *fabric) carryOutOne(ctx context.Context, r verbs.FabricRequest) {
-	for !f.s.Answers() && f.stillHas(r.Epoch) && wait(ctx, verbs.AnswerLimit) {
+// carryOutOrder carries out one order, unless its sender has given up.
+func (f *portFabric) carryOutOrder(ctx context.Context, r verbs.FabricRequest) {
+	for !f.s.Answers() && f.hasEpoch(r.Epoch) && sleep(ctx, verbs.AnswerLimit) {
 	}
 	select {
 	case <-r.Void:
@@ -68,7 +68,7 @@ func (f *fabric) carryOutOne(ctx context.Context, r verbs.FabricRequest) {
 		return
 	default:
 	}
-	open, end := f.begin(r.Epoch)
+	open, end := f.beginOrder(r.Epoch)
 	if open == nil {
 		r.Answer(0, verbs.ErrNoFabric)
 		return
@@ -87,34 +87,35 @@ func (f *fabric) carryOutOne(ctx context.Context, r verbs.FabricRequest) {
 	r.Answer(rc, err)
 }
 
-func (f *fabric) stillHas(epoch uint64) bool {
+func (f *portFabric) hasEpoch(epoch uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.has(epoch)
+	return f.hasEpochLocked(epoch)
 }
 
-// begin begins an order for the Fabric of an epoch, nil if that is no more. The Fabric is not closed before end is called.
-func (f *fabric) begin(epoch uint64) (open verbs.Fabric, end func()) {
+// beginOrder begins an order for the Fabric of an epoch. It returns nil if that Fabric no longer exists. The Fabric is not closed before
+// end is called.
+func (f *portFabric) beginOrder(epoch uint64) (open verbs.Fabric, end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.has(epoch) {
+	if !f.hasEpochLocked(epoch) {
 		return nil, nil
 	}
 	order := make(chan struct{})
-	f.order = order
+	f.lastOrder = order
 	return f.open, func() { close(order) }
 }
 
-// detach takes the Fabric away from orders, and refuses those that wait. order is closed when the one that is under way has
-// ended; it is nil if there never was one.
-func (f *fabric) detach() (open verbs.Fabric, order <-chan struct{}) {
+// detach makes the Fabric unavailable to orders and refuses all queued orders. The channel order is closed when the order that is under way
+// has ended; it is nil if there was no order.
+func (f *portFabric) detach() (open verbs.Fabric, order <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	open, order = f.open, f.order
-	f.open, f.order = nil, nil
+	open, order = f.open, f.lastOrder
+	f.open, f.lastOrder = nil, nil
 	for {
 		select {
-		case r := <-f.queue:
+		case r := <-f.orders:
 			r.Answer(0, verbs.ErrNoFabric)
 		default:
 			return open, order

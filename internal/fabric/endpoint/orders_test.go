@@ -13,35 +13,35 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// answer is what came of an order.
-type answer struct {
+// orderResult is the result of an order.
+type orderResult struct {
 	rc  uint32
 	err error
 }
 
-// order gives an order in another goroutine.
-func (f *fabricRig) order(ctx context.Context, o verbs.FabricOrder) <-chan answer {
-	answers := make(chan answer, 1)
+// startOrder sends an order in another goroutine.
+func (f *fabricRig) startOrder(ctx context.Context, o verbs.FabricOrder) <-chan orderResult {
+	answers := make(chan orderResult, 1)
 	go func() {
 		rc, err := f.orders.Do(ctx, o)
-		answers <- answer{rc, err}
+		answers <- orderResult{rc, err}
 	}()
 	synctest.Wait()
 	return answers
 }
 
-// meet starts the watch of a port and returns its Fabric and its epoch.
-func (f *fabricRig) meet() (*fakeFabric, uint64) {
+// openFabric starts the session and returns the Fabric of its port and the epoch.
+func (f *fabricRig) openFabric() (*fakeFabric, uint64) {
 	f.Start(nil)
 	announced := fabricPorts(f.After(100 * time.Millisecond))
-	last, _ := f.fabric()
+	last, _ := f.lastFabric()
 	return last, announced[len(announced)-1].Epoch
 }
 
 func TestOrdersReachTheFabricOfTheirPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		fabric, epoch := r.meet()
+		fabric, epoch := r.openFabric()
 		peer := &verbs.FabricPeer{Host: "gpu042", UD: []uint32{5, 6}, RC: 9}
 		var calls []string
 		fabric.offer = func(pair int, role verbs.FabricRole) (uint32, error) {
@@ -65,9 +65,9 @@ func TestOrdersReachTheFabricOfTheirPort(t *testing.T) {
 		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Pair: 63}
 		offer, join := o, o
 		offer.Offer, offer.Role, join.Peer = true, verbs.FabricAnswers, peer
-		require.Equal(t, answer{rc: 4711}, <-r.order(t.Context(), offer))
-		require.Equal(t, answer{}, <-r.order(t.Context(), join))
-		require.Equal(t, answer{err: failed}, <-r.order(t.Context(), o))
+		require.Equal(t, orderResult{rc: 4711}, <-r.startOrder(t.Context(), offer))
+		require.Equal(t, orderResult{}, <-r.startOrder(t.Context(), join))
+		require.Equal(t, orderResult{err: failed}, <-r.startOrder(t.Context(), o))
 		require.Equal(t, []string{"offer", "join", "leave"}, calls)
 	})
 }
@@ -75,36 +75,36 @@ func TestOrdersReachTheFabricOfTheirPort(t *testing.T) {
 func TestAnOrderForAFabricThatIsNotThereIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		_, epoch := r.meet()
+		_, epoch := r.openFabric()
 		for _, o := range []verbs.FabricOrder{
 			{Port: 1, Epoch: epoch + 1}, {Port: 1}, {Port: 2, Epoch: epoch}, {Port: 0, Epoch: epoch},
 		} {
-			require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
+			require.ErrorIs(t, (<-r.startOrder(t.Context(), o)).err, verbs.ErrNoFabric)
 		}
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		r.After(time.Second)
-		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err, verbs.ErrNoFabric)
-		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1})).err, verbs.ErrNoFabric)
+		require.ErrorIs(t, (<-r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err, verbs.ErrNoFabric)
+		require.ErrorIs(t, (<-r.startOrder(t.Context(), verbs.FabricOrder{Port: 1})).err, verbs.ErrNoFabric)
 	})
 }
 
 func TestAnOrderThatNoFabricCanCarryOutIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		_, epoch := r.meet()
+		_, epoch := r.openFabric()
 		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true}
 		for _, pair := range []int{-1, verbs.MaxFabricPairs} {
 			o.Pair = pair
-			require.ErrorContains(t, (<-r.order(t.Context(), o)).err, "the last one is 63")
+			require.ErrorContains(t, (<-r.startOrder(t.Context(), o)).err, "the last one is 63")
 		}
 		for _, paths := range []int{0, 3} {
 			o := verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: make([]uint32, paths)}}
-			require.ErrorContains(t, (<-r.order(t.Context(), o)).err, "the port has 2")
+			require.ErrorContains(t, (<-r.startOrder(t.Context(), o)).err, "the port has 2")
 		}
 	})
 }
 
-// The kernel may seek a peer's address for seconds.
+// The kernel may take seconds to resolve a peer's address.
 func TestAnOrderThatBlocksHoldsUpNeitherEchoesNorOtherPorts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "dual", "")
@@ -120,38 +120,38 @@ func TestAnOrderThatBlocksHoldsUpNeitherEchoesNorOtherPorts(t *testing.T) {
 				}
 			}
 		}
-		one := r.order(t.Context(), verbs.FabricOrder{Port: first.Port, Epoch: first.Epoch, Offer: true})
-		two := r.order(t.Context(), verbs.FabricOrder{Port: first.Port, Epoch: first.Epoch, Pair: 1})
-		other := r.order(t.Context(), verbs.FabricOrder{Port: second.Port, Epoch: second.Epoch, Pair: 1, Offer: true})
-		require.Equal(t, answer{rc: 101}, <-other)
+		one := r.startOrder(t.Context(), verbs.FabricOrder{Port: first.Port, Epoch: first.Epoch, Offer: true})
+		two := r.startOrder(t.Context(), verbs.FabricOrder{Port: first.Port, Epoch: first.Epoch, Pair: 1})
+		other := r.startOrder(t.Context(), verbs.FabricOrder{Port: second.Port, Epoch: second.Epoch, Pair: 1, Offer: true})
+		require.Equal(t, orderResult{rc: 101}, <-other)
 		require.Len(t, factsOf(r.After(10*time.Second)), 40, "of both ports")
 		require.Empty(t, one)
 		require.Empty(t, two, "orders of a port are carried out one at a time")
 		close(blocked)
-		require.Equal(t, answer{rc: 1}, <-one)
-		require.Equal(t, answer{}, <-two)
+		require.Equal(t, orderResult{rc: 1}, <-one)
+		require.Equal(t, orderResult{}, <-two)
 	})
 }
 
 func TestAFabricIsClosedWhenTheOrderThatIsUnderWayHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		fabric, epoch := r.meet()
+		fabric, epoch := r.openFabric()
 		blocked := make(chan struct{})
 		fabric.join = func(int, *verbs.FabricPeer) error {
 			<-blocked
 			return nil
 		}
 		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: []uint32{5}}}
-		underWay, waits := r.order(t.Context(), o), r.order(t.Context(), o)
+		underWay, waits := r.startOrder(t.Context(), o), r.startOrder(t.Context(), o)
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		announced := fabricPorts(r.After(time.Second))
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the port is down"}}, announced)
 		require.ErrorIs(t, (<-waits).err, verbs.ErrNoFabric, "at once")
-		require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
+		require.ErrorIs(t, (<-r.startOrder(t.Context(), o)).err, verbs.ErrNoFabric)
 		require.False(t, fabric.closed.Load())
 		close(blocked)
-		require.Equal(t, answer{}, <-underWay)
+		require.Equal(t, orderResult{}, <-underWay)
 		r.After(0)
 		require.True(t, fabric.closed.Load())
 	})
@@ -160,7 +160,7 @@ func TestAFabricIsClosedWhenTheOrderThatIsUnderWayHasEnded(t *testing.T) {
 func TestAnOrderWhoseSenderHasGivenUpIsNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		fabric, epoch := r.meet()
+		fabric, epoch := r.openFabric()
 		blocked := make(chan struct{})
 		var left atomic.Int32
 		fabric.offer = func(int, verbs.FabricRole) (uint32, error) {
@@ -172,13 +172,13 @@ func TestAnOrderWhoseSenderHasGivenUpIsNotBegun(t *testing.T) {
 			return nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		first := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
-		second := r.order(ctx, verbs.FabricOrder{Port: 1, Epoch: epoch})
+		first := r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
+		second := r.startOrder(ctx, verbs.FabricOrder{Port: 1, Epoch: epoch})
 		cancel()
 		require.ErrorIs(t, (<-second).err, context.Canceled)
 		close(blocked)
 		require.NoError(t, (<-first).err)
-		require.NoError(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err)
+		require.NoError(t, (<-r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err)
 		require.EqualValues(t, 1, left.Load())
 	})
 }
@@ -186,17 +186,17 @@ func TestAnOrderWhoseSenderHasGivenUpIsNotBegun(t *testing.T) {
 func TestOrdersThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		fabric, epoch := r.meet()
+		fabric, epoch := r.openFabric()
 		blocked := make(chan struct{})
 		fabric.leave = func(int) error {
 			<-blocked
 			return nil
 		}
-		var waiting []<-chan answer
-		for range 1 + maxOrders {
-			waiting = append(waiting, r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch}))
+		var waiting []<-chan orderResult
+		for range 1 + maxQueuedOrders {
+			waiting = append(waiting, r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch}))
 		}
-		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err, verbs.ErrLimit)
+		require.ErrorIs(t, (<-r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err, verbs.ErrLimit)
 		close(blocked)
 		for _, one := range waiting {
 			require.NoError(t, (<-one).err)
@@ -206,50 +206,50 @@ func TestOrdersThatWaitAreBounded(t *testing.T) {
 
 func TestNoOrderBeginsWhileACommandHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := hanging(t)
-		_, epoch := r.meet()
+		r := newHangingRig(t)
+		_, epoch := r.openFabric()
 		r.After(31 * time.Second)
-		waits := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
+		waits := r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
 		r.After(18 * time.Second)
 		require.Empty(t, waits)
 		r.After(2 * time.Second)
-		require.Equal(t, answer{rc: 100}, <-waits)
+		require.Equal(t, orderResult{rc: 100}, <-waits)
 	})
 }
 
 func TestTheEndOfAWatchAnswersTheOrdersThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		fabric, epoch := r.meet()
+		fabric, epoch := r.openFabric()
 		fabric.offer = func(int, verbs.FabricRole) (uint32, error) {
-			<-fabric.ended // as Close wakes what blocks
+			<-fabric.ended // like a blocked call that Close wakes
 			return 0, verbs.ErrClosed
 		}
 		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true}
-		underWay, waits := r.order(t.Context(), o), r.order(t.Context(), o)
+		underWay, waits := r.startOrder(t.Context(), o), r.startOrder(t.Context(), o)
 		r.Stop()
 		<-r.Done
 		require.ErrorIs(t, r.Err, context.Canceled)
 		require.NotErrorIs(t, r.Err, verbs.ErrStuck)
 		require.ErrorIs(t, (<-underWay).err, verbs.ErrNoFabric)
 		require.ErrorIs(t, (<-waits).err, verbs.ErrNoFabric)
-		require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
+		require.ErrorIs(t, (<-r.startOrder(t.Context(), o)).err, verbs.ErrNoFabric)
 	})
 }
 
-// The kernel gives the network a second to say where a peer is, and the removal of the device waits for the watch's end.
+// The kernel waits a second for the resolution of a peer's address, and the removal of the device waits for the end of the session.
 func TestAnAddressThatIsBeingResolvedDoesNotHoldUpTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		fabric, epoch := r.meet()
+		fabric, epoch := r.openFabric()
 		resolved := make(chan struct{})
 		fabric.join = func(int, *verbs.FabricPeer) error {
 			<-resolved
 			return verbs.ErrClosed
 		}
 		r.closing = func() error { return verbs.ErrResolving }
-		underWay := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: []uint32{5}}})
-		require.NoError(t, r.World.SetLink("sim0", 1, false)) // so that the Fabric is to be closed too
+		underWay := r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: []uint32{5}}})
+		require.NoError(t, r.World.SetLink("sim0", 1, false)) // so that the Fabric has to be closed too
 		r.After(time.Second)
 		began := time.Now()
 		r.Stop()

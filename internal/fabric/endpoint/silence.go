@@ -7,19 +7,19 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// silentRun is how long a Fabric runs between two reports while an echo is missing. A verdict begins at the time of a report, so
-// short runs let it begin on time.
-const silentRun = 50 * time.Millisecond
+// silentRunTime is the time for which a Fabric runs between two reports while an echo is missing. Verdicts change only at the time of a
+// report, so short runs let them begin on time.
+const silentRunTime = 50 * time.Millisecond
 
-// silence decides how soon facts are sent while a pair is without an echo. Whether an echo is missing is decided by the Fabric, by the
-// rule of package verdict, and silence hears of it as FabricMissing. It holds which pairs are without an echo, and since when.
+// silence decides how often facts are sent while an echo of a pair is missing. The Fabric decides by the rule of package verdict whether an
+// echo is missing, and reports that as a fact of kind FabricMissing. silence stores since when echoes of each pair are missing.
 type silence [verbs.MaxFabricPairs]struct {
 	session uint64
-	since   int64 // CLOCK_MONOTONIC ns when an echo was missing first; 0: none has been since the last echo
+	since   int64 // time of the first missing echo, CLOCK_MONOTONIC ns; 0: none is missing since the last echo
 }
 
-// note takes account of facts. A second FabricMissing of a session makes its silence no younger.
-func (s *silence) note(facts []verbs.FabricFact) {
+// record updates the silence of all pairs by facts. Only the first FabricMissing after an echo sets the start of a silence.
+func (s *silence) record(facts []verbs.FabricFact) {
 	for i := range facts {
 		fact := &facts[i]
 		if fact.Pair < 0 || fact.Pair >= len(s) {
@@ -36,8 +36,8 @@ func (s *silence) note(facts []verbs.FabricFact) {
 	}
 }
 
-// recent reports whether an echo is missing at a time and has been for less than verdict.VerdictsWithin.
-func (s *silence) recent(at int64) bool {
+// isRecent reports whether, at time at, an echo has been missing for less than verdict.VerdictsWithin.
+func (s *silence) isRecent(at int64) bool {
 	for i := range s {
 		if since := s[i].since; since != 0 && at-since < verdict.VerdictsWithin {
 			return true
@@ -46,10 +46,10 @@ func (s *silence) recent(at int64) bool {
 	return false
 }
 
-// lasting returns how long the next Run lasts.
-func (s *silence) lasting(at int64) time.Duration {
-	if s.recent(at) {
-		return silentRun
+// nextRunTime returns the duration of the next Run.
+func (s *silence) nextRunTime(at int64) time.Duration {
+	if s.isRecent(at) {
+		return silentRunTime
 	}
-	return fabricRun
+	return runTime
 }
