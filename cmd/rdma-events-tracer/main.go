@@ -1,8 +1,7 @@
 //go:build linux
 
-// Command rdma-events-tracer finds out what the RDMA objects of all processes of the host experience, for rdma-events,
-// which starts it. It is a program of its own because it begins with privileges that neither rdma-events nor its workers
-// have. It needs no cgo.
+// Command rdma-events-tracer collects asynchronous events and hangs of all processes on the host that use RDMA. rdma-events starts it and receives the
+// data. It is a separate program because it starts with privileges that neither rdma-events nor its workers have. It needs no cgo.
 package main
 
 import (
@@ -16,7 +15,7 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// main stays on the first thread, as tracer.Serve requires.
+// init keeps main on the first thread, as tracer.Serve requires.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -26,7 +25,7 @@ func main() {
 			fmt.Println(tracer.ProgramName, version)
 			return
 		case "-try", "--try":
-			if err := try(os.Stdout); err != nil {
+			if err := tryAttach(os.Stdout); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}

@@ -20,7 +20,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// build builds the program as `make build` does. Without cgo there is no loader and no library of a vendor in it.
+// build builds the program like `make build`. Without cgo, it loads no vendor's library.
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), tracer.ProgramName)
@@ -63,14 +63,14 @@ func TestTheProgramServesItsHost(t *testing.T) {
 	}, h.end)
 }
 
-// firstEnd ends supervision with the first tracer.
+// firstEnd ends the supervision when the first tracer has ended.
 type firstEnd struct {
 	enough func()
 	end    status.End
 }
 
 func (*firstEnd) Attached(trace.Attached, status.Status) {}
-func (*firstEnd) Snapshot(*trace.Snapshot)               {}
+func (*firstEnd) Update(*trace.Update)                   {}
 func (*firstEnd) Status(status.Status)                   {}
 
 func (f *firstEnd) Ended(e status.End) {
@@ -82,7 +82,7 @@ func (f *firstEnd) Ended(e status.End) {
 
 func TestEachBackendHasASource(t *testing.T) {
 	var names []string
-	for _, r := range rows() {
+	for _, r := range backends() {
 		names = append(names, r.name)
 	}
 	require.Equal(t, agent.BackendNames(), names)
@@ -97,7 +97,7 @@ func TestTheSourceIsThatOfTheRequest(t *testing.T) {
 		return nil, trace.ErrPermission
 	}
 	want := trace.Request{Backend: verbs.BackendSim, HangAfter: 7, Sim: verbs.Simulation{Profile: "dual"}}
-	_, err := openOf([]row{{verbs.BackendVerbs, none}, {verbs.BackendSim, mine}}, want, "7")
+	_, err := openFrom([]backend{{verbs.BackendVerbs, none}, {verbs.BackendSim, mine}}, want, "7")
 	require.ErrorIs(t, err, trace.ErrPermission)
 	require.Equal(t, want, got)
 	_, err = openSource(trace.Request{Backend: verbs.BackendVerbs}, "")

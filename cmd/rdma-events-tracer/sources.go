@@ -19,21 +19,21 @@ import (
 	"rdma_events/internal/sys/process"
 )
 
-// row is the source of one backend.
-type row struct {
+// backend has the source of one backend.
+type backend struct {
 	name string // the value of the option backend
 	open func(r trace.Request, prepared string) (trace.Source, error)
 }
 
-// rows returns the sources of all backends.
-func rows() []row {
-	return []row{
-		{verbs.BackendVerbs, attached},
-		{verbs.BackendSim, simulated},
+// backends returns the sources of all backends.
+func backends() []backend {
+	return []backend{
+		{verbs.BackendVerbs, openAttached},
+		{verbs.BackendSim, openSimulated},
 	}
 }
 
-// prepare attaches to the kernel, in the first start.
+// prepare attaches to the kernel in the first execution of the program.
 func prepare(tracer.Settings) (tracer.Prepared, error) {
 	p, err := ebpf.LoadReporting(process.ReportProgress)
 	if err != nil {
@@ -46,8 +46,8 @@ func prepare(tracer.Settings) (tracer.Prepared, error) {
 	return tracer.Prepared{Text: text, KeepBPF: p.LookupsNeedBPF()}, nil
 }
 
-// attached makes the source of what prepare has attached.
-func attached(r trace.Request, prepared string) (trace.Source, error) {
+// openAttached opens the source of the programs that prepare has attached.
+func openAttached(r trace.Request, prepared string) (trace.Source, error) {
 	if prepared == "" {
 		return nil, fmt.Errorf("%w: the tracer was started without hooks", trace.ErrUnsupported)
 	}
@@ -58,8 +58,8 @@ func attached(r trace.Request, prepared string) (trace.Source, error) {
 	return ebpf.Open(p, r.HangAfter)
 }
 
-// try attaches to the kernel and ends, and says what it has seen. It is for people and the doctor.
-func try(out io.Writer) error {
+// tryAttach attaches to the kernel, prints the result and detaches. It is for users and the doctor.
+func tryAttach(out io.Writer) error {
 	p, err := ebpf.Load()
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func try(out io.Writer) error {
 	return p.Close()
 }
 
-func simulated(r trace.Request, _ string) (trace.Source, error) {
+func openSimulated(r trace.Request, _ string) (trace.Source, error) {
 	world, err := devices.Load(devices.Options{
 		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: die,
 	})
@@ -85,16 +85,16 @@ func simulated(r trace.Request, _ string) (trace.Source, error) {
 
 // die simulates a crash.
 func die(s syscall.Signal) {
-	_ = syscall.Kill(os.Getpid(), s) // a signal to the own process cannot fail
+	_ = syscall.Kill(os.Getpid(), s) // a process may always signal itself
 	select {}
 }
 
-// openSource makes the source that a request names.
+// openSource opens the source for the backend of a request.
 func openSource(r trace.Request, prepared string) (trace.Source, error) {
-	return openOf(rows(), r, prepared)
+	return openFrom(backends(), r, prepared)
 }
 
-func openOf(rows []row, r trace.Request, prepared string) (trace.Source, error) {
+func openFrom(rows []backend, r trace.Request, prepared string) (trace.Source, error) {
 	var names []string
 	for _, row := range rows {
 		if row.name == r.Backend {

@@ -138,8 +138,8 @@ func (t *tracing) Attached(a trace.Attached, s status.Status) {
 	t.apps.Attached(&a)
 }
 
-// Snapshot implements tracer.Handler.
-func (t *tracing) Snapshot(s *trace.Snapshot) { t.apps.Traced(s) }
+// Update implements tracer.Handler.
+func (t *tracing) Update(s *trace.Update) { t.apps.Traced(s) }
 
 // Ended implements tracer.Handler.
 func (t *tracing) Ended(status.End) { t.apps.TracerEnded() }

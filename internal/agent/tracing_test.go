@@ -171,7 +171,7 @@ func TestWhatTheTracerSaysIsInThePictureOfApplications(t *testing.T) {
 	require.False(t, point().Attached)
 	running := status.Status{State: status.StateRunning, Reason: status.ReasonOK, Restarts: 2, PID: os.Getpid()}
 	now.Attached(trace.Attached{Hooks: "kprobe", Missing: []string{"ib_uverbs_release_ucq"}}, running)
-	now.Snapshot(&trace.Snapshot{Lost: 1})
+	now.Update(&trace.Update{Lost: 1})
 	got := point()
 	require.True(t, got.Attached)
 	require.Equal(t, running, got.Worker)

@@ -35,7 +35,7 @@ type contents struct {
 }
 
 // Next implements trace.Source.
-func (a *audit) Next(ctx context.Context) (*trace.Snapshot, error) {
+func (a *audit) Next(ctx context.Context) (*trace.Update, error) {
 	snap, err := a.source.Next(ctx)
 	if a.end == nil { // otherwise its maps are closed
 		a.compare()

@@ -50,7 +50,7 @@ func (h *hangs) add(tid uint32, w *traceWait) {
 const patience = 2
 
 // look takes what the threads do now, adds those that hang to the Snapshot, and returns those that wait no more.
-func (h *hangs) look(now int64, sights map[uint32]traceSight, p *picture, snap *trace.Snapshot) (gone []uint32) {
+func (h *hangs) look(now int64, sights map[uint32]traceSight, p *picture, snap *trace.Update) (gone []uint32) {
 	for _, tid := range keysOf(h.threads) {
 		t := h.threads[tid]
 		s, there := sights[tid]

@@ -19,7 +19,7 @@ func look(h *hangs, second int, s ...traceSight) ([]trace.Hang, []uint32) {
 	for _, one := range s {
 		sights[one.Tid] = one
 	}
-	var snap trace.Snapshot
+	var snap trace.Update
 	over := h.look(int64(second)*int64(time.Second), sights, newPicture(), &snap)
 	return snap.Hangs, over
 }

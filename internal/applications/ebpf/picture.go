@@ -121,7 +121,7 @@ func (p *picture) sweep(ended func(pid int) bool) {
 
 // events adds the events since the Snapshot before. What a storm has above two Snapshots is dropped and counted as lost: the
 // host emits an event that is not in the next Snapshot but one as a count without details.
-func (p *picture) events(records []traceRecord, snap *trace.Snapshot) {
+func (p *picture) events(records []traceRecord, snap *trace.Update) {
 	for _, r := range records {
 		e := trace.Event{Type: verbs.EventType(r.Type), Number: r.Number, At: int64(r.Ns)}
 		if a := p.accounts[r.Process]; a != nil {
@@ -139,7 +139,7 @@ func (p *picture) events(records []traceRecord, snap *trace.Snapshot) {
 }
 
 // apps adds what has changed, and returns the processes that have ended: they are forgotten.
-func (p *picture) apps(now int64, snap *trace.Snapshot) (ended []traceProcess) {
+func (p *picture) apps(now int64, snap *trace.Update) (ended []traceProcess) {
 	for _, device := range keysOf(p.nameless) {
 		p.nameless[device].report(now, snap)
 	}
@@ -173,7 +173,7 @@ func (a *account) end() {
 // differs reports whether there is something to report.
 func (a *account) differs() bool { return !a.isReported || a.now != a.reported }
 
-func (a *account) report(now int64, snap *trace.Snapshot) {
+func (a *account) report(now int64, snap *trace.Update) {
 	a.now.UnreadSince = 0
 	if a.now.Unread > 0 {
 		// A queue that was just filled may have been read before its process was.

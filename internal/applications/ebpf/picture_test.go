@@ -30,8 +30,8 @@ func counted(errors, others uint64) *traceApp {
 	return a
 }
 
-func (p *picture) reported(now int64) *trace.Snapshot {
-	snap := &trace.Snapshot{}
+func (p *picture) reported(now int64) *trace.Update {
+	snap := &trace.Update{}
 	p.apps(now, snap)
 	return snap
 }
@@ -79,7 +79,7 @@ func TestAProcessEndsASecondAfterItsLastQueue(t *testing.T) {
 	p.app(python, gone)
 	require.False(t, p.reported(1).Apps[0].Ended, "what it had is reported first")
 	p.app(python, gone)
-	snap := &trace.Snapshot{}
+	snap := &trace.Update{}
 	require.Equal(t, []traceProcess{python}, p.apps(2, snap))
 	require.True(t, snap.Apps[0].Ended)
 	require.Zero(t, snap.Processes)
@@ -209,7 +209,7 @@ func TestEventsAreInTheOrderOfTheirTimes(t *testing.T) {
 		{Ns: 20, Process: python, Type: uint32(verbs.EventQPFatal), Number: 284},
 		{Ns: 10, Process: traceProcess{Tgid: 1}, Type: uint32(verbs.EventCQErr)},
 	}
-	var snap trace.Snapshot
+	var snap trace.Update
 	p.events(records, &snap)
 	require.Equal(t, []trace.Event{
 		{Type: verbs.EventCQErr, At: 10},
@@ -226,14 +226,14 @@ func TestStormIsBoundedAndCountedAsLost(t *testing.T) {
 	const seconds, each = 60, 6000
 	p := newPicture()
 	var sent uint64
-	var last trace.Snapshot
+	var last trace.Update
 	for second := range seconds {
 		now := uint64(second+1) * 1e9
 		records := make([]traceRecord, each)
 		for i := range records {
 			records[i] = traceRecord{Ns: now - uint64(each-i)*1000, Type: uint32(verbs.EventSRQLimitReached)}
 		}
-		last = trace.Snapshot{Lost: 7} // of the ring
+		last = trace.Update{Lost: 7} // of the ring
 		p.events(records, &last)
 		require.LessOrEqual(t, len(last.Events), trace.MaxEvents)
 		require.LessOrEqual(t, len(p.waiting), trace.MaxEvents)
@@ -241,7 +241,7 @@ func TestStormIsBoundedAndCountedAsLost(t *testing.T) {
 		sent += uint64(len(last.Events))
 	}
 	require.EqualValues(t, seconds*each, sent+uint64(len(p.waiting))+last.Lost-7)
-	var after trace.Snapshot
+	var after trace.Update
 	p.events(nil, &after)
 	require.Len(t, after.Events, trace.MaxEvents)
 	require.Empty(t, p.waiting)

@@ -71,7 +71,7 @@ func (s *source) Close() error {
 }
 
 // Next implements trace.Source.
-func (s *source) Next(ctx context.Context) (*trace.Snapshot, error) {
+func (s *source) Next(ctx context.Context) (*trace.Update, error) {
 	if s.end != nil {
 		return nil, s.end
 	}
@@ -121,7 +121,7 @@ func (s *source) gone() error {
 
 // look finds out what has changed. It reads the maps only if a program has changed one of them; what depends on time alone,
 // as the end of a process or a hang, it judges at each look.
-func (s *source) look() (*trace.Snapshot, error) {
+func (s *source) look() (*trace.Update, error) {
 	board := s.board.readWords()
 	var records []traceRecord
 	if board.Changes != s.changes {
@@ -137,7 +137,7 @@ func (s *source) look() (*trace.Snapshot, error) {
 		s.changes = board.Changes
 	}
 	now := clock.Monotonic()
-	snap := &trace.Snapshot{Mono: now, Lost: board.LostRecords + board.LostWaits, Full: board.MapFull}
+	snap := &trace.Update{Mono: now, Lost: board.LostRecords + board.LostWaits, Full: board.MapFull}
 	s.picture.events(records, snap)
 	if err := s.lookForHangs(&board, now, snap); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func each[K, V any](m *ebpf.Map, f func(K, *V)) error {
 	}
 }
 
-func (s *source) lookForHangs(b *traceBoard, now int64, snap *trace.Snapshot) error {
+func (s *source) lookForHangs(b *traceBoard, now int64, snap *trace.Update) error {
 	if b.Waits != s.hangs.seen {
 		s.hangs.seen = b.Waits
 		if err := each(s.p.waits, s.hangs.add); err != nil {

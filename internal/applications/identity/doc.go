@@ -1,5 +1,4 @@
-// Package identity finds out who a thread or process is, from what /proc shows to every user: its process, the name and
-// start of that, and the unit that its cgroup names. It needs no privilege. What cannot be read, as with a process that
-// has ended or is hidden (hidepid in proc(5)), is unknown and no error. What the process does with RDMA devices is known to
-// package inventory.
+// Package identity identifies threads and processes by the files in /proc that every user can read: the process of a thread, its name and
+// start, and the unit of its cgroup. It needs no privilege. A process that cannot be read, because it has ended or is hidden (hidepid in
+// proc(5)), is unknown, which is not an error. Package inventory knows the RDMA objects of processes.
 package identity

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proc is a proc filesystem of files that a test wrote.
+// proc is a proc filesystem with files that a test writes.
 type proc struct {
 	t    *testing.T
 	root string

@@ -2,34 +2,35 @@ package identity
 
 import "strings"
 
-// Unit returns what the host's administrator calls the place of a process, from its /proc/PID/cgroup: the innermost of
+// Unit returns the administrative unit of a process from the content of its /proc/PID/cgroup: the innermost of
 //
-//	pod_UID        a pod of Kubernetes, whatever its runtime and cgroup driver
+//	pod_UID        a pod of Kubernetes, with any runtime and cgroup driver
 //	job_ID         a job of Slurm
 //	docker_ID12    a container of Docker, by the first twelve digits of its ID
 //	NAME.service   a service of systemd
 //
-// and "" if it is in none. A container directly below its pod is part of the pod. With cgroup v1 there are several
-// hierarchies: a pod, job or container in any of them goes before a service, since Slurm, for one, leaves its processes in
-// slurmd.service where it limits nothing; then the deepest counts. A unit has only characters of [A-Za-z0-9_.:@-].
+// It returns "" if the process is in none of them. A container directly below its pod is part of the pod. With cgroup v1 there are several
+// hierarchies. A pod, job or container in any of them has precedence over a service, because Slurm, for example, leaves its processes in
+// slurmd.service in hierarchies in which it limits nothing. Otherwise the deepest unit has precedence. A unit has only characters of
+// [A-Za-z0-9_.:@-].
 func Unit(cgroup string) string {
-	var best found
+	var best unitMatch
 	for line := range strings.Lines(cgroup) {
-		if f := innermost(levels(line)); f.better(best) {
+		if f := innermostUnit(levels(line)); f.isBetter(best) {
 			best = f
 		}
 	}
 	return best.unit
 }
 
-// found is a unit and how it was found.
-type found struct {
+// unitMatch is a unit with its kind and its depth in the cgroup path.
+type unitMatch struct {
 	unit    string
 	service bool
 	depth   int
 }
 
-func (f found) better(than found) bool {
+func (f unitMatch) isBetter(than unitMatch) bool {
 	switch {
 	case f.unit == "" || than.unit == "":
 		return f.unit != ""
@@ -39,8 +40,8 @@ func (f found) better(than found) bool {
 	return f.depth > than.depth
 }
 
-// levels returns the names in a line of /proc/PID/cgroup, outermost first: hierarchy, controllers and path, parted by
-// colons (cgroups(7)). The path may have colons of its own.
+// levels returns the components of the path in a line of /proc/PID/cgroup, outermost first. A line has hierarchy, controllers and path,
+// separated by colons (cgroups(7)). The path itself may contain colons.
 func levels(line string) []string {
 	line = strings.TrimSuffix(strings.TrimRight(line, "\r\n"), " (deleted)")
 	_, rest, ok := strings.Cut(line, ":")
@@ -54,29 +55,29 @@ func levels(line string) []string {
 	return strings.Split(path[1:], "/")
 }
 
-func innermost(levels []string) found {
+func innermostUnit(levels []string) unitMatch {
 	for i := len(levels) - 1; i >= 0; i-- {
 		above := levels[:i]
-		if uid := pod(levels[i]); uid != "" {
-			return found{unit: "pod_" + uid, depth: i}
+		if uid := podOf(levels[i]); uid != "" {
+			return unitMatch{unit: "pod_" + uid, depth: i}
 		}
 		if isJob(levels[i], above) {
-			return found{unit: levels[i], depth: i}
+			return unitMatch{unit: levels[i], depth: i}
 		}
-		if id := docker(levels[i], above); id != "" {
-			return found{unit: "docker_" + id, depth: i}
+		if id := dockerID(levels[i], above); id != "" {
+			return unitMatch{unit: "docker_" + id, depth: i}
 		}
-		if name := service(levels[i]); name != "" {
-			return found{unit: name, service: true, depth: i}
+		if name := serviceName(levels[i]); name != "" {
+			return unitMatch{unit: name, service: true, depth: i}
 		}
 	}
-	return found{}
+	return unitMatch{}
 }
 
-// pod returns the UID of a pod's level: podUID with the kubelet's cgroupfs driver, kubepods[-CLASS]-podUID.slice with its
-// systemd driver, which has underscores for dashes, and that name with ":cri-containerd:ID" after it where containerd and
-// kubelet disagree on the driver. A UID is a UUID; that of a pod from a file is 32 digits.
-func pod(level string) string {
+// podOf returns the UID of a pod's level. The level is podUID with the kubelet's cgroupfs driver, and kubepods[-CLASS]-podUID.slice with
+// its systemd driver, which replaces dashes by underscores. ":cri-containerd:ID" follows the latter if containerd and kubelet use different
+// drivers. A UID is a UUID, or 32 digits for a pod from a file.
+func podOf(level string) string {
 	name, _, _ := strings.Cut(level, ":")
 	name, systemd := strings.CutSuffix(name, ".slice")
 	if systemd {
@@ -105,9 +106,8 @@ func podUID(uid string) string {
 	return uid
 }
 
-// isJob says whether a level is that of a Slurm job: below slurm or slurm_NODE with cgroup v1, below slurmstepd.scope or
-// NODE_slurmstepd.scope with v2. Steps and tasks are below it. Any user may call a cgroup of his own job_7, so one of Slurm
-// has to be above.
+// isJob reports whether a level is the level of a Slurm job. It is below slurm or slurm_NODE with cgroup v1, and below slurmstepd.scope or
+// NODE_slurmstepd.scope with v2. Steps and tasks are below it. Any user may name a cgroup job_7, so one of Slurm's levels has to be above.
 func isJob(level string, above []string) bool {
 	id, ok := strings.CutPrefix(level, "job_")
 	if !ok || id == "" || strings.Trim(id, "0123456789") != "" {
@@ -121,9 +121,9 @@ func isJob(level string, above []string) bool {
 	return false
 }
 
-// docker returns the short ID of a container's level: docker/ID with Docker's cgroupfs driver, docker-ID.scope with its
-// systemd driver. Directly below a pod it is the pod's, and "" is returned.
-func docker(level string, above []string) string {
+// dockerID returns the short ID of a container's level: docker/ID with Docker's cgroupfs driver, docker-ID.scope with its systemd driver.
+// It returns "" for a container directly below a pod, which is part of the pod.
+func dockerID(level string, above []string) string {
 	const digits, short = 64, 12
 	id, named := strings.CutPrefix(level, "docker-")
 	if named {
@@ -131,7 +131,7 @@ func docker(level string, above []string) string {
 	}
 	if len(above) > 0 {
 		parent := above[len(above)-1]
-		if pod(parent) != "" {
+		if podOf(parent) != "" {
 			return ""
 		}
 		named = named || parent == "docker"
@@ -142,8 +142,8 @@ func docker(level string, above []string) string {
 	return id[:short]
 }
 
-// service returns the name of a service with its foreign characters replaced; systemd has escapes with a backslash.
-func service(level string) string {
+// serviceName returns the name of a service. It replaces characters that a unit must not have, such as the backslashes of systemd's escapes.
+func serviceName(level string) string {
 	const suffix, longest = ".service", 255 // systemd.unit(5)
 	if name, ok := strings.CutSuffix(level, suffix); !ok || name == "" || len(level) > longest {
 		return ""

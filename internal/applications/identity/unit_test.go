@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each row of units.txt is a place as kernels, kubelets, container engines, Slurm and systemd make it, with the unit of it.
+// Each row of units.txt has a cgroup as kernels, kubelets, container engines, Slurm and systemd create it, and its unit.
 func rows(t *testing.T) [][3]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "units.txt"))

@@ -47,7 +47,7 @@ func (h *hanging) use(used map[series]bool) {
 }
 
 // hangs handles the threads that hang by a snapshot.
-func (p *Picture) hangs(s *trace.Snapshot, m *Moment) {
+func (p *Picture) hangs(s *trace.Update, m *Moment) {
 	lasting := map[*hang]bool{}
 	for i := range s.Hangs {
 		lasting[p.hang(&s.Hangs[i], m.Wall)] = true

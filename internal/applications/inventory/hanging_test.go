@@ -24,21 +24,21 @@ func TestAHangIsShownWhileItLastsAndOnceAtItsEnd(t *testing.T) {
 	b := newBench(t, 9)
 	a := process(1, "a")
 	hang := wait(a, 11, 0, 2)
-	b.second(trace.Snapshot{Hangs: []trace.Hang{hang}})
+	b.second(trace.Update{Hangs: []trace.Hang{hang}})
 	want := &measure.AppHang{
 		Device: "d", App: "a", Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Second), Missing: 2, PID: 1, TID: 11, Number: 111,
 		Unit: "u.service", Proof: trace.ProofAsleep, At: b.now().Wall,
 	}
 	require.Equal(t, []*measure.AppHang{want}, b.hanging())
 	require.EqualValues(t, 1, b.Host().Hangs)
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	want.Threads, want.Age, want.At = 0, int64(2*time.Second), b.now().Wall
 	require.Equal(t, []*measure.AppHang{want}, b.hanging())
 	require.Empty(t, b.hanging())
 	require.Zero(t, b.Host().Hangs)
 
-	b.second(trace.Snapshot{Hangs: []trace.Hang{wait(a, 12, 1, 1)}})
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{Hangs: []trace.Hang{wait(a, 12, 1, 1)}})
+	b.second(trace.Update{})
 	ended := b.hanging()
 	require.Len(t, ended, 1, "shown although it did not last for an interval")
 	require.Equal(t, [2]int{0, 12}, [2]int{ended[0].Threads, ended[0].TID})
@@ -50,11 +50,11 @@ func TestThreadsOfAnApplicationHangTogether(t *testing.T) {
 	old, young, of := wait(a, 12, 0, 1), wait(a, 11, 1, 5), wait(a, 13, 1, 1)
 	of.Object = verbs.ScopeCQ
 	b.mono = int64(3 * time.Second)
-	b.second(trace.Snapshot{Hangs: []trace.Hang{young, old, of}})
+	b.second(trace.Update{Hangs: []trace.Hang{young, old, of}})
 	got := b.hanging()
 	require.Len(t, got, 2)
 	require.Equal(t, [3]int{2, 12, int(4 * time.Second)}, [3]int{got[1].Threads, got[1].TID, int(got[1].Age)})
-	b.second(trace.Snapshot{Hangs: []trace.Hang{young}})
+	b.second(trace.Update{Hangs: []trace.Hang{young}})
 	got = b.hanging()
 	require.Equal(t, [2]int{0, 13}, [2]int{got[0].Threads, got[0].TID})
 	require.Equal(t, [2]int{1, 11}, [2]int{got[1].Threads, got[1].TID})
@@ -62,7 +62,7 @@ func TestThreadsOfAnApplicationHangTogether(t *testing.T) {
 
 func TestWhatADeadTracerSawHangEnds(t *testing.T) {
 	b := newBench(t, 1)
-	b.second(trace.Snapshot{Hangs: []trace.Hang{wait(process(1, "a"), 11, 0, 1), wait(process(2, "b"), 12, 0, 1)}})
+	b.second(trace.Update{Hangs: []trace.Hang{wait(process(1, "a"), 11, 0, 1), wait(process(2, "b"), 12, 0, 1)}})
 	require.Len(t, b.hanging(), 2)
 	b.end()
 	b.begin()
@@ -75,12 +75,12 @@ func TestWhatADeadTracerSawHangEnds(t *testing.T) {
 
 func TestASeriesKeepsItsPlaceAfterAHangAsAfterAnEvent(t *testing.T) {
 	b := newBench(t, 1)
-	b.second(trace.Snapshot{Hangs: []trace.Hang{wait(process(1, "a"), 11, 0, 1)}})
+	b.second(trace.Update{Hangs: []trace.Hang{wait(process(1, "a"), 11, 0, 1)}})
 	b.mono += int64(keep)
 	next := apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0))
 	next.Hangs = []trace.Hang{wait(process(1, "a"), 11, 0, 1)}
 	b.second(next)
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	b.mono += int64(keep) - 2*int64(time.Second)
 	b.second(apps(app(process(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
 	require.NotContains(t, b.async(), "d c ")
@@ -92,14 +92,14 @@ func TestASeriesKeepsItsPlaceAfterAHangAsAfterAnEvent(t *testing.T) {
 func TestBlindnessBeginsWithTheLastSnapshotWhenItWasMade(t *testing.T) {
 	b := newBench(t, 9)
 	b.mono = int64(9 * time.Second)
-	b.Trace(&trace.Snapshot{Mono: int64(5 * time.Second)}, b.now(), b.emit)
+	b.Trace(&trace.Update{Mono: int64(5 * time.Second)}, b.now(), b.emit)
 	b.end()
 	require.EqualValues(t, 4*time.Second, b.health(Worker{}).Blind)
 }
 
 func TestATracersGapsAndCountsAddUp(t *testing.T) {
 	b := newBench(t, 9)
-	b.second(trace.Snapshot{Lost: 3, Full: 1, Processes: 7})
+	b.second(trace.Update{Lost: 3, Full: 1, Processes: 7})
 	w := Worker{Status: status.Status{State: status.StateRunning, PID: 50}, CPU: 10, RSS: 4096}
 	require.Equal(t, &measure.Tracer{
 		Attached: true, Hooks: "sim", Worker: w.Status, Lost: 3, Full: 1, Processes: 7, CPU: 10, RSS: 4096, At: b.now().Wall,
@@ -113,7 +113,7 @@ func TestATracersGapsAndCountsAddUp(t *testing.T) {
 		Hooks: "sim", Gaps: 1, Blind: int64(3 * time.Second / 2), Lost: 3, Full: 1, CPU: 10, At: b.now().Wall,
 	}, b.health(Worker{}))
 	b.Attach(&trace.Attached{Hooks: "kprobe", Missing: []string{"f", "g"}, Load: 9}, b.now(), b.emit)
-	b.second(trace.Snapshot{Lost: 2})
+	b.second(trace.Update{Lost: 2})
 	w.Status.PID, w.CPU = 51, 4
 	require.Equal(t, &measure.Tracer{
 		Attached: true, Hooks: "kprobe", Missing: 2, Worker: w.Status, Gaps: 1, Blind: int64(3 * time.Second / 2), Lost: 5, Full: 1,

@@ -38,7 +38,7 @@ func (h *health) attach(a *trace.Attached, mono int64) {
 	h.attached, h.seen, h.heard = true, *a, mono
 }
 
-func (h *health) heardOf(s *trace.Snapshot, mono int64) {
+func (h *health) heardOf(s *trace.Update, mono int64) {
 	h.heard, h.processes = min(s.Mono, mono), s.Processes
 	h.lastLost, h.lastFull = max(h.lastLost, s.Lost), max(h.lastFull, s.Full)
 }

@@ -29,7 +29,7 @@ type life struct {
 	nameless  map[string]*trace.App
 	ring      []trace.Event
 	late      []trace.Event // queued while the last snapshot was taken: they come with the next
-	seen      trace.Snapshot
+	seen      trace.Update
 	pointed   map[shownAs]uint64
 	counted   map[string]measure.AppCounts
 	restarted bool
@@ -59,7 +59,7 @@ func newLife(t *testing.T, seed uint64) *life {
 func (l *life) start() {
 	l.attached, l.apps, l.changed = true, map[*queue]*trace.App{}, map[*queue]bool{}
 	l.nameless = map[string]*trace.App{"d": {Device: "d"}, "e": {Device: "e"}}
-	l.ring, l.late, l.seen = nil, nil, trace.Snapshot{}
+	l.ring, l.late, l.seen = nil, nil, trace.Update{}
 }
 
 // app returns where the tracer counts what happens to a queue.

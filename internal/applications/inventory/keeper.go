@@ -79,7 +79,7 @@ func (k *Keeper) Attached(a *trace.Attached) {
 }
 
 // Traced handles what the attached tracer has seen in a second, and emits a point for each event of it. It does not keep s.
-func (k *Keeper) Traced(s *trace.Snapshot) {
+func (k *Keeper) Traced(s *trace.Update) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.picture.Trace(s, k.moment(), k.cfg.Emit)

@@ -136,7 +136,7 @@ func TestEventsOfTheTracerAreEmittedAtOnceAndTheRestWithTheInterval(t *testing.T
 		k, emitted := tracedKeeper(t, &sync.Map{})
 		began, a := time.Now(), process(1, "a")
 		time.Sleep(time.Second)
-		k.Traced(&trace.Snapshot{
+		k.Traced(&trace.Update{
 			Mono: int64(time.Second), Apps: []trace.App{unread(a)},
 			Events: []trace.Event{{Device: "d", Process: a, Type: verbs.EventQPFatal, Number: 284, At: 300}},
 			Hangs:  []trace.Hang{{Device: "d", Process: a, Thread: 11, Object: verbs.ScopeQP, Missing: 1, Proof: trace.ProofAsleep}},
@@ -164,7 +164,7 @@ func TestProcessesThatEndWithoutATracerAreMissed(t *testing.T) {
 			alive.Store(p.PID, p)
 		}
 		k, _ := tracedKeeper(t, &alive)
-		k.Traced(&trace.Snapshot{Apps: []trace.App{unread(process(1, "a")), unread(process(2, "b")), unread(process(3, "c"))}})
+		k.Traced(&trace.Update{Apps: []trace.App{unread(process(1, "a")), unread(process(2, "b")), unread(process(3, "c"))}})
 		synctest.Wait()
 		require.EqualValues(t, 3, k.Host().UnreadErrors, "a tracer sees to them")
 		k.TracerEnded()

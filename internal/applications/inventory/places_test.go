@@ -36,7 +36,7 @@ func TestProgramWithAnEarlyEventHasNoObjectsUntilTheyAreListed(t *testing.T) {
 	require.Equal(t, map[string]int64{"d old ": 1}, held(b.Picture))
 	require.EqualValues(t, 1, b.async()["d a "].Queued())
 
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	b.Add(contexts(b.now().Wall, "d", old, early))
 	require.Equal(t, map[string]int64{"d a ": 1, "d old ": 1}, held(b.Picture))
 	a := b.Points(b.now().Wall)[0]
@@ -47,7 +47,7 @@ func TestProgramWithAnEarlyEventHasNoObjectsUntilTheyAreListed(t *testing.T) {
 func TestTracedProgramWithoutObjectsHasZerosOfANewerList(t *testing.T) {
 	b := newBench(t, 9)
 	b.second(apps(app(process(1, "a"), verbs.EventQPFatal, 1, 0, 0)))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	b.Add(contexts(b.now().Wall, "d"))
 	require.Equal(t, map[string]int64{"d a ": 0}, held(b.Picture))
 }
@@ -60,7 +60,7 @@ func TestSeriesWithoutAnEventEndsWithItsProcess(t *testing.T) {
 	last := app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)
 	last.Ended = true
 	b.second(apps(last))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	b.Add(contexts(start, "d"))
 	require.Zero(t, b.async()["d a "].Queued())
 	got := b.async()
@@ -73,14 +73,14 @@ func TestASeriesKeepsItsCountersUntilItYields(t *testing.T) {
 	ended := app(process(1, "a"), verbs.EventQPFatal, 1, 0, 0)
 	ended.Ended = true
 	b.second(apps(ended))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	b.mono += int64(keep) - 2*int64(time.Second)
 	other := app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)
 	other.Ended = true
 	b.second(apps(other))
 	require.EqualValues(t, 1, b.async()["d a "].Queued())
 	require.EqualValues(t, 1, b.async()["d other "].Queued())
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 
 	b.mono += int64(keep)
 	b.second(apps(app(process(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
@@ -99,7 +99,7 @@ func TestAProcessIsCountedWhereItsFirstEventWas(t *testing.T) {
 	ended := app(a, verbs.EventQPFatal, 2, 0, 0)
 	ended.Ended = true
 	b.second(apps(ended))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	b.mono += 2 * int64(keep)
 	b.second(apps(app(x, verbs.EventQPFatal, 1, 0, 0))) // there would be a place now
 	got := b.async()
@@ -146,26 +146,26 @@ func TestATotalGoesOnWhileAUnitOfTheApplicationHasAPlace(t *testing.T) {
 	ended := app(here, verbs.EventQPFatal, 1, 0, 0)
 	ended.Ended = true
 	b.second(apps(ended, app(there, verbs.EventQPFatal, 1, 0, 0)))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	b.mono += int64(keep)
 	ended = app(process(3, "b"), verbs.EventQPFatal, 1, 0, 0)
 	ended.Ended = true
 	b.second(apps(ended, app(there, verbs.EventQPFatal, 2, 0, 0)))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	require.NotContains(t, b.async(), "d a u.service")
 	total := func() uint64 {
 		shown := b.shown()
 		return shown[len(shown)-1].Total
 	}
 	b.second(apps(app(there, verbs.EventQPFatal, 3, 0, 0)))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	require.EqualValues(t, 4, total())
 
 	b.mono += int64(keep)
 	b.second(apps(app(process(4, "c"), verbs.EventQPFatal, 1, 0, 0)))
 	b.mono += int64(keep)
 	b.second(apps(app(process(5, "b"), verbs.EventQPFatal, 1, 0, 0)))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	require.Contains(t, b.async(), "d other ", "c has the place of b, which has begun again there")
 	require.NotContains(t, b.async(), "d b u.service")
 	for k := range b.tracing.totals {

@@ -116,7 +116,7 @@ func (p *Picture) Attach(a *trace.Attached, m Moment, emit func(measure.Point)) 
 }
 
 // Trace handles what has changed in a second. It passes a point for each event to emit, in their order.
-func (p *Picture) Trace(s *trace.Snapshot, m Moment, emit func(measure.Point)) {
+func (p *Picture) Trace(s *trace.Update, m Moment, emit func(measure.Point)) {
 	t := &p.tracing
 	t.health.heardOf(s, m.Mono)
 	for i := range s.Apps {

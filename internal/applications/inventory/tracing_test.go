@@ -41,7 +41,7 @@ func (b *bench) begin() { b.Attach(&trace.Attached{Hooks: "sim"}, b.now(), b.emi
 func (b *bench) end() { b.Detach(b.now(), b.emit) }
 
 // second handles the snapshot of another second.
-func (b *bench) second(s trace.Snapshot) {
+func (b *bench) second(s trace.Update) {
 	b.mono += int64(time.Second)
 	s.Mono = b.mono
 	b.Trace(&s, b.now(), b.emit)
@@ -86,7 +86,7 @@ func app(who Owner, typ verbs.EventType, read, unread, discarded uint64) trace.A
 	return a
 }
 
-func apps(all ...trace.App) trace.Snapshot { return trace.Snapshot{Apps: all} }
+func apps(all ...trace.App) trace.Update { return trace.Update{Apps: all} }
 
 func event(who Owner, typ verbs.EventType, number uint32, at int64) trace.Event {
 	return trace.Event{Device: "d", Process: who.Process, Type: typ, Number: number, At: at}
@@ -141,7 +141,7 @@ func TestWhatWasCountedAndDidNotComeIsAPointWithoutNumber(t *testing.T) {
 	a := process(1, "a")
 	b.second(apps(app(a, verbs.EventQPFatal, 3, 0, 0)))
 	require.Empty(t, b.shown(), "the events may still come")
-	b.second(trace.Snapshot{Events: []trace.Event{event(a, verbs.EventQPFatal, 284, 1)}, Lost: 2})
+	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 284, 1)}, Lost: 2})
 	shown := b.shown()
 	require.Len(t, shown, 2)
 	require.EqualValues(t, 284, shown[0].Number)
@@ -149,7 +149,7 @@ func TestWhatWasCountedAndDidNotComeIsAPointWithoutNumber(t *testing.T) {
 	require.Equal(t, &measure.AppEvent{
 		Device: "d", App: "a", Type: verbs.EventQPFatal, Count: 2, Total: 3, First: at, PID: 1, Unit: "u.service", At: at,
 	}, shown[1])
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	require.Empty(t, b.shown())
 }
 
@@ -168,7 +168,7 @@ func TestStormWithLateEventsIsShownOnce(t *testing.T) {
 	const each = trace.MaxEvents + 3000
 	var waiting []trace.Event
 	for second := range uint64(7) {
-		var s trace.Snapshot
+		var s trace.Update
 		if second < 2 {
 			s = apps(app(a, verbs.EventQPFatal, 0, (second+1)*each, 0))
 			for i := range uint32(each) {
@@ -192,25 +192,25 @@ func TestStormWithLateEventsIsShownOnce(t *testing.T) {
 func TestEventBeforeItsCountKeepsItsNumber(t *testing.T) {
 	b := newBench(t, 9)
 	a := process(1, "a")
-	b.second(trace.Snapshot{Events: []trace.Event{event(a, verbs.EventQPFatal, 284, 1)}})
+	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 284, 1)}})
 	require.Empty(t, b.shown())
 	b.second(apps(app(a, verbs.EventQPFatal, 1, 0, 0)))
 	shown := b.shown()
 	require.Len(t, shown, 1)
 	require.EqualValues(t, 284, shown[0].Number)
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	require.Empty(t, b.shown())
 }
 
 func TestEventsThatAreNeverCountedAreNotShown(t *testing.T) {
 	b := newBench(t, 9)
 	a := process(1, "a")
-	b.second(trace.Snapshot{Events: []trace.Event{event(a, verbs.EventQPFatal, 1, 1), event(a, verbs.EventQPFatal, 2, 1)}})
+	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 1, 1), event(a, verbs.EventQPFatal, 2, 1)}})
 	for range 3 {
-		b.second(trace.Snapshot{})
+		b.second(trace.Update{})
 	}
 	b.second(apps(app(a, verbs.EventQPFatal, 1, 0, 0)))
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{})
 	require.EqualValues(t, 1, b.total())
 }
 
@@ -220,8 +220,8 @@ func TestAnEventOfAProcessThatHasEndedIsNotCountedTwice(t *testing.T) {
 	last := app(a, verbs.EventQPFatal, 1, 1, 0)
 	last.Ended = true
 	b.second(apps(last))
-	b.second(trace.Snapshot{Events: []trace.Event{event(a, verbs.EventQPFatal, 1, 1), event(a, verbs.EventQPFatal, 2, 2)}})
-	b.second(trace.Snapshot{})
+	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 1, 1), event(a, verbs.EventQPFatal, 2, 2)}})
+	b.second(trace.Update{})
 	require.Len(t, b.shown(), 2)
 	require.Empty(t, b.tracing.processes)
 	got := b.async()

@@ -1,5 +1,5 @@
-// Package trace defines what a tracer sees of the processes on a host that use RDMA: asynchronous events that are queued, read or
-// thrown away, which of them are errors, and threads that hang in the destruction of an object because an event was not
-// acknowledged. A Source sees it: package ebpf by eBPF on the kernel's ib_uverbs, package simulated/applications in the simulator. Package tracer
-// brings it to the host, and package inventory says which applications are concerned.
+// Package trace defines the data that a tracer collects about the processes on a host that use RDMA: asynchronous events that are queued,
+// read or discarded, which of them are errors, and threads that hang while they destroy an object because an event was not acknowledged. A
+// Source collects the data: package ebpf from the kernel's ib_uverbs with eBPF, package simulated/applications from the simulator. Package
+// tracer sends the data to the host process, and package inventory assigns it to applications.
 package trace

@@ -7,22 +7,23 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Types is the number of types of events that are counted by themselves.
+// Types is the number of event types that have a count of their own.
 const Types = int(verbs.EventDeviceSpeedChange) + 1
 
-// errorTypes are the events that say that something of an application has failed. Those of objects come first.
+// errorTypes has the events that report a failure of an application's object or device. Events of objects come first.
 var errorTypes = [...]verbs.EventType{
 	verbs.EventCQErr, verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr, verbs.EventSRQErr, verbs.EventWQFatal,
 	verbs.EventDeviceFatal,
 }
 
-// IsError reports whether an event says that something of the application has failed.
+// IsError reports whether an event reports a failure of an application's object or device.
 func IsError(t verbs.EventType) bool { return slices.Contains(errorTypes[:], t) }
 
 // ErrorTypes returns the types for which IsError is true.
 func ErrorTypes() []verbs.EventType { return slices.Clone(errorTypes[:]) }
 
-// ErrorNames lists the types for which IsError is true in a sentence, as in "cq_err, qp_fatal and device_fatal" for the conjunction "and".
+// ErrorNames lists the types for which IsError is true for use in a sentence, such as "cq_err, qp_fatal and device_fatal" for the
+// conjunction "and".
 func ErrorNames(conjunction string) string {
 	var names []string
 	for _, t := range errorTypes {
@@ -32,8 +33,8 @@ func ErrorNames(conjunction string) string {
 	return strings.Join(names[:last], ", ") + " " + conjunction + " " + names[last]
 }
 
-// EventTypes returns the types of events that are counted. Those of ports are not: each process with the device open gets them, and many
-// never read them.
+// EventTypes returns the event types that are counted. Events of ports are not counted: every process with an open device gets them, and many
+// processes never read them.
 func EventTypes() []verbs.EventType {
 	var types []verbs.EventType
 	for _, scope := range []verbs.Scope{verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ} {

@@ -9,94 +9,93 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Request is what a tracer is asked for.
+// Request is the host's request to a tracer.
 type Request struct {
 	Backend   string           // verbs.BackendVerbs or verbs.BackendSim
 	Sim       verbs.Simulation // used by BackendSim
-	HangAfter time.Duration    // a thread that has waited for acknowledgements for so long hangs
+	HangAfter time.Duration    // a thread hangs if it waits for acknowledgements longer than this
 }
 
-// Source finds out what applications experience. Next is for one goroutine; Close may be called by any other, and ends
-// a Next that waits.
+// Source collects data about applications. Next must not be called concurrently. Close may be called from any goroutine, and ends a waiting Next.
 type Source interface {
-	// Attached returns what the source sees. It does not change.
+	// Attached describes what the source observes. The description never changes.
 	Attached() Attached
-	// Next waits until the next second is over, and returns what has changed since the Snapshot before. After Close it
-	// returns the last changes once, and then ErrClosed; likewise ErrUnloaded. It goes
-	// on without a device. The errors of the source end it. That of ctx does not, and nothing is lost by it.
-	Next(ctx context.Context) (*Snapshot, error)
+	// Next waits until the next second has passed, and returns the changes since the previous Update. After Close it returns the last changes
+	// once, and then ErrClosed. After the driver core was unloaded, it does the same with ErrUnloaded. It continues without a device. An
+	// error of the source ends the source. An error of ctx does not, and loses no data.
+	Next(ctx context.Context) (*Update, error)
 	// Close ends the source. It does not block.
 	Close() error
 }
 
-// A Source that cannot begin, or go on, returns one of these wrapped.
+// A Source that cannot start or continue returns an error that wraps one of these.
 var (
 	ErrClosed      = errors.New("the source is closed")
-	ErrNoDevice    = errors.New("there is no RDMA device")      // and no driver core
-	ErrPermission  = errors.New("the privilege is missing")     // the text names it
-	ErrUnsupported = errors.New("this kernel cannot be traced") // the text says why
-	ErrUnloaded    = errors.New("the driver core was unloaded") // and with it all that was attached
+	ErrNoDevice    = errors.New("there is no RDMA device")      // and the driver core is not loaded
+	ErrPermission  = errors.New("the privilege is missing")     // the wrapping error names the privilege
+	ErrUnsupported = errors.New("this kernel cannot be traced") // the wrapping error has the cause
+	ErrUnloaded    = errors.New("the driver core was unloaded") // which has detached all programs
 )
 
-// Attached is what a source sees, and what it took to begin.
+// Attached describes what a source observes, and the time it took to start.
 type Attached struct {
-	Hooks   string        // how it is attached: "kprobe" or "fentry", "sim"
-	Missing []string      // the functions that this kernel lacks or does not let be probed; what they would show is not seen
-	Load    time.Duration // from the start to the attachment
+	Hooks   string        // the method of attachment: "kprobe", "fentry" or "sim"
+	Missing []string      // functions that this kernel lacks or does not allow to be probed; their data is missing
+	Load    time.Duration // time from the start to the attachment
 }
 
-// A Snapshot has no more than these. A Source keeps what is above them for the next Snapshot, of events as many as one
-// Snapshot has: the rest is Lost. A host does not take what is above them, since it trusts no tracer to end.
+// The limits of an Update. A Source keeps data above a limit for the next Update. It keeps at most MaxEvents events and counts further ones
+// as Lost. The host ignores data above a limit, because it does not trust the tracer.
 const (
 	MaxApps   = 4096
 	MaxEvents = 4096
 	MaxHangs  = 1024
 )
 
-// Snapshot is what has changed in a second. The counts in it are those since the source began.
-type Snapshot struct {
+// Update has the changes of a second. Its counts start when the source starts.
+type Update struct {
 	Mono int64 // CLOCK_MONOTONIC ns
-	// Apps are those of which something has changed.
+	// Apps has the processes with changes.
 	Apps []App
-	// Events are in the order in which they were queued. An event comes with its count in Apps, or in the Snapshot after
-	// that. Some may be missing (Lost); the counts have them. So it is with those of App.Found. Those of a process that has
-	// no App are in the App without a name.
+	// Events has the events in the order in which they were queued. An event is in the same Update as its count in Apps, or in the next one. The
+	// counts include all events; details of some may be missing (Lost). Events of App.Found have no details either. Events of a process
+	// without an App of its own belong to the App without a name.
 	Events []Event
-	// Hangs are the threads that hang now. A hang is in each Snapshot for as long as it lasts.
+	// Hangs has the threads that hang now. A hang is in every Update until it ends.
 	Hangs []Hang
 
-	Lost uint64 // events and waits that did not come in Events and Hangs
-	// Full are the processes and queues for which there was no place, and which are counted without a name; and reads for which
-	// there was none: what they have read stays Unread, and is Skipped or Discarded later.
+	Lost uint64 // events and waits that are missing in Events and Hangs
+	// Full counts the processes, queues and reads for which the source had no space. Processes and queues without space are counted without a name.
+	// Events read by reads without space remain Unread, and become Skipped or Discarded later.
 	Full      uint64
-	Processes int // that are counted now
+	Processes int // processes with counts now
 }
 
-// App is what one process has had of one device, of the events of EventTypes.
+// App has the counts of one process on one device, for the events of EventTypes.
 //
-// A process is seen first when something happens to its queue. Each event is read, discarded or skipped in the end: the sum
-// of Queued is that of Read, Discarded, Skipped and Unread.
+// A process appears when its queue is first used. Every event is finally read, discarded or skipped: the sum of Queued equals the sum of Read,
+// Discarded, Skipped and Unread.
 type App struct {
-	Device  string           // its name when the process was first seen
-	Process identity.Process // PID 0: what found no place, without a name
+	Device  string           // name of the device when the process first appeared
+	Process identity.Process // PID 0: all processes without space of their own
 
-	Queued    [Types]uint64 // events for which the kernel called the process' queue
-	Found     [Types]uint64 // of these, those that were in the queue when the source first saw it
-	Read      uint64        // by the process
-	Discarded uint64        // gone with their object or with the queue's descriptor
-	Skipped   uint64        // the kernel had no memory for them
+	Queued    [Types]uint64 // events that the kernel added to the process' queue
+	Found     [Types]uint64 // events of Queued that were in the queue when the source first saw it
+	Read      uint64        // events that the process has read
+	Discarded uint64        // events discarded with their object or with the queue's descriptor
+	Skipped   uint64        // events that the kernel could not queue because it had no memory
 
-	Unread       uint64 // now in the queue
-	UnreadErrors uint64 // of which are errors (IsError)
-	UnreadSince  int64  // CLOCK_MONOTONIC ns of the last moment when the queue was empty or read; 0: it is empty
+	Unread       uint64 // events in the queue now
+	UnreadErrors uint64 // errors (IsError) in the queue now
+	UnreadSince  int64  // last time at which the queue was empty or read, CLOCK_MONOTONIC ns; 0: it is empty
 
-	DestroyedUnacked uint64 // objects that were destroyed while an event of theirs was not acknowledged
+	DestroyedUnacked uint64 // objects that were destroyed with an unacknowledged event
 
-	Delays   uint64 // events whose way from the queue to the end of read(2) was timed
+	Delays   uint64 // events whose delay from the queue to the end of read(2) was measured
 	DelaySum int64  // ns
-	DelayMax int64  // ns, of those since the Snapshot before
+	DelayMax int64  // maximum since the previous Update, ns
 
-	Ended bool // nothing more will come of it: the process is gone, or has closed the device. One that opens it again begins at 0
+	Ended bool // no changes follow: the process has exited or closed the device. If it opens the device again, its counts start at 0
 }
 
 // Event is an event that was queued for a process.
@@ -104,11 +103,11 @@ type Event struct {
 	Device  string
 	Process identity.Process
 	Type    verbs.EventType // its Scope is the kind of object
-	Number  uint32          // of the object, as `rdma resource show` has it: lqpn, cqn, srqn; 0: of a device
+	Number  uint32          // number of the object as in `rdma resource show`: lqpn, cqn, srqn; 0: the event is of a device
 	At      int64           // CLOCK_MONOTONIC ns
 }
 
-// Hang is a thread that waits in the destruction of an object for acknowledgements that are missing.
+// Hang is a thread that hangs while it destroys an object, because acknowledgements are missing.
 type Hang struct {
 	Device  string
 	Process identity.Process
@@ -116,15 +115,15 @@ type Hang struct {
 	Object  verbs.Scope
 	Number  uint32 // as in Event
 	Since   int64  // CLOCK_MONOTONIC ns
-	Missing uint32 // acknowledgements
+	Missing uint32 // number of missing acknowledgements
 	Proof   Proof
 }
 
-// Proof is how sure a Hang is.
+// Proof tells how certain a Hang is.
 type Proof string
 
 // The proofs.
 const (
-	ProofAsleep  Proof = "asleep"  // the thread has not run since
-	ProofWaiting Proof = "waiting" // it has run, and waits again: some acknowledgements came
+	ProofAsleep  Proof = "asleep"  // the thread has not run since the wait began
+	ProofWaiting Proof = "waiting" // the thread has run and waits again: it received some of the acknowledgements
 )

@@ -15,21 +15,21 @@ import (
 	"rdma_events/internal/applications/trace"
 )
 
-// Environment of a process that attempts what a tracer may not do.
+// Environment variables of a process that attempts operations which a tracer must not be able to perform.
 const (
 	targetKey = "RDMA_EVENTS_TEST_TARGET" // the number of a process to attack
 	noteKey   = "RDMA_EVENTS_TEST_NOTE"   // the file for the results, in a directory to mount on
 )
 
-// tried has what an attempt acts on.
-type tried struct {
+// attemptContext has the objects on which attempts operate.
+type attemptContext struct {
 	pid  int
 	dir  string
-	maps int // a map of eBPF; -1: none
+	maps int // descriptor of an eBPF map; -1: none
 }
 
-// leaving prepares the attempts: it opens the file for the results, and makes a map, which takes a privilege.
-func leaving(Settings) (Prepared, error) {
+// prepareAttempts opens the file for the results and creates an eBPF map, which requires a privilege.
+func prepareAttempts(Settings) (Prepared, error) {
 	note, err := unix.Open(os.Getenv(noteKey), unix.O_WRONLY|unix.O_TRUNC, 0)
 	if err != nil {
 		return Prepared{}, err
@@ -42,14 +42,14 @@ func leaving(Settings) (Prepared, error) {
 }
 
 func leavingAndKeeping(s Settings) (Prepared, error) {
-	p, err := leaving(s)
+	p, err := prepareAttempts(s)
 	p.KeepBPF = true
 	return p, err
 }
 
-// attempting makes all attempts, and writes the errors of those that the kernel refused.
-func attempting(_ trace.Request, prepared string) (trace.Source, error) {
-	on := tried{dir: filepath.Dir(os.Getenv(noteKey))}
+// makeAttempts makes all attempts and writes the errors of the attempts that the kernel refuses.
+func makeAttempts(_ trace.Request, prepared string) (trace.Source, error) {
+	on := attemptContext{dir: filepath.Dir(os.Getenv(noteKey))}
 	var note int
 	_, err := fmt.Sscan(prepared, &note, &on.maps)
 	pid, errPID := strconv.Atoi(os.Getenv(targetKey))
@@ -74,8 +74,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// refusal returns err if it says that the process may not, and nil if the kernel only found the arguments wanting. Most
-// attempts have arguments that do no harm where they are allowed.
+// refusal returns err if it means that the process lacks permission, and nil if the kernel only rejected the arguments. Most attempts have
+// arguments that are harmless if the operation is allowed.
 func refusal(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err
@@ -83,11 +83,11 @@ func refusal(err error) error {
 	return nil
 }
 
-// call makes a system call whose arguments make no sense.
-func call(number uintptr, args ...uintptr) func(tried) error {
+// call makes a system call with invalid arguments.
+func call(number uintptr, args ...uintptr) func(attemptContext) error {
 	var a [6]uintptr
 	copy(a[:], args)
-	return func(tried) error { return refusal(raw(number, a)) }
+	return func(attemptContext) error { return refusal(raw(number, a)) }
 }
 
 func raw(number uintptr, a [6]uintptr) error {
@@ -97,27 +97,27 @@ func raw(number uintptr, a [6]uintptr) error {
 	return nil
 }
 
-// none is a descriptor, or flags, that do not exist.
+// none is an invalid descriptor or an invalid set of flags.
 const none = ^uintptr(0)
 
-// attempts are what a tracer that was taken over could try.
-func attempts() map[string]func(tried) error {
-	return map[string]func(tried) error{
-		"have a capability":       func(tried) error { return hasCapability() },
-		"gain privileges":         func(tried) error { return is(unix.PR_GET_NO_NEW_PRIVS, 0) },
-		"leave a core":            func(tried) error { return is(unix.PR_GET_DUMPABLE, 1) },
-		"read a file":             func(tried) error { return openFile("/etc/passwd") },
-		"list the root":           func(tried) error { return openFile("/") },
-		"read another's status":   func(tried) error { return openFile("/proc/1/status") },
-		"execute a program":       func(tried) error { return executes("/bin/true") },
-		"execute itself":          func(tried) error { return executes("/proc/self/exe") },
+// attempts has the operations that an attacker could try in a compromised tracer.
+func attempts() map[string]func(attemptContext) error {
+	return map[string]func(attemptContext) error{
+		"have a capability":       func(attemptContext) error { return hasCapability() },
+		"gain privileges":         func(attemptContext) error { return is(unix.PR_GET_NO_NEW_PRIVS, 0) },
+		"leave a core":            func(attemptContext) error { return is(unix.PR_GET_DUMPABLE, 1) },
+		"read a file":             func(attemptContext) error { return openFile("/etc/passwd") },
+		"list the root":           func(attemptContext) error { return openFile("/") },
+		"read another's status":   func(attemptContext) error { return openFile("/proc/1/status") },
+		"execute a program":       func(attemptContext) error { return executes("/bin/true") },
+		"execute itself":          func(attemptContext) error { return executes("/proc/self/exe") },
 		"execute by a descriptor": call(unix.SYS_EXECVEAT, none),
-		"trace a process":         func(on tried) error { return traces(on.pid) },
-		"read another's memory":   func(on tried) error { return reaches(unix.SYS_PROCESS_VM_READV, on.pid) },
-		"write another's memory":  func(on tried) error { return reaches(unix.SYS_PROCESS_VM_WRITEV, on.pid) },
-		"take a descriptor":       func(on tried) error { return takes(on.pid) },
-		"mount":                   func(on tried) error { return mounts(on.dir) },
-		"unmount":                 func(on tried) error { return refusal(unix.Unmount(on.dir, 0)) },
+		"trace a process":         func(on attemptContext) error { return traces(on.pid) },
+		"read another's memory":   func(on attemptContext) error { return reaches(unix.SYS_PROCESS_VM_READV, on.pid) },
+		"write another's memory":  func(on attemptContext) error { return reaches(unix.SYS_PROCESS_VM_WRITEV, on.pid) },
+		"take a descriptor":       func(on attemptContext) error { return takes(on.pid) },
+		"mount":                   func(on attemptContext) error { return mounts(on.dir) },
+		"unmount":                 func(on attemptContext) error { return refusal(unix.Unmount(on.dir, 0)) },
 		"change the root":         call(unix.SYS_PIVOT_ROOT),
 		"clone a mount":           call(unix.SYS_OPEN_TREE, none),
 		"move a mount":            call(unix.SYS_MOVE_MOUNT, none, 0, none),
@@ -131,7 +131,7 @@ func attempts() map[string]func(tried) error {
 		"load a kernel":           call(unix.SYS_KEXEC_LOAD, 0, 0, 0, none),
 		"leave its namespaces":    call(unix.SYS_UNSHARE, none),
 		"enter a namespace":       call(unix.SYS_SETNS, none),
-		"clone3":                  func(tried) error { return clones() },
+		"clone3":                  func(attemptContext) error { return clones() },
 		"make a TCP socket":       socket(unix.AF_INET, unix.SOCK_STREAM, 0),
 		"make a UDP socket":       socket(unix.AF_INET6, unix.SOCK_DGRAM, 0),
 		"make a packet socket":    socket(unix.AF_PACKET, unix.SOCK_RAW, 0),
@@ -139,16 +139,16 @@ func attempts() map[string]func(tried) error {
 		"ask for RDMA devices":    socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_RDMA),
 		"hear uevents":            socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT),
 		"make a Unix socket":      socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
-		"load eBPF":               func(tried) error { return refusal(command(unix.BPF_PROG_LOAD, &bpfAttr{})) },
-		"attach eBPF":             func(tried) error { return refusal(command(unix.BPF_LINK_CREATE, &bpfAttr{})) },
-		"load types":              func(tried) error { return refusal(command(unix.BPF_BTF_LOAD, &bpfAttr{})) },
-		"open another's map":      func(tried) error { return refusal(command(unix.BPF_MAP_GET_FD_BY_ID, &bpfAttr{1<<32 - 1})) },
-		"make a map":              func(tried) error { return makesMap() },
-		"write into a map":        func(on tried) error { return element(unix.BPF_MAP_UPDATE_ELEM, on.maps, 2) },
-		"read a map":              func(on tried) error { return element(unix.BPF_MAP_LOOKUP_ELEM, on.maps, 1) },
-		"describe a map":          func(on tried) error { return describes(on.maps) },
-		"delete in a map":         func(on tried) error { return element(unix.BPF_MAP_DELETE_ELEM, on.maps, 3) },
-		"read a map at once":      func(on tried) error { return batch(unix.BPF_MAP_LOOKUP_BATCH, on.maps) },
+		"load eBPF":               func(attemptContext) error { return refusal(command(unix.BPF_PROG_LOAD, &bpfAttr{})) },
+		"attach eBPF":             func(attemptContext) error { return refusal(command(unix.BPF_LINK_CREATE, &bpfAttr{})) },
+		"load types":              func(attemptContext) error { return refusal(command(unix.BPF_BTF_LOAD, &bpfAttr{})) },
+		"open another's map":      func(attemptContext) error { return refusal(command(unix.BPF_MAP_GET_FD_BY_ID, &bpfAttr{1<<32 - 1})) },
+		"make a map":              func(attemptContext) error { return makesMap() },
+		"write into a map":        func(on attemptContext) error { return element(unix.BPF_MAP_UPDATE_ELEM, on.maps, 2) },
+		"read a map":              func(on attemptContext) error { return element(unix.BPF_MAP_LOOKUP_ELEM, on.maps, 1) },
+		"describe a map":          func(on attemptContext) error { return describes(on.maps) },
+		"delete in a map":         func(on attemptContext) error { return element(unix.BPF_MAP_DELETE_ELEM, on.maps, 3) },
+		"read a map at once":      func(on attemptContext) error { return batch(unix.BPF_MAP_LOOKUP_BATCH, on.maps) },
 	}
 }
 
@@ -161,7 +161,7 @@ func hasCapability() error {
 	return unix.EPERM
 }
 
-// is returns EPERM if a property of the process has not the value with which a process begins.
+// is returns EPERM if a property of the process does not have its initial value.
 func is(option int, value int) error {
 	if now, err := unix.PrctlRetInt(option, 0, 0, 0, 0); err != nil || now == value {
 		return err
@@ -196,12 +196,12 @@ func onlyHere(f func() error) error {
 	return <-done
 }
 
-// traces attaches to a process without stopping it; the end of the thread undoes it.
+// traces attaches to a process without stopping it. The end of the thread detaches it.
 func traces(pid int) error {
 	return onlyHere(func() error { return raw(unix.SYS_PTRACE, [6]uintptr{unix.PTRACE_SEIZE, uintptr(pid)}) })
 }
 
-// reaches asks for memory of another process at an address where there is none.
+// reaches reads memory of another process at an unmapped address.
 func reaches(number uintptr, pid int) error {
 	var b [1]byte
 	local := unix.Iovec{Base: &b[0], Len: 1}
@@ -231,7 +231,7 @@ func mounts(dir string) error {
 	return unix.Unmount(dir, 0)
 }
 
-// clones calls clone3 without arguments. A kernel that has the call finds that they are missing.
+// clones calls clone3 without arguments. A kernel that has the call reports that they are missing.
 func clones() error {
 	if err := raw(unix.SYS_CLONE3, [6]uintptr{}); errors.Is(err, unix.ENOSYS) {
 		return err
@@ -239,8 +239,8 @@ func clones() error {
 	return nil
 }
 
-func socket(domain, typ, protocol int) func(tried) error {
-	return func(tried) error {
+func socket(domain, typ, protocol int) func(attemptContext) error {
+	return func(attemptContext) error {
 		fd, err := unix.Socket(domain, typ|unix.SOCK_CLOEXEC, protocol)
 		if err != nil {
 			return refusal(err)
@@ -252,7 +252,7 @@ func socket(domain, typ, protocol int) func(tried) error {
 // bpfAttr is union bpf_attr of linux/bpf.h, in words.
 type bpfAttr [16]uint64
 
-// command calls bpf(2). What attr points to has to be kept alive by the caller.
+// command calls bpf(2). The caller must keep everything alive that attr points to.
 func command(number uintptr, attr *bpfAttr) error {
 	return raw(unix.SYS_BPF, [6]uintptr{number, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr)})
 }
@@ -262,7 +262,7 @@ const (
 	sizeOfKey = 8
 )
 
-// newMap makes a map of numbers by numbers that goes on in the second start.
+// newMap creates a map from numbers to numbers that the second execution inherits.
 func newMap() (int, error) {
 	attr := bpfAttr{unix.BPF_MAP_TYPE_HASH | sizeOfKey<<32, sizeOfKey | mapSize<<32}
 	fd, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_MAP_CREATE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
@@ -286,11 +286,11 @@ func makesMap() error {
 	return unix.Close(fd)
 }
 
-// element does a command with an element of a map.
+// element executes a command for an element of a map.
 func element(number uintptr, fd int, key uint64) error {
 	value := key
 	attr := bpfAttr{uint64(fd), address(&key)}
-	if number != unix.BPF_MAP_DELETE_ELEM { // which has no value
+	if number != unix.BPF_MAP_DELETE_ELEM { // that command has no value
 		attr[2] = address(&value)
 	}
 	err := command(number, &attr)
@@ -299,7 +299,7 @@ func element(number uintptr, fd int, key uint64) error {
 	return err
 }
 
-// batch reads all elements of a map. The kernel says ENOENT with the last ones.
+// batch reads all elements of a map. The kernel returns ENOENT together with the last ones.
 func batch(number uintptr, fd int) error {
 	var next uint64
 	var keys, values [mapSize]uint64

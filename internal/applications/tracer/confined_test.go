@@ -18,7 +18,7 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// byLandlock are the attempts that Landlock refuses, byAll those that the rest of the confinement refuses.
+// byLandlock has the attempts that Landlock refuses, and byAll the attempts that the rest of the confinement refuses.
 var (
 	byLandlock = []string{"read a file", "list the root", "read another's status"}
 	byAll      = []string{
@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// refusals returns what a tracer is to be refused.
+// refusals returns the attempts that must be refused, with their errors.
 func refusals() map[string]string {
 	all := map[string]string{"clone3": "ENOSYS"}
 	for _, name := range byAll {
@@ -112,7 +112,7 @@ func TestTheTracerHasNothing(t *testing.T) {
 	require.Equal(t, want, results())
 }
 
-// CAP_BPF alone gives a tracer nothing that it does not have without, on a kernel that lets it read maps anyway.
+// On a kernel that allows map lookups without CAP_BPF, CAP_BPF gives a tracer no additional rights.
 func TestATracerThatKeepsCAP_BPFHasNothingElse(t *testing.T) {
 	prerequisite.RequireRoot(t, "not root: there is no capability to keep")
 	env, results := target(t)
@@ -125,7 +125,7 @@ func TestATracerThatKeepsCAP_BPFHasNothingElse(t *testing.T) {
 	require.Equal(t, want, results())
 }
 
-// The confinement, and nothing else, refuses the attempts above.
+// Without the confinement, none of the attempts above is refused.
 func TestWithoutConfinementATracerCouldDoAllOfThat(t *testing.T) {
 	prerequisite.RequireRoot(t, "not root: only root may do everything that is to be refused")
 	env, results := target(t)

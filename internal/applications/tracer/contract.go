@@ -19,8 +19,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// contractVersion changes with every change of the contract that is not
-// additive; the handshake compares it.
+// contractVersion changes with every change of the contract that is not additive. The handshake compares it.
 const contractVersion = 2
 
 // ProgramName is the name of the tracer program in messages and in ps(1), and of its file.
@@ -29,8 +28,8 @@ const ProgramName = "rdma-events-tracer"
 // subject is the name of the process in messages.
 const subject = "tracer"
 
-// startLimit is how long a tracer may take until the handshake before its start is called slow. To load its programs into a
-// kernel that is busy takes seconds.
+// startLimit is the time until the handshake after which the start of a tracer counts as slow. Loading the programs into a busy kernel
+// takes seconds.
 const startLimit = 15 * time.Second
 
 func handshake() process.Handshake {
@@ -45,34 +44,34 @@ func handshake() process.Handshake {
 type Config struct {
 	Exe      *os.File
 	Dir      *process.Dir
-	Request  trace.Request // the request that each tracer gets
-	Settings Settings      // what each tracer is started with
-	Env      []string      // "key=value", added to the variable of the Settings
+	Request  trace.Request // sent to each tracer
+	Settings Settings      // passed to each tracer at its start
+	Env      []string      // "key=value", in addition to the variable of the Settings
 	Timing   process.Timing
 	Starts   *process.Starts
 	Log      *slog.Logger
 	Rand     func() float64
 }
 
-// Handler receives the reports of a Supervisor: for each tracer Attached, Snapshot..., Ended, or Ended alone if it never
-// attached, with Status in between. No two calls overlap, and none is made after Run has returned. No method may block.
+// Handler receives the reports of a Supervisor. For each tracer that attaches, the calls are Attached, any number of Update, and Ended. For
+// a tracer that never attaches, the only call is Ended. Calls of Status may occur in between. Calls never overlap, and there are none after
+// Run has returned. No method may block.
 type Handler interface {
-	// Attached is called when a tracer has begun, with the status that follows from it. Its counts begin at 0.
+	// Attached is called when a tracer has attached, with the resulting status. The tracer's counts start at 0.
 	Attached(trace.Attached, status.Status)
-	// Snapshot is called for each Snapshot, about once a second. The handler may keep it.
-	Snapshot(*trace.Snapshot)
-	// Ended is called when the tracer has exited, or was given up; why is the reason. What it would have reported next is
-	// lost.
+	// Update is called for each Update, about once a second. The handler may keep it.
+	Update(*trace.Update)
+	// Ended is called when the tracer has exited or the Supervisor has given it up. why is the reason. Data that the tracer has not sent is lost.
 	Ended(why status.End)
-	// Status is called for each change of the status that no message brings.
+	// Status is called for each change of the status that does not result from a message.
 	Status(status.Status)
 }
 
-// message is a message of a tracer. One of its fields is set, none in a message of a kind that this program does not know.
+// message is a message of a tracer. One of its fields is set, or none if this program does not know the kind of message.
 type message struct {
 	attached *trace.Attached
-	snapshot *trace.Snapshot
-	end      *status.End // why the tracer is about to exit
+	update   *trace.Update
+	end      *status.End // the reason why the tracer is about to exit
 }
 
 // Supervisor keeps one tracer running.
@@ -85,7 +84,7 @@ func New(c Config, h Handler) *Supervisor {
 	}
 	return process.New(process.Spec{
 		Exe: c.Exe, Dir: c.Dir, Name: ProgramName, Title: c.Request.Backend, Subject: subject, Resource: "hooks",
-		Option: "applications.tracer_path", Env: append([]string{settingsKey + "=" + c.Settings.text()}, slices.Clone(c.Env)...),
+		Option: "applications.tracer_path", Env: append([]string{settingsKey + "=" + c.Settings.encode()}, slices.Clone(c.Env)...),
 		Handshake: handshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log, Rand: c.Rand, KernelCloses: true,
 	}, &contract{request: c.Request, handler: h})
 }
@@ -96,7 +95,7 @@ type contract struct {
 	handler Handler
 }
 
-// Begin implements process.Contract. A tracer shares no file with its host: what it counts, it counts in the kernel.
+// Begin implements process.Contract. A tracer shares no file with the host, because its counts are in the kernel.
 func (c *contract) Begin() (process.Attempt[message], []*os.File, error) { return attempt{c}, nil, nil }
 
 // Status implements process.Contract.
@@ -105,14 +104,14 @@ func (c *contract) Status(s status.Status) { c.handler.Status(s) }
 // attempt is one tracer. It implements process.Attempt.
 type attempt struct{ *contract }
 
-// errEnded ends the stream of a tracer that has said why it ends.
+// errEnded ends the stream of a tracer that has reported its end.
 var errEnded = errors.New("the tracer has ended")
 
-// maxMessage is the most bytes of a message that the host reads. One with the most and longest of all that the host takes
-// has less.
+// maxMessage is the maximum size in bytes of a message that the host reads. A message with the maximum number of entries of maximum size is
+// smaller.
 const maxMessage = 8 << 20
 
-// Stream implements process.Attempt. When ctx is done it asks the tracer for its last message.
+// Stream implements process.Attempt. When ctx is done, it asks the tracer for its last messages.
 func (a attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	call, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	var asking sync.WaitGroup
@@ -122,14 +121,14 @@ func (a attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(messa
 	if err != nil {
 		return fmt.Errorf("call the tracer: %w", err)
 	}
-	// Send returns io.EOF if the tracer has already refused the call; Recv then returns the status that says why.
+	// Send returns io.EOF if the tracer has already refused the call. Recv then returns the status with the reason.
 	if err := in.Send(requestToProto(a.request)); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("send the request to the tracer: %w", err)
 	}
 	asking.Go(func() {
 		select {
 		case <-ctx.Done():
-			_ = in.CloseSend() // it fails with the stream, which is read below
+			_ = in.CloseSend() // an error also ends the stream, which is read below
 		case <-call.Done():
 		}
 	})
@@ -142,7 +141,7 @@ func (a attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(messa
 			return err
 		}
 		if m.GetEnded() != nil {
-			return errEnded // to hang up is what the tracer waits for
+			return errEnded // the tracer waits for the end of the call
 		}
 	}
 }
@@ -161,18 +160,18 @@ func (a attempt) Take(m message, s status.Status) {
 	switch {
 	case m.attached != nil:
 		a.handler.Attached(*m.attached, s)
-	case m.snapshot != nil:
-		a.handler.Snapshot(m.snapshot)
+	case m.update != nil:
+		a.handler.Update(m.update)
 	}
 }
 
 // Alive implements process.Attempt. A tracer sends a message each second.
 func (attempt) Alive() int64 { return 0 }
 
-// Busy implements process.Attempt. A tracer that hangs sends nothing, and has no means to say where.
+// Busy implements process.Attempt. A hanging tracer sends nothing and cannot report where it hangs.
 func (attempt) Busy(func(thread int) bool) process.Call { return process.Call{} }
 
-// Faulted implements process.Attempt. A tracer is in no call of the verbs library.
+// Faulted implements process.Attempt. A tracer does not call the verbs library.
 func (attempt) Faulted() process.Call { return process.Call{} }
 
 // Ended implements process.Attempt.

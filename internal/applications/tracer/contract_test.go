@@ -15,22 +15,22 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// notes is a Handler that records its calls.
-type notes struct{ calls []string }
+// recordingHandler is a Handler that records its calls.
+type recordingHandler struct{ calls []string }
 
-func (n *notes) note(format string, args ...any) {
+func (n *recordingHandler) note(format string, args ...any) {
 	n.calls = append(n.calls, fmt.Sprintf(format, args...))
 }
 
-func (n *notes) Attached(a trace.Attached, s status.Status) {
+func (n *recordingHandler) Attached(a trace.Attached, s status.Status) {
 	n.note("attached by %s, %s", a.Hooks, s.State)
 }
-func (n *notes) Snapshot(s *trace.Snapshot) { n.note("snapshot %d", s.Mono) }
-func (n *notes) Ended(e status.End)         { n.note("ended %s", e.Reason) }
-func (n *notes) Status(s status.Status)     { n.note("status %s", s.State) }
+func (n *recordingHandler) Update(s *trace.Update) { n.note("snapshot %d", s.Mono) }
+func (n *recordingHandler) Ended(e status.End)     { n.note("ended %s", e.Reason) }
+func (n *recordingHandler) Status(s status.Status) { n.note("status %s", s.State) }
 
 func TestMessagesReachTheHandlerInOrder(t *testing.T) {
-	n := &notes{}
+	n := &recordingHandler{}
 	c := &contract{handler: n}
 	a, shared, err := c.Begin()
 	require.NoError(t, err)
@@ -38,9 +38,9 @@ func TestMessagesReachTheHandlerInOrder(t *testing.T) {
 	running := status.Status{State: status.StateRunning, PID: 7}
 	c.Status(status.Status{State: status.StateStarting})
 	a.Take(message{attached: &trace.Attached{Hooks: "kprobe"}}, running)
-	a.Take(message{snapshot: &trace.Snapshot{Mono: 1}}, running)
+	a.Take(message{update: &trace.Update{Mono: 1}}, running)
 	a.Take(message{}, running)
-	a.Take(message{snapshot: &trace.Snapshot{Mono: 2}}, running)
+	a.Take(message{update: &trace.Update{Mono: 2}}, running)
 	a.Take(message{end: &status.End{}}, running)
 	a.Ended(status.End{Reason: status.ReasonRemoved})
 	require.Equal(t, []string{
@@ -52,7 +52,7 @@ func TestMessagesReachTheHandlerInOrder(t *testing.T) {
 func TestAMessageSaysWhetherItsTracerRunsOrEnds(t *testing.T) {
 	var a attempt
 	require.Equal(t, process.Sign{}, a.Sign(message{}))
-	require.Equal(t, process.Sign{}, a.Sign(message{snapshot: &trace.Snapshot{}}))
+	require.Equal(t, process.Sign{}, a.Sign(message{update: &trace.Update{}}))
 	require.Equal(t, process.Sign{Running: true}, a.Sign(message{attached: &trace.Attached{}}))
 	for retry, reasons := range map[process.Retry][]status.Reason{
 		process.Slowly: {status.ReasonNoDevice, status.ReasonNoPermission, status.ReasonUnsupported, status.ReasonLimit},
@@ -88,14 +88,14 @@ func TestAHostTakesTheReasonsOfATracerAlone(t *testing.T) {
 		status.ReasonCrashed,
 	} {
 		e := status.End{Reason: kept, Message: "m"}
-		require.Equal(t, e, taken(e))
+		require.Equal(t, e, cleanEnd(e))
 	}
 	for _, odd := range []status.Reason{"", "of my own", status.ReasonOK, status.ReasonRenamed, status.ReasonStuck} {
-		require.Equal(t, status.ReasonCrashed, taken(status.End{Reason: odd, Message: "m"}).Reason)
+		require.Equal(t, status.ReasonCrashed, cleanEnd(status.End{Reason: odd, Message: "m"}).Reason)
 	}
-	require.Len(t, taken(status.End{Message: strings.Repeat("m", 5000)}).Message, 1024)
-	require.Equal(t, "a b", taken(status.End{Message: "\na\nb\n"}).Message)
-	require.Equal(t, "tracer has ended without a reason", taken(status.End{Message: "\n"}).Message)
+	require.Len(t, cleanEnd(status.End{Message: strings.Repeat("m", 5000)}).Message, 1024)
+	require.Equal(t, "a b", cleanEnd(status.End{Message: "\na\nb\n"}).Message)
+	require.Equal(t, "tracer has ended without a reason", cleanEnd(status.End{Message: "\n"}).Message)
 }
 
 func TestSettingsAreReadAsTheyWereWritten(t *testing.T) {
@@ -106,7 +106,7 @@ func TestSettingsAreReadAsTheyWereWritten(t *testing.T) {
 			Hooks: HooksKprobe, Reads: []string{"/etc/a: b.toml", "/etc/<ä>"},
 		},
 	} {
-		require.Equal(t, text, want.text())
+		require.Equal(t, text, want.encode())
 		got, err := parseSettings(text)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
@@ -128,7 +128,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 		`{"hooks":"kprobe","reads":["etc/a.toml"]}`:                            "without its whole path",
 		`{"hooks":"kprobe","reads":["/etc/\u0000"]}`:                           "without its whole path",
 		`{"hooks":"kprobe","reads":["/a"` + strings.Repeat(`,"/a"`, 16) + `]}`: "17 files are too many",
-		strings.Repeat(" ", longestSettings+1):                                 "too long",
+		strings.Repeat(" ", maxSettings+1):                                     "too long",
 	} {
 		_, err := parseSettings(text)
 		require.ErrorContains(t, err, "parse RDMA_EVENTS_TRACE: ", "%q", text)

@@ -13,13 +13,13 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// The limits of what the host takes of a tracer, beside those of a Snapshot.
+// The limits of the host for a tracer's messages, in addition to those of an Update.
 const (
-	longestHooks    = 64
-	longestFunction = 128
-	mostFunctions   = 64
-	longestDevice   = 63      // IB_DEVICE_NAME_MAX with its final NUL is 64
-	highestPID      = 4 << 20 // PID_MAX_LIMIT
+	maxHooks        = 64
+	maxFunctionName = 128
+	maxFunctions    = 64
+	maxDeviceName   = 63      // IB_DEVICE_NAME_MAX with its final NUL is 64
+	maxPID          = 4 << 20 // PID_MAX_LIMIT
 )
 
 func requestToProto(r trace.Request) *proto.Request {
@@ -44,15 +44,15 @@ func requestFromProto(m *proto.Request) trace.Request {
 	}
 }
 
-// messageFromProto returns a message as the host takes it, and an empty one for a kind that this program does not know.
+// messageFromProto converts and sanitizes a message. It returns an empty message for an unknown kind.
 func messageFromProto(m *proto.Message) message {
 	switch w := m.GetWhat().(type) {
 	case *proto.Message_Attached:
 		return message{attached: attachedFromProto(w.Attached)}
 	case *proto.Message_Snapshot:
-		return message{snapshot: snapshotFromProto(w.Snapshot)}
+		return message{update: updateFromProto(w.Snapshot)}
 	case *proto.Message_Ended:
-		e := taken(status.End{Reason: status.Reason(w.Ended.GetReason()), Message: w.Ended.GetMessage()})
+		e := cleanEnd(status.End{Reason: status.Reason(w.Ended.GetReason()), Message: w.Ended.GetMessage()})
 		return message{end: &e}
 	}
 	return message{}
@@ -71,14 +71,14 @@ func attachedToProto(a trace.Attached) *proto.Message {
 }
 
 func attachedFromProto(m *proto.Attached) *trace.Attached {
-	a := &trace.Attached{Hooks: sanitize.Text(m.GetHooks(), longestHooks, ' '), Load: max(0, time.Duration(m.GetLoadNs()))}
-	for _, function := range first(m.GetMissing(), mostFunctions) {
-		a.Missing = append(a.Missing, sanitize.Text(function, longestFunction, ' '))
+	a := &trace.Attached{Hooks: sanitize.Text(m.GetHooks(), maxHooks, ' '), Load: max(0, time.Duration(m.GetLoadNs()))}
+	for _, function := range firstN(m.GetMissing(), maxFunctions) {
+		a.Missing = append(a.Missing, sanitize.Text(function, maxFunctionName, ' '))
 	}
 	return a
 }
 
-func snapshotToProto(s *trace.Snapshot) *proto.Message {
+func updateToProto(s *trace.Update) *proto.Message {
 	m := &proto.Snapshot{Mono: s.Mono, Lost: s.Lost, Full: s.Full, Processes: int64(s.Processes)}
 	for i := range s.Apps {
 		m.Apps = append(m.Apps, appToProto(&s.Apps[i]))
@@ -92,22 +92,22 @@ func snapshotToProto(s *trace.Snapshot) *proto.Message {
 	return &proto.Message{What: &proto.Message_Snapshot{Snapshot: m}}
 }
 
-// snapshotFromProto takes no more than a Snapshot may have, and leaves out what cannot be.
-func snapshotFromProto(m *proto.Snapshot) *trace.Snapshot {
-	s := &trace.Snapshot{
-		Mono: m.GetMono(), Lost: m.GetLost(), Full: m.GetFull(), Processes: int(min(max(0, m.GetProcesses()), highestPID)),
+// updateFromProto converts an Update. It omits invalid entries and entries above the limits.
+func updateFromProto(m *proto.Snapshot) *trace.Update {
+	s := &trace.Update{
+		Mono: m.GetMono(), Lost: m.GetLost(), Full: m.GetFull(), Processes: int(min(max(0, m.GetProcesses()), maxPID)),
 	}
-	for _, a := range first(m.GetApps(), trace.MaxApps) {
+	for _, a := range firstN(m.GetApps(), trace.MaxApps) {
 		if one, ok := appFromProto(a); ok {
 			s.Apps = append(s.Apps, one)
 		}
 	}
-	for _, e := range first(m.GetEvents(), trace.MaxEvents) {
+	for _, e := range firstN(m.GetEvents(), trace.MaxEvents) {
 		if one, ok := eventFromProto(e); ok {
 			s.Events = append(s.Events, one)
 		}
 	}
-	for _, h := range first(m.GetHangs(), trace.MaxHangs) {
+	for _, h := range firstN(m.GetHangs(), trace.MaxHangs) {
 		if one, ok := hangFromProto(h); ok {
 			s.Hangs = append(s.Hangs, one)
 		}
@@ -115,11 +115,11 @@ func snapshotFromProto(m *proto.Snapshot) *trace.Snapshot {
 	return s
 }
 
-func first[T any](all []T, most int) []T { return all[:min(len(all), most)] }
+func firstN[T any](all []T, most int) []T { return all[:min(len(all), most)] }
 
-// isDevice reports whether a device can have this name, which is that of a directory.
+// isDevice reports whether name is a valid device name, which must also be a valid directory name.
 func isDevice(name string) bool {
-	return name != "" && name != "." && name != ".." && len(name) <= longestDevice &&
+	return name != "" && name != "." && name != ".." && len(name) <= maxDeviceName &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '/' })
 }
 
@@ -127,13 +127,13 @@ func processToProto(p *identity.Process) *proto.Process {
 	return &proto.Process{Pid: int64(p.PID), Start: p.Start, Comm: sanitize.UTF8(p.Comm), Unit: sanitize.UTF8(p.Unit)}
 }
 
-// isUnit is what identity.Unit promises of a unit. The level of a cgroup has at most 255 bytes.
+// isUnit matches units as identity.Unit returns them. A component of a cgroup's path has at most 255 bytes.
 var isUnit = regexp.MustCompile(`^[A-Za-z0-9_.:@-]{1,255}$`)
 
-// processFromProto leaves out a unit that cannot be one. It returns false for a process that cannot be.
+// processFromProto converts a process. It omits an invalid unit, and returns false for an invalid process.
 func processFromProto(m *proto.Process) (identity.Process, bool) {
 	switch pid := m.GetPid(); {
-	case pid < 0 || pid > highestPID:
+	case pid < 0 || pid > maxPID:
 		return identity.Process{}, false
 	case pid == 0:
 		return identity.Process{}, true
@@ -190,22 +190,22 @@ func hangToProto(h *trace.Hang) *proto.Hang {
 	}
 }
 
-// hangFromProto takes a proof that this program does not know for the weaker one.
+// hangFromProto converts a hang. It replaces an unknown proof by the weaker one.
 func hangFromProto(m *proto.Hang) (trace.Hang, bool) {
 	p, ok := processFromProto(m.GetProcess())
 	h := trace.Hang{
-		Device: m.GetDevice(), Process: p, Thread: int(min(max(0, m.GetThread()), highestPID)),
+		Device: m.GetDevice(), Process: p, Thread: int(min(max(0, m.GetThread()), maxPID)),
 		Object: verbs.Scope(m.GetObject()), Number: m.GetNumber(), Since: m.GetSince(), Missing: m.GetMissing(),
 		Proof: trace.ProofWaiting,
 	}
 	if m.GetProof() == string(trace.ProofAsleep) {
 		h.Proof = trace.ProofAsleep
 	}
-	return h, ok && isDevice(h.Device) && hangsIn(m.GetObject())
+	return h, ok && isDevice(h.Device) && canHang(m.GetObject())
 }
 
-// hangsIn reports whether the destruction of such an object waits for acknowledgements.
-func hangsIn(object int32) bool {
+// canHang reports whether the destruction of this kind of object waits for acknowledgements.
+func canHang(object int32) bool {
 	switch verbs.Scope(object) {
 	case verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ:
 		return object == int32(verbs.Scope(object))

@@ -20,8 +20,8 @@ func python() identity.Process {
 	return identity.Process{PID: 4711, Start: 98765, Comm: "python3", Unit: "pod_3f2a"}
 }
 
-// sample returns a Snapshot in which each field is set.
-func sample() *trace.Snapshot {
+// fullUpdate returns an Update in which every field is set.
+func fullUpdate() *trace.Update {
 	a := trace.App{
 		Device: "mlx5_0", Process: python(), Read: 2, Discarded: 3, Skipped: 4, Unread: 5, UnreadErrors: 6, UnreadSince: 7,
 		DestroyedUnacked: 8, Delays: 9, DelaySum: 10, DelayMax: 11, Ended: true,
@@ -29,7 +29,7 @@ func sample() *trace.Snapshot {
 	for i := range a.Queued {
 		a.Queued[i], a.Found[i] = uint64(20+i), uint64(50+i)
 	}
-	return &trace.Snapshot{
+	return &trace.Update{
 		Mono: 1, Apps: []trace.App{a}, Lost: 12, Full: 13, Processes: 14,
 		Events: []trace.Event{{Device: "mlx5_0", Process: python(), Type: verbs.EventQPFatal, Number: 284, At: 15}},
 		Hangs: []trace.Hang{{
@@ -39,7 +39,7 @@ func sample() *trace.Snapshot {
 	}
 }
 
-// requireFull fails for a field that is not set: the test would not notice that the conversion forgets it.
+// requireFull fails for a field that is not set, because the test would not notice if the conversion omitted it.
 func requireFull(t *testing.T, v reflect.Value, name string) {
 	t.Helper()
 	require.False(t, v.IsZero(), name)
@@ -70,9 +70,9 @@ func throughWire[M any, PM interface {
 }
 
 func TestEveryFieldCrossesTheBoundary(t *testing.T) {
-	s := sample()
+	s := fullUpdate()
 	requireFull(t, reflect.ValueOf(s), "Snapshot")
-	require.Equal(t, message{snapshot: s}, messageFromProto(throughWire(t, snapshotToProto(s))))
+	require.Equal(t, message{update: s}, messageFromProto(throughWire(t, updateToProto(s))))
 
 	a := trace.Attached{Hooks: "kprobe", Missing: []string{"ib_uverbs_release_ucq"}, Load: time.Second}
 	requireFull(t, reflect.ValueOf(a), "Attached")
@@ -89,24 +89,24 @@ func TestEveryFieldCrossesTheBoundary(t *testing.T) {
 }
 
 func TestAQuietSecondIsAHeartbeat(t *testing.T) {
-	want := &trace.Snapshot{Mono: 7}
-	require.Equal(t, message{snapshot: want}, messageFromProto(throughWire(t, snapshotToProto(want))))
+	want := &trace.Update{Mono: 7}
+	require.Equal(t, message{update: want}, messageFromProto(throughWire(t, updateToProto(want))))
 }
 
 func TestEventsStayInTheirOrder(t *testing.T) {
-	s := &trace.Snapshot{}
+	s := &trace.Update{}
 	for i := range 100 {
 		s.Events = append(s.Events, trace.Event{Device: "mlx5_0", Process: python(), Number: uint32(i % 7), At: int64(i)})
 	}
-	require.Equal(t, s, snapshotFromProto(snapshotToProto(s).GetSnapshot()))
+	require.Equal(t, s, updateFromProto(updateToProto(s).GetSnapshot()))
 }
 
 func TestWhatFoundNoPlaceHasNoName(t *testing.T) {
-	s := sample()
+	s := fullUpdate()
 	s.Apps[0].Process = identity.Process{}
-	require.Equal(t, s, snapshotFromProto(snapshotToProto(s).GetSnapshot()))
+	require.Equal(t, s, updateFromProto(updateToProto(s).GetSnapshot()))
 	s.Apps[0].Process = identity.Process{Start: 1, Comm: "x", Unit: "y"}
-	require.Zero(t, snapshotFromProto(snapshotToProto(s).GetSnapshot()).Apps[0].Process)
+	require.Zero(t, updateFromProto(updateToProto(s).GetSnapshot()).Apps[0].Process)
 }
 
 func TestAnUnknownKindOfMessageIsEmpty(t *testing.T) {
@@ -115,35 +115,35 @@ func TestAnUnknownKindOfMessageIsEmpty(t *testing.T) {
 }
 
 func TestAHostTakesBoundedMessages(t *testing.T) {
-	one := snapshotToProto(sample()).GetSnapshot()
+	one := updateToProto(fullUpdate()).GetSnapshot()
 	m := &proto.Snapshot{Processes: 1 << 40}
 	for range 10_000 {
 		m.Apps = append(m.Apps, one.GetApps()...)
 		m.Events = append(m.Events, one.GetEvents()...)
 		m.Hangs = append(m.Hangs, one.GetHangs()...)
 	}
-	s := snapshotFromProto(m)
+	s := updateFromProto(m)
 	require.Len(t, s.Apps, trace.MaxApps)
 	require.Len(t, s.Events, trace.MaxEvents)
 	require.Len(t, s.Hangs, trace.MaxHangs)
-	require.Equal(t, highestPID, s.Processes)
+	require.Equal(t, maxPID, s.Processes)
 
 	a := attachedFromProto(&proto.Attached{
 		Hooks: strings.Repeat("k", 1000), Missing: make([]string, 1000), LoadNs: -1,
 	})
-	require.Len(t, a.Hooks, longestHooks)
-	require.Len(t, a.Missing, mostFunctions)
+	require.Len(t, a.Hooks, maxHooks)
+	require.Len(t, a.Missing, maxFunctions)
 	require.Zero(t, a.Load)
-	require.Equal(t, []string{"a b" + strings.Repeat("c", longestFunction-3)},
+	require.Equal(t, []string{"a b" + strings.Repeat("c", maxFunctionName-3)},
 		attachedFromProto(&proto.Attached{Missing: []string{"a\nb" + strings.Repeat("c", 1000)}}).Missing)
 }
 
-// The largest message that a host takes whole is one that it reads.
+// The largest valid message is smaller than the limit of the host.
 func TestTheLargestSnapshotIsRead(t *testing.T) {
 	const most = ^uint64(0)
-	who := &proto.Process{Pid: highestPID, Start: most, Comm: strings.Repeat("c", 64), Unit: strings.Repeat("u", 255)}
-	device := strings.Repeat("d", longestDevice)
-	m := &proto.Snapshot{Mono: -1, Lost: most, Full: most, Processes: highestPID}
+	who := &proto.Process{Pid: maxPID, Start: most, Comm: strings.Repeat("c", 64), Unit: strings.Repeat("u", 255)}
+	device := strings.Repeat("d", maxDeviceName)
+	m := &proto.Snapshot{Mono: -1, Lost: most, Full: most, Processes: maxPID}
 	for range trace.MaxApps {
 		a := &proto.App{
 			Device: device, Process: who, Read: most, Discarded: most, Skipped: most, Unread: most, UnreadErrors: most,
@@ -159,12 +159,12 @@ func TestTheLargestSnapshotIsRead(t *testing.T) {
 	}
 	for range trace.MaxHangs {
 		m.Hangs = append(m.Hangs, &proto.Hang{
-			Device: device, Process: who, Thread: highestPID, Object: int32(verbs.ScopeWQ), Number: 1 << 31, Since: -1, Missing: 1 << 31,
+			Device: device, Process: who, Thread: maxPID, Object: int32(verbs.ScopeWQ), Number: 1 << 31, Since: -1, Missing: 1 << 31,
 			Proof: string(trace.ProofWaiting),
 		})
 	}
 	require.Less(t, pb.Size(&proto.Message{What: &proto.Message_Snapshot{Snapshot: m}}), maxMessage)
-	s := snapshotFromProto(m)
+	s := updateFromProto(m)
 	require.Len(t, s.Apps, trace.MaxApps)
 	require.Len(t, s.Events, trace.MaxEvents)
 	require.Len(t, s.Hangs, trace.MaxHangs)
@@ -184,7 +184,7 @@ func TestWhatCannotBeIsLeftOut(t *testing.T) {
 			a.Device, e.Device, h.Device = long, long, long
 		},
 		"no process number": func(a *proto.App, e *proto.Event, h *proto.Hang) {
-			a.Process.Pid, e.Process.Pid, h.Process.Pid = -1, highestPID+1, 1<<40
+			a.Process.Pid, e.Process.Pid, h.Process.Pid = -1, maxPID+1, 1<<40
 		},
 		"no type, no object": func(a *proto.App, e *proto.Event, h *proto.Hang) {
 			a.Device, e.Type, h.Object = "", int32(trace.Types), int32(verbs.ScopePort)
@@ -194,9 +194,9 @@ func TestWhatCannotBeIsLeftOut(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := snapshotToProto(sample()).GetSnapshot()
+			m := updateToProto(fullUpdate()).GetSnapshot()
 			spoil(m.GetApps()[0], m.GetEvents()[0], m.GetHangs()[0])
-			s := snapshotFromProto(m)
+			s := updateFromProto(m)
 			require.Empty(t, s.Apps)
 			require.Empty(t, s.Events)
 			require.Empty(t, s.Hangs)
@@ -206,22 +206,22 @@ func TestWhatCannotBeIsLeftOut(t *testing.T) {
 }
 
 func TestNamesAreClean(t *testing.T) {
-	m := snapshotToProto(sample()).GetSnapshot()
+	m := updateToProto(fullUpdate()).GetSnapshot()
 	p := m.GetApps()[0].GetProcess()
 	p.Comm, p.Unit = "a\nb", "pod 7"
-	require.Equal(t, identity.Process{PID: 4711, Start: 98765, Comm: "a b"}, snapshotFromProto(m).Apps[0].Process)
+	require.Equal(t, identity.Process{PID: 4711, Start: 98765, Comm: "a b"}, updateFromProto(m).Apps[0].Process)
 	p.Comm, p.Unit = "", strings.Repeat("u", 256)
-	require.Equal(t, identity.Process{PID: 4711, Start: 98765, Comm: "unknown"}, snapshotFromProto(m).Apps[0].Process)
+	require.Equal(t, identity.Process{PID: 4711, Start: 98765, Comm: "unknown"}, updateFromProto(m).Apps[0].Process)
 
 	m.GetHangs()[0].Proof = "certain"
-	require.Equal(t, trace.ProofWaiting, snapshotFromProto(m).Hangs[0].Proof)
+	require.Equal(t, trace.ProofWaiting, updateFromProto(m).Hangs[0].Proof)
 }
 
 func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
-	s := sample()
+	s := fullUpdate()
 	s.Apps[0].Process.Comm = "py\xff"
-	got := messageFromProto(throughWire(t, snapshotToProto(s)))
-	require.Equal(t, "py?", got.snapshot.Apps[0].Process.Comm)
+	got := messageFromProto(throughWire(t, updateToProto(s)))
+	require.Equal(t, "py?", got.update.Apps[0].Process.Comm)
 	got = messageFromProto(throughWire(t, attachedToProto(trace.Attached{Hooks: "\xfe", Missing: []string{"\x80"}})))
 	require.Equal(t, &trace.Attached{Hooks: "?", Missing: []string{"?"}}, got.attached)
 	got = messageFromProto(throughWire(t, endToProto(status.End{Reason: status.ReasonLimit, Message: "a\x80\nb"})))

@@ -1,6 +1,5 @@
-// Package tracer is the contract between the host and its tracer, the program that finds out what applications
-// experience: the settings that it is started with, the request of the host, the messages of the tracer, and the
-// conversion of these to protobuf. No protobuf type leaves the package. Package process runs the tracer, package trace
-// has the words, and package inventory makes applications of the processes. The host does not trust a tracer: it takes bounded
-// messages with clean names.
+// Package tracer is the contract between the host process and its tracer, the program that collects data about applications. It has the
+// settings with which the tracer is started, the host's request, the tracer's messages, and their conversion to protobuf. The package
+// exports no protobuf types. Package process runs the tracer, package trace defines the data, and package inventory assigns processes to
+// applications. The host does not trust a tracer: it limits messages and sanitizes names.
 package tracer

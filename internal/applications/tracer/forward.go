@@ -12,21 +12,21 @@ import (
 // forwardKey is the environment variable with the forward.
 const forwardKey = "RDMA_EVENTS_TRACE_PREPARED"
 
-// forward is what the first start of a tracer says to the second.
+// forward is the data that the first execution of a tracer passes to the second.
 type forward struct {
 	Text    string `json:"text,omitempty"` // as in Prepared
 	KeepBPF bool   `json:"keep_bpf,omitempty"`
-	// Refused is why the tracer cannot trace, with a message; "": it can.
+	// Refused is the reason why the tracer cannot trace; "": it can.
 	Refused status.Reason `json:"refused,omitempty"`
 	Message string        `json:"message,omitempty"`
 }
 
-// longestForward is the most bytes of Prepared.Text. The kernel executes no program with a variable of 128 KiB.
-const longestForward = 64 << 10
+// maxForward is the maximum size of Prepared.Text in bytes. The kernel executes no program with a variable of 128 KiB.
+const maxForward = 64 << 10
 
-// leave puts f where the second start takes it.
-func (f forward) leave() error {
-	if len(f.Text) > longestForward {
+// store puts f into the environment for the second execution.
+func (f forward) store() error {
+	if len(f.Text) > maxForward {
 		return fmt.Errorf("%d bytes are too long for the second start", len(f.Text))
 	}
 	text, err := json.Marshal(f)
@@ -39,7 +39,7 @@ func (f forward) leave() error {
 	return nil
 }
 
-// readForward returns what the first start has left.
+// readForward returns the data that the first execution has stored.
 func readForward() (f forward, err error) {
 	if err := json.Unmarshal([]byte(os.Getenv(forwardKey)), &f); err != nil {
 		return forward{}, fmt.Errorf("parse %s of the first start: %w", forwardKey, err)
@@ -47,7 +47,7 @@ func readForward() (f forward, err error) {
 	return f, nil
 }
 
-// takeForward is readForward, and takes that and the settings out of the environment.
+// takeForward returns the stored data and removes it and the settings from the environment.
 func takeForward() (forward, error) {
 	f, err := readForward()
 	return f, errors.Join(err, os.Unsetenv(forwardKey), os.Unsetenv(settingsKey))

@@ -16,18 +16,18 @@ func toProto(m message) *proto.Message {
 	switch {
 	case m.attached != nil:
 		return attachedToProto(*m.attached)
-	case m.snapshot != nil:
-		return snapshotToProto(m.snapshot)
+	case m.update != nil:
+		return updateToProto(m.update)
 	case m.end != nil:
 		return endToProto(*m.end)
 	}
 	return &proto.Message{}
 }
 
-// What a host takes of arbitrary bytes is within its limits, and a tracer that says the same again is taken at its word.
+// Values accepted from arbitrary bytes are within the limits, and remain the same when they are encoded and decoded again.
 func FuzzNoBytesOfATracerLeaveTheLimits(f *testing.F) {
 	for _, m := range []message{
-		{snapshot: sample()},
+		{update: fullUpdate()},
 		{attached: &trace.Attached{Hooks: "kprobe", Missing: []string{"ib_uverbs_release_ucq"}, Load: 5}},
 		{end: &status.End{Reason: status.ReasonLimit, Message: "no room"}},
 		{},
@@ -42,14 +42,14 @@ func FuzzNoBytesOfATracerLeaveTheLimits(f *testing.F) {
 			return
 		}
 		got := messageFromProto(&m)
-		if s := got.snapshot; s != nil {
+		if s := got.update; s != nil {
 			requireBounded(t, s)
 		}
 		require.Equal(t, got, messageFromProto(throughWire(t, toProto(got))))
 	})
 }
 
-func requireBounded(t *testing.T, s *trace.Snapshot) {
+func requireBounded(t *testing.T, s *trace.Update) {
 	t.Helper()
 	require.LessOrEqual(t, len(s.Apps), trace.MaxApps)
 	require.LessOrEqual(t, len(s.Events), trace.MaxEvents)
@@ -83,9 +83,9 @@ func FuzzARequestOfAnyBytesStaysTheSame(f *testing.F) {
 
 // The variable is parsed by a process with privileges.
 func FuzzSettingsAreAcceptedAsWrittenAlone(f *testing.F) {
-	f.Add(Settings{}.text())
-	f.Add(Settings{Hooks: HooksKprobe}.text())
-	f.Add(Settings{Hooks: HooksKprobe, Reads: []string{"/etc/a.toml"}}.text())
+	f.Add(Settings{}.encode())
+	f.Add(Settings{Hooks: HooksKprobe}.encode())
+	f.Add(Settings{Hooks: HooksKprobe, Reads: []string{"/etc/a.toml"}}.encode())
 	f.Add(`{"hooks":"kprobe","reads":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parseSettings(text)
@@ -93,7 +93,7 @@ func FuzzSettingsAreAcceptedAsWrittenAlone(f *testing.F) {
 			require.Zero(t, s)
 			return
 		}
-		require.Equal(t, text, s.text())
+		require.Equal(t, text, s.encode())
 		require.Contains(t, append(AllHooks(), ""), s.Hooks)
 	})
 }

@@ -24,7 +24,7 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// The test program is its own tracer. The variable has the role of the child.
+// The test program also serves as the tracer. The variable selects the role of the child.
 const modeKey = "RDMA_EVENTS_TEST_MODE"
 
 func init() {
@@ -46,9 +46,9 @@ func TestMain(m *testing.M) {
 	case "says too much":
 		os.Exit(Serve(ServeConfig{Prepare: talkative, Open: looking}))
 	case "attempts":
-		os.Exit(Serve(ServeConfig{Prepare: leaving, Open: attempting}))
+		os.Exit(Serve(ServeConfig{Prepare: prepareAttempts, Open: makeAttempts}))
 	case "attempts with CAP_BPF":
-		os.Exit(Serve(ServeConfig{Prepare: leavingAndKeeping, Open: attempting}))
+		os.Exit(Serve(ServeConfig{Prepare: leavingAndKeeping, Open: makeAttempts}))
 	case "attempts without confinement":
 		os.Exit(unconfined())
 	case "hangs":
@@ -60,11 +60,11 @@ func TestMain(m *testing.M) {
 	panic("an unknown role")
 }
 
-// unconfined makes the attempts of a tracer in a process that has all privileges of the test.
+// unconfined makes the attempts in a process that has all privileges of the test.
 func unconfined() int {
-	p, err := leaving(Settings{})
+	p, err := prepareAttempts(Settings{})
 	if err == nil {
-		_, err = attempting(trace.Request{}, p.Text)
+		_, err = makeAttempts(trace.Request{}, p.Text)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,10 +73,10 @@ func unconfined() int {
 	return 0
 }
 
-// unwanted is the Prepare of a tracer that attaches to nothing.
+// unwanted is the Prepare of a tracer that must not attach to anything.
 func unwanted(Settings) (Prepared, error) { panic("prepared without need") }
 
-// attaching leaves a pipe to the second start, with the process' number in it.
+// attaching passes a pipe to the second execution and writes the process' number into it.
 func attaching(s Settings) (Prepared, error) {
 	var p [2]int
 	if err := unix.Pipe(p[:]); err != nil {
@@ -88,7 +88,7 @@ func attaching(s Settings) (Prepared, error) {
 	return Prepared{Text: s.Hooks + "\n" + strconv.Itoa(p[0])}, unix.Close(p[1])
 }
 
-// finding is a source that has read the pipe of attaching, and says so as the functions that are missing.
+// finding is a source that reads the pipe of attaching and reports the result as missing functions.
 func finding(_ trace.Request, prepared string) (trace.Source, error) {
 	_, number, _ := strings.Cut(prepared, "\n")
 	fd, err := strconv.Atoi(number)
@@ -106,13 +106,13 @@ func forbidden(Settings) (Prepared, error) {
 }
 
 func talkative(Settings) (Prepared, error) {
-	return Prepared{Text: strings.Repeat("x", longestForward+1)}, nil
+	return Prepared{Text: strings.Repeat("x", maxForward+1)}, nil
 }
 
-// looking is a source that has looked at what its process has, and says so as the functions that are missing.
+// looking is a source that inspects its process and reports the result as missing functions.
 func looking(r trace.Request, _ string) (trace.Source, error) {
-	s := newScripted(&trace.Snapshot{Mono: 1})
-	s.last = []*trace.Snapshot{{Mono: 2}}
+	s := newScripted(&trace.Update{Mono: 1})
+	s.last = []*trace.Update{{Mono: 2}}
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		s.attached.Missing = append(s.attached.Missing, "variable "+name)
@@ -127,16 +127,16 @@ func looking(r trace.Request, _ string) (trace.Source, error) {
 	return s, nil
 }
 
-// hanging is a source that neither sees anything nor ends.
+// hanging is a source that neither returns data nor ends.
 type hanging struct{}
 
-func (hanging) Attached() trace.Attached                      { return trace.Attached{Hooks: "test"} }
-func (hanging) Next(context.Context) (*trace.Snapshot, error) { select {} }
-func (hanging) Close() error                                  { return nil }
+func (hanging) Attached() trace.Attached                    { return trace.Attached{Hooks: "test"} }
+func (hanging) Next(context.Context) (*trace.Update, error) { select {} }
+func (hanging) Close() error                                { return nil }
 
 // reports records the calls of a real Supervisor.
 type reports struct {
-	notes
+	recordingHandler
 	attached trace.Attached
 	running  status.Status
 	end      status.End
@@ -145,22 +145,22 @@ type reports struct {
 
 func (r *reports) Attached(a trace.Attached, s status.Status) {
 	r.attached, r.running = a, s
-	r.notes.Attached(a, s)
+	r.recordingHandler.Attached(a, s)
 	r.enough("attached")
 }
 
-func (r *reports) Snapshot(s *trace.Snapshot) {
-	r.notes.Snapshot(s)
+func (r *reports) Update(s *trace.Update) {
+	r.recordingHandler.Update(s)
 	r.enough("snapshot")
 }
 
 func (r *reports) Ended(e status.End) {
 	r.end = e
-	r.notes.Ended(e)
+	r.recordingHandler.Ended(e)
 	r.enough("ended")
 }
 
-// supervised runs the test program as a tracer until a call, and returns what was reported. At that call it calls then.
+// supervised runs the test program as a tracer until a given call of the Handler, at which it calls then. It returns the recorded calls.
 func supervised(t *testing.T, mode, until string, c Config, then ...func(*reports)) *reports {
 	t.Helper()
 	own, err := os.Executable()
@@ -237,8 +237,8 @@ func TestARealTracerPreparesInItsFirstStartForItsSecond(t *testing.T) {
 func TestARealTracerThatMayNotAttachSaysSoAfterTheHandshake(t *testing.T) {
 	r := supervised(t, "may not attach", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
 	require.Equal(t, []string{"status starting", "ended no_permission", "status stopped"}, r.calls)
-	want := `tracer: the privilege is missing: CAP_BPF; "` + strings.Repeat("x", longestReason)
-	require.Equal(t, want[:longestReason], r.end.Message)
+	want := `tracer: the privilege is missing: CAP_BPF; "` + strings.Repeat("x", maxReason)
+	require.Equal(t, want[:maxReason], r.end.Message)
 }
 
 func TestARealTracerCannotLeaveWhatIsTooLong(t *testing.T) {

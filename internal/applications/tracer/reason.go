@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// EndOf returns why a tracer ends after an error of its source.
+// EndOf returns the reason and message with which a tracer ends after an error of its source.
 func EndOf(err error) status.End {
 	reason := status.ReasonCrashed
 	for _, row := range []struct {
@@ -36,25 +36,25 @@ func EndOf(err error) status.End {
 	return status.End{Reason: reason, Message: subject + ": " + err.Error()}
 }
 
-// longestReason is the most bytes of the message of an end.
-const longestReason = 1024
+// maxReason is the maximum size of the message of an end in bytes.
+const maxReason = 1024
 
-// taken returns the end that a tracer has reported as the host takes it.
-func taken(e status.End) status.End {
+// cleanEnd sanitizes the end that a tracer has reported.
+func cleanEnd(e status.End) status.End {
 	switch e.Reason {
 	case status.ReasonNoPermission, status.ReasonUnsupported, status.ReasonNoDevice, status.ReasonRemoved, status.ReasonLimit:
 	default:
-		// ReasonOK is no reason for an end for which the host has not asked.
+		// ReasonOK is not valid for an end that the host has not requested.
 		e.Reason = status.ReasonCrashed
 	}
-	if e.Message = strings.TrimSpace(sanitize.Text(e.Message, longestReason, ' ')); e.Message == "" {
+	if e.Message = strings.TrimSpace(sanitize.Text(e.Message, maxReason, ' ')); e.Message == "" {
 		e.Message = subject + " has ended without a reason"
 	}
 	return e
 }
 
-// RetryAfter returns when another tracer may succeed. After the driver core was unloaded, another tracer finds out whether
-// it is back already; discovery may not have seen it go.
+// RetryAfter returns how soon to start another tracer. After the driver core was unloaded, another tracer starts soon to find out whether
+// the core is loaded again, because discovery may not have noticed its absence.
 func RetryAfter(why status.Reason) process.Retry {
 	switch why {
 	case status.ReasonNoDevice, status.ReasonNoPermission, status.ReasonUnsupported, status.ReasonLimit:

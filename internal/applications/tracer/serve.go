@@ -14,28 +14,28 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// ServeConfig has the parts of a tracer program. The program is executed twice (process.ServeConfig): Prepare is of the
-// first start, Open of the second.
+// ServeConfig has the parts of a tracer program. The program is executed twice (process.ServeConfig): the first execution calls Prepare,
+// the second one calls Open.
 type ServeConfig struct {
-	// Prepare attaches to the kernel, as the settings say, with all privileges that the program has. It is not called
-	// without Settings.Hooks. What it opens goes on in the second start by descriptors that are not closed by exec. An error
-	// of package trace says why it cannot; the tracer then goes on without, and its host hears why.
+	// Prepare attaches to the kernel as the settings say, with all privileges of the program. It is not called if Settings.Hooks is
+	// empty. The second execution inherits its descriptors that are not closed on exec. If Prepare returns an error of package trace,
+	// the program continues and reports the error to the host.
 	Prepare func(Settings) (Prepared, error)
-	// Open makes the source that a request names, of what Prepare has left. It is called once, after the handshake, in a
-	// process that has given up everything but the files that the settings name. It is not called if Prepare failed. An error
-	// of package trace says why there is no source.
+	// Open opens the source for a request, using the result of Prepare. It is called once, after the handshake, in a process that has
+	// given up access to everything except the files in the settings. It is not called if Prepare failed. It returns an error of
+	// package trace if there is no source.
 	Open func(r trace.Request, prepared string) (trace.Source, error)
 }
 
-// Prepared is what the first start leaves to the second, beside descriptors.
+// Prepared is the data, apart from descriptors, that the first execution passes to the second.
 type Prepared struct {
-	Text string // for Open, as the numbers of the descriptors; at most 64 KiB
-	// KeepBPF keeps CAP_BPF. Kernels before about 5.19 refuse lookups in maps to a process without, unless
-	// kernel.unprivileged_bpf_disabled is 0. What the process can do with it is in commands.
+	Text string // passed to Open, for example the numbers of descriptors; at most 64 KiB
+	// KeepBPF makes the process keep CAP_BPF. Kernels before about 5.19 require it for map lookups unless kernel.unprivileged_bpf_disabled is 0.
+	// bpfCommands lists the commands that the process may still use.
 	KeepBPF bool
 }
 
-// Serve is the tracer program: it is process.Serve with this contract.
+// Serve runs the tracer program and returns its exit code. It is process.Serve with this contract.
 func Serve(c ServeConfig) int {
 	return process.Serve(process.ServeConfig{
 		Handshake: handshake(),
@@ -47,24 +47,24 @@ func Serve(c ServeConfig) int {
 	})
 }
 
-// prepare leaves to the second start what Prepare has made of the settings.
+// prepare calls Prepare with the settings and stores the result for the second execution.
 func (c ServeConfig) prepare() error {
 	s, err := settings()
 	if err != nil {
 		return err
 	}
 	if s.Hooks == "" {
-		return forward{}.leave()
+		return forward{}.store()
 	}
 	p, err := c.Prepare(s)
 	if err != nil {
 		why := EndOf(err)
-		return forward{Refused: why.Reason, Message: sanitize.Text(why.Message, longestReason, ' ')}.leave()
+		return forward{Refused: why.Reason, Message: sanitize.Text(why.Message, maxReason, ' ')}.store()
 	}
-	return forward{Text: p.Text, KeepBPF: p.KeepBPF}.leave()
+	return forward{Text: p.Text, KeepBPF: p.KeepBPF}.store()
 }
 
-// needs returns what a tracer keeps.
+// needs returns the rights that a tracer keeps.
 func needs() (confine.Needs, error) {
 	s, err := settings()
 	if err != nil {
@@ -74,15 +74,15 @@ func needs() (confine.Needs, error) {
 	if err != nil {
 		return confine.Needs{}, err
 	}
-	n := confine.Needs{Read: s.Reads, Seal: &confine.Seal{BPF: commands()}}
+	n := confine.Needs{Read: s.Reads, Seal: &confine.Seal{BPF: bpfCommands()}}
 	if f.KeepBPF {
 		n.Keep = []uintptr{unix.CAP_BPF}
 	}
 	return n, nil
 }
 
-// commands returns the commands of bpf(2) that a tracer keeps: it reads maps and deletes in them, and reads iterators.
-func commands() []uint32 {
+// bpfCommands returns the commands of bpf(2) that a tracer may use. It reads maps, deletes entries in them, and reads iterators.
+func bpfCommands() []uint32 {
 	return []uint32{
 		unix.BPF_MAP_LOOKUP_ELEM, unix.BPF_MAP_LOOKUP_BATCH,
 		unix.BPF_MAP_DELETE_ELEM, unix.BPF_MAP_DELETE_BATCH,

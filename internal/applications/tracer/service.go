@@ -16,22 +16,22 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// service is the tracer's side of the contract.
+// service implements the tracer's side of the contract.
 type service struct {
 	proto.UnimplementedTracerServer
 	open    func(trace.Request) (trace.Source, error)
-	refused *status.End // why the tracer cannot trace, which it knows since its first start; nil: it can
+	refused *status.End // the reason, known since the first start, why the tracer cannot trace; nil: it can
 	end     func(stuck bool)
-	taken   atomic.Bool
+	started atomic.Bool
 }
 
-// stream is the stream of a Trace.
+// stream is the stream of a Trace call.
 type stream = grpc.BidiStreamingServer[proto.Request, proto.Message]
 
-// Trace implements proto.TracerServer. The process ends with it, but not before the host has hung up: otherwise the
-// messages that were sent last would not arrive.
+// Trace implements proto.TracerServer. The process ends after it. Trace waits until the host has ended the call, because otherwise the last
+// messages would not arrive.
 func (s *service) Trace(to stream) error {
-	if !s.taken.CompareAndSwap(false, true) {
+	if !s.started.CompareAndSwap(false, true) {
 		return grpcstatus.Error(codes.FailedPrecondition, "this tracer traces already")
 	}
 	m, err := to.Recv()
@@ -42,10 +42,10 @@ func (s *service) Trace(to stream) error {
 	asked := make(chan struct{})
 	host.Go(func() {
 		defer close(asked)
-		_, _ = to.Recv() // the host has closed its side, or is gone
+		_, _ = to.Recv() // returns when the host has closed its side or has ended
 	})
 	ctx := to.Context()
-	why := s.run(ctx, m, to, asked)
+	why := s.runSource(ctx, m, to, asked)
 	if ctx.Err() == nil {
 		_ = to.Send(endToProto(why)) // an error means that no host receives it
 	}
@@ -55,8 +55,8 @@ func (s *service) Trace(to stream) error {
 	return ctx.Err()
 }
 
-// run traces until asked is closed or the source ends, and returns why.
-func (s *service) run(ctx context.Context, m *proto.Request, to stream, asked <-chan struct{}) status.End {
+// runSource traces until asked is closed or the source ends. It returns the reason of the end.
+func (s *service) runSource(ctx context.Context, m *proto.Request, to stream, asked <-chan struct{}) status.End {
 	if v := m.GetVersion(); v != contractVersion {
 		return EndOf(fmt.Errorf("%w: a request of contract %d to a tracer of contract %d", trace.ErrUnsupported, v, contractVersion))
 	}
@@ -79,14 +79,14 @@ func (s *service) run(ctx context.Context, m *proto.Request, to stream, asked <-
 			fmt.Fprintln(os.Stderr, "close the source:", err)
 		}
 	})
-	err = pump(ctx, source, to)
+	err = sendUpdates(ctx, source, to)
 	close(over)
 	closing.Wait()
 	return EndOf(err)
 }
 
-// pump sends what a source finds out, and returns why it ends.
-func pump(ctx context.Context, source trace.Source, to stream) error {
+// sendUpdates sends the data of a source until it ends, and returns its error.
+func sendUpdates(ctx context.Context, source trace.Source, to stream) error {
 	if err := to.Send(attachedToProto(source.Attached())); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func pump(ctx context.Context, source trace.Source, to stream) error {
 		if err != nil {
 			return err
 		}
-		if err := to.Send(snapshotToProto(s)); err != nil {
+		if err := to.Send(updateToProto(s)); err != nil {
 			return err
 		}
 	}

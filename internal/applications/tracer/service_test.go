@@ -22,24 +22,24 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// scripted is a Source that has the given changes, then waits to be closed, and then has the last ones.
+// scripted is a Source that returns the given changes, then waits until it is closed, and then returns the last changes.
 type scripted struct {
 	attached trace.Attached
-	changes  []*trace.Snapshot
-	err      error // after the changes; nil: it waits
-	last     []*trace.Snapshot
+	changes  []*trace.Update
+	err      error // returned after the changes; nil: it waits
+	last     []*trace.Update
 
 	closes atomic.Int64
 	closed chan struct{}
 }
 
-func newScripted(changes ...*trace.Snapshot) *scripted {
+func newScripted(changes ...*trace.Update) *scripted {
 	return &scripted{attached: trace.Attached{Hooks: "test"}, changes: changes, closed: make(chan struct{})}
 }
 
 func (s *scripted) Attached() trace.Attached { return s.attached }
 
-func (s *scripted) Next(ctx context.Context) (*trace.Snapshot, error) {
+func (s *scripted) Next(ctx context.Context) (*trace.Update, error) {
 	if one := take(&s.changes); one != nil {
 		return one, nil
 	}
@@ -57,7 +57,7 @@ func (s *scripted) Next(ctx context.Context) (*trace.Snapshot, error) {
 	return nil, trace.ErrClosed
 }
 
-func take(from *[]*trace.Snapshot) *trace.Snapshot {
+func take(from *[]*trace.Update) *trace.Update {
 	if len(*from) == 0 {
 		return nil
 	}
@@ -73,8 +73,7 @@ func (s *scripted) Close() error {
 	return nil
 }
 
-// connected serves a source in this process and returns a connection to it. The channel gets the arguments of the calls
-// of end.
+// connected serves a source in this process and returns a connection to it. The channel receives the arguments of the calls of end.
 func connected(
 	t *testing.T, open func(trace.Request) (trace.Source, error), options ...grpc.DialOption,
 ) (*grpc.ClientConn, <-chan bool) {
@@ -101,7 +100,7 @@ func opens(s trace.Source) func(trace.Request) (trace.Source, error) {
 	return func(trace.Request) (trace.Source, error) { return s, nil }
 }
 
-// streamed returns what an attempt gets of a tracer, until the stream ends. after is called with the number of messages.
+// streamed returns the messages that an attempt receives until the stream ends. It calls after with the number of messages.
 func streamed(ctx context.Context, c *grpc.ClientConn, r trace.Request, after func(int)) ([]message, error) {
 	var all []message
 	a := attempt{&contract{request: r}}
@@ -114,8 +113,8 @@ func streamed(ctx context.Context, c *grpc.ClientConn, r trace.Request, after fu
 }
 
 func TestAnOrderlyEndBringsTheLastSnapshot(t *testing.T) {
-	source := newScripted(&trace.Snapshot{Mono: 1}, &trace.Snapshot{Mono: 2})
-	source.last = []*trace.Snapshot{{Mono: 3}}
+	source := newScripted(&trace.Update{Mono: 1}, &trace.Update{Mono: 2})
+	source.last = []*trace.Update{{Mono: 3}}
 	var asked trace.Request
 	c, ends := connected(t, func(r trace.Request) (trace.Source, error) {
 		asked = r
@@ -131,7 +130,7 @@ func TestAnOrderlyEndBringsTheLastSnapshot(t *testing.T) {
 	require.ErrorIs(t, err, errEnded)
 	require.Equal(t, []message{
 		{attached: &trace.Attached{Hooks: "test"}},
-		{snapshot: &trace.Snapshot{Mono: 1}}, {snapshot: &trace.Snapshot{Mono: 2}}, {snapshot: &trace.Snapshot{Mono: 3}},
+		{update: &trace.Update{Mono: 1}}, {update: &trace.Update{Mono: 2}}, {update: &trace.Update{Mono: 3}},
 		{end: &status.End{Reason: status.ReasonCrashed, Message: "tracer: the source is closed"}},
 	}, got)
 	require.Equal(t, r, asked)
@@ -152,7 +151,7 @@ func TestATracerThatIsAskedToEndBeforeItBeganEnds(t *testing.T) {
 }
 
 func TestASourceThatEndsSaysWhy(t *testing.T) {
-	source := newScripted(&trace.Snapshot{Mono: 1})
+	source := newScripted(&trace.Update{Mono: 1})
 	source.err = trace.ErrUnloaded
 	c, ends := connected(t, opens(source))
 	got, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
@@ -224,7 +223,7 @@ func TestATracerServesOneTrace(t *testing.T) {
 	requireSecondTraceRefused(t, c)
 }
 
-// requireSecondTraceRefused begins a trace, and requires that another one is refused while it runs.
+// requireSecondTraceRefused starts a trace and requires that another one is refused while it runs.
 func requireSecondTraceRefused(t *testing.T, c *grpc.ClientConn) {
 	t.Helper()
 	first, err := proto.NewTracerClient(c).Trace(t.Context())
@@ -259,7 +258,7 @@ func TestAHandlerThatFailsEndsTheStream(t *testing.T) {
 }
 
 func TestAMessageThatIsTooLargeIsNotRead(t *testing.T) {
-	huge := &trace.Snapshot{Apps: make([]trace.App, maxMessage/pb.Size(appToProto(&trace.App{}))+1)}
+	huge := &trace.Update{Apps: make([]trace.App, maxMessage/pb.Size(appToProto(&trace.App{}))+1)}
 	c, _ := connected(t, opens(newScripted(huge)))
 	_, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
 	require.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err))

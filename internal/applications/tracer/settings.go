@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// settingsKey is the environment variable with the Settings. A tracer gets no other variable but those of the handshake:
-// it starts with privileges, and the host's environment has secrets.
+// settingsKey is the environment variable with the Settings. Apart from the variables of the handshake, a tracer gets no other variable: it
+// starts with privileges, and the host's environment contains secrets.
 const settingsKey = "RDMA_EVENTS_TRACE"
 
-// HooksKprobe makes a tracer attach to the kernel by kprobes, which keep no module from being unloaded.
+// HooksKprobe makes a tracer attach to the kernel by kprobes, which do not prevent modules from being unloaded.
 const HooksKprobe = "kprobe"
 
 // AllHooks returns the values of the option hooks.
 func AllHooks() []string { return []string{HooksKprobe} }
 
-// Settings are what a tracer has to know before its request comes: how it attaches, and which files it reads, while it can
-// still get the rights to do so.
+// Settings has the settings that a tracer needs before it receives a request, while it still has privileges: how it attaches, and which
+// files it reads.
 type Settings struct {
-	Hooks string   `json:"hooks"`           // one of AllHooks; "": a tracer that attaches to nothing, as the simulator's
+	Hooks string   `json:"hooks"`           // one of AllHooks; "": the tracer attaches to nothing, as with the simulator
 	Reads []string `json:"reads,omitempty"` // absolute paths
 }
 
-// text returns the settings as the variable has them.
-func (s Settings) text() string {
+// encode returns the value of the variable for the settings.
+func (s Settings) encode() string {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return "" // strings can be marshalled
@@ -37,11 +37,11 @@ func (s Settings) text() string {
 
 // The limits of the variable.
 const (
-	longestSettings = 16 << 10
-	mostReads       = 16
+	maxSettings = 16 << 10
+	maxReads    = 16
 )
 
-// parseSettings parses the variable. It accepts what text writes, byte for byte, and nothing else.
+// parseSettings parses the variable. It accepts only the exact output of encode.
 func parseSettings(text string) (Settings, error) {
 	s, err := checkSettings(text)
 	if err != nil {
@@ -51,7 +51,7 @@ func parseSettings(text string) (Settings, error) {
 }
 
 func checkSettings(text string) (Settings, error) {
-	if len(text) > longestSettings {
+	if len(text) > maxSettings {
 		return Settings{}, fmt.Errorf("%d bytes are too long", len(text))
 	}
 	var s Settings
@@ -60,11 +60,11 @@ func checkSettings(text string) (Settings, error) {
 	}
 	isOdd := func(path string) bool { return !filepath.IsAbs(path) || strings.ContainsRune(path, 0) }
 	switch {
-	case s.text() != text:
+	case s.encode() != text:
 		return Settings{}, errors.New("it is not as a host of this release writes it")
 	case s.Hooks != "" && !slices.Contains(AllHooks(), s.Hooks):
 		return Settings{}, fmt.Errorf("hooks = %q is not allowed", s.Hooks)
-	case len(s.Reads) > mostReads:
+	case len(s.Reads) > maxReads:
 		return Settings{}, fmt.Errorf("%d files are too many", len(s.Reads))
 	case slices.ContainsFunc(s.Reads, isOdd):
 		return Settings{}, errors.New("it names a file without its whole path")

@@ -21,7 +21,7 @@ const never = time.Hour
 type watch struct {
 	*scene
 	src    trace.Source
-	last   *trace.Snapshot
+	last   *trace.Update
 	apps   map[identity.ID]trace.App // as they were reported last
 	events []trace.Event
 	hangs  []trace.Hang
@@ -37,10 +37,10 @@ func (s *scene) watch(hangAfter time.Duration) *watch {
 }
 
 // next is one Next, with checks that hold for each Snapshot.
-func (w *watch) next() *trace.Snapshot {
+func (w *watch) next() *trace.Update {
 	w.Helper()
 	type result struct {
-		snap *trace.Snapshot
+		snap *trace.Update
 		err  error
 	}
 	done := make(chan result, 1)
@@ -62,7 +62,7 @@ func (w *watch) next() *trace.Snapshot {
 }
 
 // take checks a Snapshot and remembers it.
-func (w *watch) take(snap *trace.Snapshot) {
+func (w *watch) take(snap *trace.Update) {
 	w.Helper()
 	if w.last != nil {
 		require.Greater(w, snap.Mono, w.last.Mono)
@@ -89,7 +89,7 @@ func (w *watch) take(snap *trace.Snapshot) {
 	w.last = snap
 }
 
-func (w *watch) takeEvent(snap *trace.Snapshot, e trace.Event) {
+func (w *watch) takeEvent(snap *trace.Update, e trace.Event) {
 	w.Helper()
 	if n := len(w.events); n > 0 {
 		require.GreaterOrEqual(w, e.At, w.events[n-1].At, "in the order in which they were queued")
@@ -101,7 +101,7 @@ func (w *watch) takeEvent(snap *trace.Snapshot, e trace.Event) {
 	w.events = append(w.events, e)
 }
 
-func (w *watch) takeApp(snap *trace.Snapshot, a trace.App) {
+func (w *watch) takeApp(snap *trace.Update, a trace.App) {
 	w.Helper()
 	id, before := idOf(a), w.apps[idOf(a)]
 	require.Equal(w, w.Device(), a.Device)

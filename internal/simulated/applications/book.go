@@ -135,8 +135,8 @@ func (b *book) destroyed(s *devices.AppStep) {
 }
 
 // snapshot returns what has changed since the one before.
-func (b *book) snapshot(now int64) *trace.Snapshot {
-	s := &trace.Snapshot{Mono: now, Events: b.events, Hangs: b.hangs(now), Lost: b.lost, Full: b.full}
+func (b *book) snapshot(now int64) *trace.Update {
+	s := &trace.Update{Mono: now, Events: b.events, Hangs: b.hangs(now), Lost: b.lost, Full: b.full}
 	b.events = nil
 	for _, a := range b.accounts {
 		if a.changed && len(s.Apps) < trace.MaxApps {

@@ -61,7 +61,7 @@ func (s *source) Close() error {
 }
 
 // Next implements trace.Source.
-func (s *source) Next(ctx context.Context) (*trace.Snapshot, error) {
+func (s *source) Next(ctx context.Context) (*trace.Update, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.end != nil {

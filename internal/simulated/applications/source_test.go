@@ -44,9 +44,9 @@ func (p *traced) open() {
 }
 
 // next returns the last of so many Snapshots, and all events of them.
-func (p *traced) next(times int) (*trace.Snapshot, []trace.Event) {
+func (p *traced) next(times int) (*trace.Update, []trace.Event) {
 	p.Helper()
-	var last *trace.Snapshot
+	var last *trace.Update
 	var events []trace.Event
 	for range times {
 		snap, err := p.src.Next(p.Context())
