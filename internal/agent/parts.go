@@ -118,9 +118,9 @@ func (o *opening) openApplications() (part, error) {
 	o.monitor.Subscribers = append(o.monitor.Subscribers, func(u monitor.Update) {
 		switch {
 		case u.Gone:
-			holders.Forget(u.Device)
+			holders.RemoveDevice(u.Device)
 		case u.Item != nil && u.Item.Objects != nil:
-			holders.See(u.Device, u.Item.Objects)
+			holders.AddObjects(u.Device, u.Item.Objects)
 		}
 	})
 	t := o.config.newTracing(o.programs, holders, o.request, o.starts, o.log)

@@ -135,14 +135,14 @@ func (t *tracing) Attached(a trace.Attached, s status.Status) {
 		t.log.Warn("this kernel lacks functions or does not let them be probed, and what they would show of applications is not seen: " +
 			strings.Join(a.Missing, ", "))
 	}
-	t.apps.Attached(&a)
+	t.apps.HandleAttached(&a)
 }
 
 // Update implements tracer.Handler.
-func (t *tracing) Update(s *trace.Update) { t.apps.Traced(s) }
+func (t *tracing) Update(s *trace.Update) { t.apps.HandleUpdate(s) }
 
 // Ended implements tracer.Handler.
-func (t *tracing) Ended(status.End) { t.apps.TracerEnded() }
+func (t *tracing) Ended(status.End) { t.apps.HandleTracerEnd() }
 
 // Status implements tracer.Handler.
 func (t *tracing) Status(s status.Status) {

@@ -57,7 +57,7 @@ func (t *tracing) begin() {
 	t.lane = t.h.line.start(t.h.line.now, t.runTracers)
 	t.h.line.start(t.h.line.now+int64(goneInterval), func() {
 		for ok := true; ok; ok = t.h.line.wait(t.h.line.now + int64(goneInterval)) {
-			t.apps.DropGone()
+			t.apps.RemoveGone()
 		}
 	})
 }
@@ -66,9 +66,9 @@ func (t *tracing) begin() {
 func (t *tracing) update(u monitor.Update) {
 	switch {
 	case u.Gone:
-		t.apps.Forget(u.Device)
+		t.apps.RemoveDevice(u.Device)
 	case u.Item != nil && u.Item.Objects != nil:
-		t.apps.See(u.Device, u.Item.Objects)
+		t.apps.AddObjects(u.Device, u.Item.Objects)
 		t.apps.AddLists()
 	}
 }
@@ -91,8 +91,8 @@ func (t *tracing) runTracers() {
 		}
 		retry := tracer.RetryAfter(why.Reason)
 		t.ended(retry)
-		t.apps.TracerEnded()
-		t.apps.DropGone()
+		t.apps.HandleTracerEnd()
+		t.apps.RemoveGone()
 		if !t.waitToRetry(why, retry) {
 			return
 		}
@@ -109,7 +109,7 @@ func (t *tracing) runTracer() (why status.End, ok bool) {
 	t.opened()
 	seen := src.Attached()
 	seen.Load = 900 * time.Millisecond
-	t.apps.Attached(&seen)
+	t.apps.HandleAttached(&seen)
 	for t.died = 0; t.h.line.wait(t.h.line.now + int64(time.Second)); {
 		s, err := src.Next(context.Background()) // at once: the second is over
 		switch {
@@ -118,7 +118,7 @@ func (t *tracing) runTracer() (why status.End, ok bool) {
 		case err != nil:
 			return tracer.EndOf(err), true
 		}
-		t.apps.Traced(s)
+		t.apps.HandleUpdate(s)
 	}
 	return why, false
 }

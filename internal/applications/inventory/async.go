@@ -7,25 +7,26 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Events returns the points of rdma_app_async, of rdma_app_hang and that of rdma_tracer, if there is a tracer. There is one
-// of rdma_app_async for each place with a process, also before its first event, so that this is a growth, once more when the
-// processes have ended, and for each series that had an event. They cover the time since the call before.
+// Events returns the points of rdma_app_async, rdma_app_hang and rdma_tracer if there is a tracer. They cover the time since the previous call.
+//
+// rdma_app_async has a point for each series with counted events and for each place with a process, and once more after the processes have
+// ended. There are points before the first event so that the first event is visible as an increase.
 func (p *Picture) Events(m *Moment, w *Worker) []measure.Point {
 	t := &p.tracing
 	if !t.on {
 		return nil
 	}
 	var points []measure.Point
-	for _, a := range p.asyncs(m) {
+	for _, a := range p.asyncPoints(m) {
 		points = append(points, a)
 	}
 	for _, h := range t.hanging.points(m) {
 		points = append(points, h)
 	}
-	return append(points, t.health.point(w, m))
+	return append(points, t.health.newPoint(w, m))
 }
 
-func (p *Picture) asyncs(m *Moment) []*measure.AppAsync {
+func (p *Picture) asyncPoints(m *Moment) []*measure.AppAsync {
 	t := &p.tracing
 	of := map[series]*measure.AppAsync{}
 	var points []*measure.AppAsync
@@ -36,10 +37,10 @@ func (p *Picture) asyncs(m *Moment) []*measure.AppAsync {
 		}
 		return of[s]
 	}
-	used, before := p.used(), t.running
-	t.running = map[series]bool{}
-	for s := range p.places.given {
-		if t.running[s] = used[s]; used[s] || before[s] {
+	used, before := p.usedSeries(), t.withProcess
+	t.withProcess = map[series]bool{}
+	for s := range p.places.assigned {
+		if t.withProcess[s] = used[s]; used[s] || before[s] {
 			at(s)
 		}
 	}
@@ -61,7 +62,7 @@ func (p *Picture) asyncs(m *Moment) []*measure.AppAsync {
 	return points
 }
 
-// Host returns the sums over all applications, nil if there is no tracer.
+// Host returns the sums over all applications, or nil if there is no tracer.
 func (p *Picture) Host() *measure.HostApps {
 	t := &p.tracing
 	if !t.on {

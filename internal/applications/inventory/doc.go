@@ -1,8 +1,8 @@
-// Package inventory knows which application holds which objects of a device (rdma_app), which had an error event and has not read it
-// (rdma_app_event, rdma_app_async), and which hangs in a destroy (rdma_app_hang): package ebpf decides that a
-// thread hangs, this one when it no longer does.
+// Package inventory assigns RDMA objects and events to applications: which application holds which objects of a device (rdma_app), which
+// had an error event and has not read it (rdma_app_event, rdma_app_async), and which hangs in a destroy (rdma_app_hang). Package ebpf
+// decides that a thread hangs, and this package decides when the hang has ended.
 //
-// A Picture makes these points of what workers list and of what the tracer sees (package trace). It
-// reads nothing itself, and has no lock. A Keeper, in keeper.go, keeps a Picture for the host: it takes what workers and the tracer see
-// from their goroutines, and looks up in one of its own whose the threads are (package identity).
+// A Picture computes these points from the object lists of the workers and the updates of the tracer (package trace). It reads no files and
+// has no lock. A Keeper (keeper.go) maintains a Picture for the host process: it receives data from the goroutines of the workers and the
+// tracer, and looks up the processes of threads (package identity) in a goroutine of its own.
 package inventory

@@ -14,10 +14,10 @@ import (
 // hanging has the threads that hang.
 type hanging struct {
 	threads map[hangID]*hang
-	ended   map[hangKey]*measure.AppHang // since the points before
+	ended   map[hangKey]*measure.AppHang // hangs that ended since the previous points
 }
 
-// hangID is one wait of one thread.
+// hangID identifies one wait of one thread.
 type hangID struct {
 	ProcessID
 	thread int
@@ -33,29 +33,29 @@ type hangKey struct {
 
 type hang struct {
 	trace.Hang
-	series series // for as long as it lasts
+	series series // does not change while the hang lasts
 }
 
 func newHanging() hanging {
 	return hanging{threads: map[hangID]*hang{}, ended: map[hangKey]*measure.AppHang{}}
 }
 
-func (h *hanging) use(used map[series]bool) {
+func (h *hanging) addUsed(used map[series]bool) {
 	for _, one := range h.threads {
 		used[one.series] = true
 	}
 }
 
-// hangs handles the threads that hang by a snapshot.
-func (p *Picture) hangs(s *trace.Update, m *Moment) {
+// updateHangs updates the hanging threads from an Update.
+func (p *Picture) updateHangs(s *trace.Update, m *Moment) {
 	lasting := map[*hang]bool{}
 	for i := range s.Hangs {
-		lasting[p.hang(&s.Hangs[i], m.Wall)] = true
+		lasting[p.findOrAddHang(&s.Hangs[i], m.Wall)] = true
 	}
 	p.endHangs(lasting, m)
 }
 
-func (p *Picture) hang(found *trace.Hang, at time.Time) *hang {
+func (p *Picture) findOrAddHang(found *trace.Hang, at time.Time) *hang {
 	h := &p.tracing.hanging
 	id := hangID{ProcessID{found.Device, found.Process.ID()}, found.Thread, found.Object, found.Number}
 	one := h.threads[id]
@@ -67,42 +67,42 @@ func (p *Picture) hang(found *trace.Hang, at time.Time) *hang {
 	return one
 }
 
-// seriesOf returns the series of the thread's process, which needs not have had an event.
+// seriesOf returns the series of the thread's process, which may not have had any event.
 func (p *Picture) seriesOf(found *trace.Hang, at time.Time) series {
 	if who := p.tracing.processes[ProcessID{found.Device, found.Process.ID()}]; who != nil {
 		return who.series
 	}
-	return p.places.seat(p.places.name(found.Device, &found.Process), at)
+	return p.places.assignOrOther(p.places.seriesOf(found.Device, &found.Process), at)
 }
 
-// endHangs ends all hangs but those that last, and keeps what is to be shown of them. A hang lasts while the newest snapshot of the
-// attached tracer names it. With the tracer all hangs end: nobody knows whether their threads still hang, and a later tracer sees
-// only the waits that begin after its own start.
+// endHangs ends all hangs that are not in lasting, and keeps their last points. A hang lasts while the newest Update of the attached tracer
+// has it. All hangs end with the tracer: it is then unknown whether the threads still hang, and a later tracer observes only waits that
+// begin after its own start.
 func (p *Picture) endHangs(lasting map[*hang]bool, m *Moment) {
 	h := &p.tracing.hanging
 	ended := map[hangKey]*measure.AppHang{}
 	for id, one := range h.threads {
 		if !lasting[one] {
 			delete(h.threads, id)
-			p.places.hold(one.series, m.Wall)
-			add(ended, one, m)
+			p.places.touch(one.series, m.Wall)
+			addThread(ended, one, m)
 		}
 	}
 	maps.Copy(h.ended, ended)
 }
 
-func (h *hang) key() hangKey { return hangKey{h.series.device, h.series.app, h.Object} }
+func (h *hang) seriesKey() hangKey { return hangKey{h.series.device, h.series.app, h.Object} }
 
-func (h *hang) point(m *Moment) *measure.AppHang {
+func (h *hang) newPoint(m *Moment) *measure.AppHang {
 	return &measure.AppHang{
 		Device: h.series.device, App: h.series.app, Object: h.Object, Threads: 1, Age: int64(m.since(h.Since)), Missing: h.Missing,
 		PID: h.Process.PID, TID: h.Thread, Number: h.Number, Unit: h.Process.Unit, Proof: h.Proof, At: m.Wall,
 	}
 }
 
-// add adds a thread to those that hang alike.
-func add(points map[hangKey]*measure.AppHang, one *hang, m *Moment) {
-	k, longest := one.key(), one.point(m)
+// addThread adds a hanging thread to the point of its series. The point describes the thread that has hung for longest.
+func addThread(points map[hangKey]*measure.AppHang, one *hang, m *Moment) {
+	k, longest := one.seriesKey(), one.newPoint(m)
 	threads := 1
 	if so := points[k]; so != nil {
 		threads += so.Threads
@@ -114,11 +114,11 @@ func add(points map[hangKey]*measure.AppHang, one *hang, m *Moment) {
 	points[k] = longest
 }
 
-// points returns a point for what hangs, and a last one for what does not any more.
+// points returns a point for each series with hanging threads, and a last point for each series whose hangs have ended.
 func (h *hanging) points(m *Moment) []*measure.AppHang {
 	all := map[hangKey]*measure.AppHang{}
 	for _, one := range h.threads {
-		add(all, one, m)
+		addThread(all, one, m)
 	}
 	for k, last := range h.ended {
 		if all[k] == nil {

@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// wait is a thread of a process that waits for missing acknowledgements since a second.
+// wait returns a thread of a process that has waited for missing acknowledgements for a second.
 func wait(who Owner, thread int, since int64, missing uint32) trace.Hang {
 	return trace.Hang{
 		Device: "d", Process: who.Process, Thread: thread, Object: verbs.ScopeQP, Number: uint32(100 + thread),
@@ -76,12 +76,12 @@ func TestWhatADeadTracerSawHangEnds(t *testing.T) {
 func TestASeriesKeepsItsPlaceAfterAHangAsAfterAnEvent(t *testing.T) {
 	b := newBench(t, 1)
 	b.second(trace.Update{Hangs: []trace.Hang{wait(process(1, "a"), 11, 0, 1)}})
-	b.mono += int64(keep)
+	b.mono += int64(keepPlaceFor)
 	next := apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0))
 	next.Hangs = []trace.Hang{wait(process(1, "a"), 11, 0, 1)}
 	b.second(next)
 	b.second(trace.Update{})
-	b.mono += int64(keep) - 2*int64(time.Second)
+	b.mono += int64(keepPlaceFor) - 2*int64(time.Second)
 	b.second(apps(app(process(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
 	require.NotContains(t, b.async(), "d c ")
 	b.mono += int64(time.Second)
@@ -107,7 +107,7 @@ func TestATracersGapsAndCountsAddUp(t *testing.T) {
 
 	b.mono += int64(time.Second) / 2 // since its last snapshot
 	b.end()
-	b.end() // one that could not begin
+	b.end() // a tracer that could not start
 	b.mono += int64(time.Second)
 	require.Equal(t, &measure.Tracer{
 		Hooks: "sim", Gaps: 1, Blind: int64(3 * time.Second / 2), Lost: 3, Full: 1, CPU: 10, At: b.now().Wall,

@@ -8,42 +8,42 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Worker is how the tracer's process does. The zero value is one that nothing is known of.
+// Worker describes the tracer's process. The zero value means that nothing is known.
 type Worker struct {
 	Status status.Status
-	CPU    int64 // ns, of the process Status.PID; 0: not known
+	CPU    int64 // processor time of the process Status.PID in ns; 0: not known
 	RSS    int64 // bytes; 0: not known
 }
 
-// health is how the tracers have done so far.
+// health accumulates the state of all tracers so far.
 type health struct {
-	attached  bool
-	seen      trace.Attached // by the last one
-	processes int
-	gaps      uint64
-	blind     time.Duration // in the gaps that are over
-	heard     int64         // CLOCK_MONOTONIC ns: of a tracer for the last time; 0: there was none
+	attached   bool
+	attachment trace.Attached // of the last tracer
+	processes  int
+	gaps       uint64        // times without a tracer after one had attached
+	blind      time.Duration // total duration of the finished gaps
+	lastUpdate int64         // time of the last message of a tracer, CLOCK_MONOTONIC ns; 0: there was none
 
-	lost, full         uint64 // by tracers that have ended
-	lastLost, lastFull uint64 // by the last one
+	lost, full         uint64 // counts of ended tracers
+	lastLost, lastFull uint64 // counts of the last tracer
 
-	cpu, lastCPU int64 // ns, of processes that have ended and of the last one
-	pid          int   // of the last one
+	cpu, lastCPU int64 // processor time of ended processes and of the last one, ns
+	pid          int   // of the last process
 }
 
-func (h *health) attach(a *trace.Attached, mono int64) {
-	if h.heard != 0 {
-		h.blind += time.Duration(max(0, mono-h.heard))
+func (h *health) recordAttach(a *trace.Attached, mono int64) {
+	if h.lastUpdate != 0 {
+		h.blind += time.Duration(max(0, mono-h.lastUpdate))
 	}
-	h.attached, h.seen, h.heard = true, *a, mono
+	h.attached, h.attachment, h.lastUpdate = true, *a, mono
 }
 
-func (h *health) heardOf(s *trace.Update, mono int64) {
-	h.heard, h.processes = min(s.Mono, mono), s.Processes
+func (h *health) recordUpdate(s *trace.Update, mono int64) {
+	h.lastUpdate, h.processes = min(s.Mono, mono), s.Processes
 	h.lastLost, h.lastFull = max(h.lastLost, s.Lost), max(h.lastFull, s.Full)
 }
 
-func (h *health) detach() {
+func (h *health) recordDetach() {
 	if h.attached {
 		h.gaps++
 	}
@@ -52,8 +52,8 @@ func (h *health) detach() {
 	h.lastLost, h.lastFull = 0, 0
 }
 
-// used returns the processor time of all processes so far.
-func (h *health) used(w *Worker) int64 {
+// cpuTime returns the processor time of all processes so far, in ns.
+func (h *health) cpuTime(w *Worker) int64 {
 	if w.Status.PID != h.pid {
 		h.cpu, h.lastCPU, h.pid = h.cpu+h.lastCPU, 0, w.Status.PID
 	}
@@ -61,14 +61,14 @@ func (h *health) used(w *Worker) int64 {
 	return h.cpu + h.lastCPU
 }
 
-func (h *health) point(w *Worker, m *Moment) *measure.Tracer {
+func (h *health) newPoint(w *Worker, m *Moment) *measure.Tracer {
 	blind := h.blind
-	if !h.attached && h.heard != 0 {
-		blind += m.since(h.heard)
+	if !h.attached && h.lastUpdate != 0 {
+		blind += m.since(h.lastUpdate)
 	}
 	return &measure.Tracer{
-		Attached: h.attached, Hooks: h.seen.Hooks, Missing: len(h.seen.Missing), Worker: w.Status, Gaps: h.gaps, Blind: int64(blind),
-		Lost: h.lost + h.lastLost, Full: h.full + h.lastFull, Processes: h.processes, Load: int64(h.seen.Load), CPU: h.used(w),
+		Attached: h.attached, Hooks: h.attachment.Hooks, Missing: len(h.attachment.Missing), Worker: w.Status, Gaps: h.gaps, Blind: int64(blind),
+		Lost: h.lost + h.lastLost, Full: h.full + h.lastFull, Processes: h.processes, Load: int64(h.attachment.Load), CPU: h.cpuTime(w),
 		RSS: w.RSS, At: m.Wall,
 	}
 }

@@ -14,28 +14,28 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// life is a random history of processes, and of tracers that see it as a kernel would let them: from when they begin, with
-// what they find in a queue, and without a name where their maps are full.
+// life is a random history of processes and tracers. A tracer sees what a kernel would let it see: events since its start, events that it
+// finds in a queue, and processes without a name if its maps are full.
 type life struct {
 	*bench
 	random    *rand.Rand
 	next      int // PID
 	queues    []*queue
-	truth     map[string]*[trace.Types]uint64 // queued, by device
+	truth     map[string]*[trace.Types]uint64 // queued events by device
 	attached  bool
-	places    int // of the tracer's map
+	places    int // size of the tracer's map
 	apps      map[*queue]*trace.App
 	changed   map[*queue]bool // since the last snapshot
 	nameless  map[string]*trace.App
 	ring      []trace.Event
-	late      []trace.Event // queued while the last snapshot was taken: they come with the next
+	late      []trace.Event // events queued while the last Update was created: they are in the next one
 	seen      trace.Update
-	pointed   map[shownAs]uint64
+	pointed   map[eventSeries]uint64
 	counted   map[string]measure.AppCounts
 	restarted bool
 }
 
-// queue is what one process has not read of a device.
+// queue has the unread events of a process on a device.
 type queue struct {
 	device string
 	owner  Owner
@@ -46,7 +46,7 @@ var kinds = []verbs.EventType{verbs.EventQPFatal, verbs.EventCommEst, verbs.Even
 
 func newLife(t *testing.T, seed uint64) *life {
 	l := &life{
-		random: rand.New(rand.NewPCG(seed, 7)), truth: map[string]*[trace.Types]uint64{"d": {}, "e": {}}, pointed: map[shownAs]uint64{},
+		random: rand.New(rand.NewPCG(seed, 7)), truth: map[string]*[trace.Types]uint64{"d": {}, "e": {}}, pointed: map[eventSeries]uint64{},
 		counted: map[string]measure.AppCounts{},
 	}
 	l.bench = newBench(t, 1+l.random.IntN(6), [][]string{{"app"}, {"app", "unit"}}[seed%2]...)
@@ -55,14 +55,14 @@ func newLife(t *testing.T, seed uint64) *life {
 	return l
 }
 
-// start is what a new tracer begins with.
+// start starts a new tracer.
 func (l *life) start() {
 	l.attached, l.apps, l.changed = true, map[*queue]*trace.App{}, map[*queue]bool{}
 	l.nameless = map[string]*trace.App{"d": {Device: "d"}, "e": {Device: "e"}}
 	l.ring, l.late, l.seen = nil, nil, trace.Update{}
 }
 
-// app returns where the tracer counts what happens to a queue.
+// app returns the counts that the tracer uses for a queue.
 func (l *life) app(q *queue) *trace.App {
 	if a := l.apps[q]; a != nil {
 		return a
@@ -74,7 +74,7 @@ func (l *life) app(q *queue) *trace.App {
 		l.seen.Full++
 	}
 	l.apps[q] = a
-	for _, typ := range q.unread { // it has been there before
+	for _, typ := range q.unread { // the event was queued before the tracer started
 		a.Queued[typ]++
 		a.Found[typ]++
 		l.stays(a, typ)
@@ -116,7 +116,7 @@ func (l *life) step() {
 	}
 }
 
-// queue queues an event, or does not if the kernel has no memory.
+// queue queues an event, unless the simulated kernel has no memory.
 func (l *life) queue(q *queue, typ verbs.EventType) {
 	l.truth[q.device][typ]++
 	skipped := l.random.IntN(20) == 0
@@ -186,7 +186,7 @@ func (l *life) exit(q *queue) {
 	}
 }
 
-// snapshot passes on what has changed in a second.
+// snapshot passes the changes of a second to the Picture.
 func (l *life) snapshot() {
 	s := l.seen
 	s.Events, l.ring, l.late = l.ring, l.late, nil
@@ -204,7 +204,7 @@ func (l *life) snapshot() {
 	l.second(s)
 }
 
-// restart kills a tracer or lets it end in order, goes on without one, and begins another.
+// restart kills the tracer or ends it in an orderly way, continues without a tracer, and starts another one.
 func (l *life) restart() {
 	if l.random.IntN(2) == 0 {
 		l.snapshot()
@@ -214,16 +214,16 @@ func (l *life) restart() {
 	for range l.random.IntN(10) {
 		l.step()
 	}
-	ids := l.Carried()
+	ids := l.CarriedProcesses()
 	ids = slices.DeleteFunc(ids, func(id ProcessID) bool {
 		return slices.ContainsFunc(l.queues, func(q *queue) bool { return q.owner.Process.ID() == id.ID })
 	})
-	l.Gone(ids, l.now().Wall)
+	l.RemoveProcesses(ids, l.now().Wall)
 	l.start()
 	l.begin()
 }
 
-// requireConsistent holds the points against the rules: parity in each series, and no counter that falls.
+// requireConsistent checks the points: every event of a series has one outcome, and no counter falls.
 func (l *life) requireConsistent(t *testing.T) (queued map[string]*[trace.Types]uint64) {
 	t.Helper()
 	queued = map[string]*[trace.Types]uint64{"d": {}, "e": {}}
@@ -249,19 +249,19 @@ func (l *life) requireConsistent(t *testing.T) (queued map[string]*[trace.Types]
 	return queued
 }
 
-// requireShown holds the sum of all points of events against the counters.
+// requireShown compares the sums of all points of events with the counters.
 func (l *life) requireShown(t *testing.T) {
 	t.Helper()
 	for _, e := range l.shown() {
-		k := shownAs{e.Device, e.App, e.Type}
+		k := eventSeries{e.Device, e.App, e.Type}
 		l.pointed[k] += e.Count
 		require.Equal(t, l.pointed[k], e.Total)
 	}
-	counted := map[shownAs]uint64{}
+	counted := map[eventSeries]uint64{}
 	for _, a := range l.async() {
 		for typ, n := range a.Types {
 			if n > 0 {
-				counted[shownAs{a.Device, a.App, verbs.EventType(typ)}] += n
+				counted[eventSeries{a.Device, a.App, verbs.EventType(typ)}] += n
 			}
 		}
 	}
@@ -286,7 +286,7 @@ func TestEachEventOfARandomHistoryIsCountedAndShownOnce(t *testing.T) {
 			}
 		}
 		l.snapshot()
-		l.snapshot() // by now all details have come
+		l.snapshot() // now all details have arrived
 		l.requireShown(t)
 		l.end()
 		l.mono += int64(time.Second)
@@ -295,7 +295,7 @@ func TestEachEventOfARandomHistoryIsCountedAndShownOnce(t *testing.T) {
 	}
 }
 
-// With a name for each process, tracers that begin anew count nothing that did not happen.
+// If every process has a name, restarted tracers count no event twice.
 func TestTracersThatBeginAnewCountNoEventTwice(t *testing.T) {
 	for seed := range uint64(30) {
 		l := newLife(t, seed)
@@ -310,7 +310,7 @@ func TestTracersThatBeginAnewCountNoEventTwice(t *testing.T) {
 			l.snapshot()
 			var queued, truth uint64
 			for device, of := range l.requireConsistent(t) {
-				queued, truth = queued+sum(of), truth+sum(l.truth[device])
+				queued, truth = queued+sumTypes(of), truth+sumTypes(l.truth[device])
 			}
 			require.LessOrEqual(t, queued, truth)
 		}

@@ -13,89 +13,88 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Keeper keeps a Picture of what the workers of all devices and the tracer see. Its methods may be called
-// concurrently, and only Run blocks. Those about the tracer, Attached, Traced and TracerEnded, are called in the order in
-// which it happened.
+// Keeper maintains a Picture with the data of all workers and the tracer. Its methods may be called concurrently, and only Run blocks.
+// HandleAttached, HandleUpdate and HandleTracerEnd must be called in the order in which the tracer's events happened.
 type Keeper struct {
-	cfg    Config
-	listed wake.Signal // holds a token when lists of objects wait
-	ended  wake.Signal // holds a token when a tracer has ended
+	cfg         Config
+	listed      wake.Signal // holds a token when lists of objects are pending
+	tracerEnded wake.Signal // holds a token when a tracer has ended
 
 	mu      sync.Mutex
 	picture *Picture
-	waiting map[string]*listing // by device; the newest
+	pending map[string]*pendingLists // the newest lists by device
 }
 
-// Config is what a Keeper needs.
+// Config is the configuration of a Keeper.
 type Config struct {
 	Options
-	// Process returns the process of a thread, false if there is none. Only AddLists and DropGone call it, and it may read files.
+	// Process returns the process of a thread, or false if there is none. It may read files. Only AddLists and RemoveGone call it.
 	Process func(thread int) (identity.Process, bool)
 	Now     func() time.Time
 	Mono    func() int64 // CLOCK_MONOTONIC ns
-	// Emit takes each point of rdma_app_event when it happens. It must not block, nor call the Keeper.
+	// Emit receives each point of rdma_app_event when it happens. It must not block and must not call the Keeper.
 	Emit func(measure.Point)
 }
 
-// goneInterval is how often Run looks whether processes are gone of which only a tracer knew that has ended.
+// goneInterval is the interval at which Run checks whether processes have ended that only an ended tracer knew.
 const goneInterval = time.Minute
 
-// listing has the lists of objects that a worker has sent.
-type listing struct {
+// pendingLists has the lists of objects that a worker has sent.
+type pendingLists struct {
 	at      time.Time
 	objects *verbs.Objects
 }
 
-// NewKeeper returns a Keeper. An error is that of NewPicture.
+// NewKeeper returns a Keeper. Its errors are those of NewPicture.
 func NewKeeper(c Config) (*Keeper, error) {
 	p, err := NewPicture(c.Options)
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{cfg: c, listed: wake.New(), ended: wake.New(), picture: p, waiting: map[string]*listing{}}, nil
+	return &Keeper{cfg: c, listed: wake.New(), tracerEnded: wake.New(), picture: p, pending: map[string]*pendingLists{}}, nil
 }
 
-// See notes what a worker has seen of a device. Run puts it into the picture.
-func (k *Keeper) See(device string, o *verbs.Objects) {
+// AddObjects stores the lists that a worker has sent for a device. Run adds them to the Picture later.
+func (k *Keeper) AddObjects(device string, o *verbs.Objects) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.waiting[device] = &listing{k.cfg.Now(), o.Clone()}
+	k.pending[device] = &pendingLists{k.cfg.Now(), o.Clone()}
 	k.listed.Send()
 }
 
-// Forget forgets a device that is gone.
-func (k *Keeper) Forget(device string) {
+// RemoveDevice removes the objects of a device that was removed.
+func (k *Keeper) RemoveDevice(device string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.waiting, device)
-	k.picture.Forget(device)
+	delete(k.pending, device)
+	k.picture.RemoveDevice(device)
 }
 
-// Attached handles a tracer that begins to see events. It counts from 0.
-func (k *Keeper) Attached(a *trace.Attached) {
+// HandleAttached handles the start of a tracer, whose counts begin at 0.
+func (k *Keeper) HandleAttached(a *trace.Attached) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.picture.Attach(a, k.moment(), k.cfg.Emit)
+	k.picture.Attach(a, k.now(), k.cfg.Emit)
 }
 
-// Traced handles what the attached tracer has seen in a second, and emits a point for each event of it. It does not keep s.
-func (k *Keeper) Traced(s *trace.Update) {
+// HandleUpdate handles the tracer's changes of a second and emits a point for each event. It does not keep s.
+func (k *Keeper) HandleUpdate(s *trace.Update) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.picture.Trace(s, k.moment(), k.cfg.Emit)
+	k.picture.Trace(s, k.now(), k.cfg.Emit)
 }
 
-// TracerEnded handles the end of a tracer. It may be one that was never attached.
-func (k *Keeper) TracerEnded() {
+// HandleTracerEnd handles the end of a tracer, even if it never attached.
+func (k *Keeper) HandleTracerEnd() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.picture.Detach(k.moment(), k.cfg.Emit)
-	k.ended.Send()
+	k.picture.Detach(k.now(), k.cfg.Emit)
+	k.tracerEnded.Send()
 }
 
-func (k *Keeper) moment() Moment { return Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
+func (k *Keeper) now() Moment { return Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
 
-// Run finds out whose the threads are, and which processes are gone, until ctx ends.
+// Run looks up the processes of threads in pending lists, and checks which processes have ended, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	tick := time.NewTicker(goneInterval)
 	defer tick.Stop()
@@ -105,35 +104,36 @@ func (k *Keeper) Run(ctx context.Context) {
 			return
 		case <-k.listed:
 			k.AddLists()
-		case <-k.ended:
-			k.DropGone()
+		case <-k.tracerEnded:
+			k.RemoveGone()
 		case <-tick.C:
-			k.DropGone()
+			k.RemoveGone()
 		}
 	}
 }
 
-// AddLists finds out whose the threads are in the lists that wait, and puts these into the picture. Run calls it, and so may a
-// caller without Run.
+// AddLists looks up the processes of threads in pending lists and adds the lists to the Picture. Run calls it. Callers that do not use Run
+// may call it themselves.
 func (k *Keeper) AddLists() {
 	k.mu.Lock()
-	waiting := maps.Clone(k.waiting)
+	waiting := maps.Clone(k.pending)
 	k.mu.Unlock()
 	for device, l := range waiting {
-		look := NewLook(device, l.at, l.objects, k.cfg.Process)
+		look := NewListing(device, l.at, l.objects, k.cfg.Process)
 		k.mu.Lock()
-		if k.waiting[device] == l { // the device is not gone, and no newer lists came
-			delete(k.waiting, device)
-			k.picture.Add(look)
+		if k.pending[device] == l { // the device still exists, and no newer lists have arrived
+			delete(k.pending, device)
+			k.picture.AddListing(look)
 		}
 		k.mu.Unlock()
 	}
 }
 
-// DropGone finds out which processes are gone without a tracer to see it. Run calls it, and so may a caller without Run.
-func (k *Keeper) DropGone() {
+// RemoveGone checks which processes have ended while no tracer was running, and removes them. Run calls it. Callers that do not use Run may
+// call it themselves.
+func (k *Keeper) RemoveGone() {
 	k.mu.Lock()
-	ids := k.picture.Carried()
+	ids := k.picture.CarriedProcesses()
 	k.mu.Unlock()
 	gone := ids[:0]
 	for _, id := range ids {
@@ -143,12 +143,11 @@ func (k *Keeper) DropGone() {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.picture.Gone(gone, k.cfg.Now())
+	k.picture.RemoveProcesses(gone, k.cfg.Now())
 }
 
-// Points returns the points of an interval: those of rdma_app, see Picture.Points, and if there is a tracer those of
-// rdma_app_async, rdma_app_hang and rdma_tracer, which cover the time since the call before. w is how the tracer's process
-// does.
+// Points returns the points of an interval. These are the points of rdma_app (see Picture.Points) and, if there is a tracer, those of
+// rdma_app_async, rdma_app_hang and rdma_tracer, which cover the time since the previous call. w describes the tracer's process.
 func (k *Keeper) Points(at time.Time, w Worker) []measure.Point {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +158,7 @@ func (k *Keeper) Points(at time.Time, w Worker) []measure.Point {
 	return append(points, k.picture.Events(&Moment{Wall: at, Mono: k.cfg.Mono()}, &w)...)
 }
 
-// Host returns the sums over all applications for measure.Host, nil if there is no tracer.
+// Host returns the sums over all applications for measure.Host, or nil if there is no tracer.
 func (k *Keeper) Host() *measure.HostApps {
 	k.mu.Lock()
 	defer k.mu.Unlock()

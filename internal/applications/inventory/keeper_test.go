@@ -17,8 +17,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// keeping runs a Keeper, and returns it with what names the applications of its points. A thread
-// is a process, called after it. Each is found once hold gives a value; nil: at once.
+// keeping runs a Keeper. It returns the Keeper and a function that returns the application names of its points. Each thread is a process
+// that is named after it. A process is found when hold provides a value, or at once if hold is nil.
 func keeping(t *testing.T, hold chan struct{}) (k *inventory.Keeper, names func() []string) {
 	t.Helper()
 	k = run(t, inventory.Config{
@@ -65,11 +65,11 @@ func TestWhatWorkersSeeIsKeptUntilTheDeviceIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, names := keeping(t, nil)
 		first := threads(1)
-		k.See("d", first)
-		first.Holders[0].Thread = 7 // what a worker sent is valid during the call only
-		k.See("e", threads(2))
+		k.AddObjects("d", first)
+		first.Holders[0].Thread = 7 // data of a worker is valid only during the call
+		k.AddObjects("e", threads(2))
 		require.Equal(t, []string{"b", "c"}, names())
-		k.Forget("d")
+		k.RemoveDevice("d")
 		require.Equal(t, []string{"c"}, names())
 	})
 }
@@ -78,15 +78,15 @@ func TestADeviceThatGoesWhileItsThreadsAreLookedForDoesNotComeBack(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		k, names := keeping(t, hold)
-		k.See("d", threads(1))
+		k.AddObjects("d", threads(1))
 		synctest.Wait()
-		k.Forget("d")
+		k.RemoveDevice("d")
 		hold <- struct{}{}
 		require.Empty(t, names())
 	})
 }
 
-// tracedKeeper runs a Keeper with a tracer. emitted has the events; alive has the identity.Process of each PID.
+// tracedKeeper runs a Keeper with a tracer. emitted has the events, and alive has the identity.Process of each PID.
 func tracedKeeper(t *testing.T, alive *sync.Map) (k *inventory.Keeper, emitted *[]measure.Point) {
 	t.Helper()
 	began := time.Now()
@@ -103,7 +103,7 @@ func tracedKeeper(t *testing.T, alive *sync.Map) (k *inventory.Keeper, emitted *
 		},
 		Emit: func(p measure.Point) { *emitted = append(*emitted, p) },
 	})
-	k.Attached(&trace.Attached{Hooks: "sim"})
+	k.HandleAttached(&trace.Attached{Hooks: "sim"})
 	return k, emitted
 }
 
@@ -111,7 +111,7 @@ func process(pid int, comm string) identity.Process {
 	return identity.Process{PID: pid, Start: uint64(pid), Comm: comm}
 }
 
-// unread is a process that has not read a qp_fatal.
+// unread returns a process with an unread qp_fatal.
 func unread(who identity.Process) trace.App {
 	a := trace.App{Device: "d", Process: who, Unread: 1, UnreadErrors: 1}
 	a.Queued[verbs.EventQPFatal] = 1
@@ -136,7 +136,7 @@ func TestEventsOfTheTracerAreEmittedAtOnceAndTheRestWithTheInterval(t *testing.T
 		k, emitted := tracedKeeper(t, &sync.Map{})
 		began, a := time.Now(), process(1, "a")
 		time.Sleep(time.Second)
-		k.Traced(&trace.Update{
+		k.HandleUpdate(&trace.Update{
 			Mono: int64(time.Second), Apps: []trace.App{unread(a)},
 			Events: []trace.Event{{Device: "d", Process: a, Type: verbs.EventQPFatal, Number: 284, At: 300}},
 			Hangs:  []trace.Hang{{Device: "d", Process: a, Thread: 11, Object: verbs.ScopeQP, Missing: 1, Proof: trace.ProofAsleep}},
@@ -150,7 +150,7 @@ func TestEventsOfTheTracerAreEmittedAtOnceAndTheRestWithTheInterval(t *testing.T
 		require.Equal(t, 1, find[*measure.AppHang](t, points).Threads)
 		require.Equal(t, status.StateRunning, find[*measure.Tracer](t, points).Worker.State)
 		require.Equal(t, &measure.HostApps{Errors: 1, Hangs: 1, UnreadErrors: 1, Attached: true}, k.Host())
-		k.TracerEnded()
+		k.HandleTracerEnd()
 		require.Equal(t, &measure.HostApps{Errors: 1, UnreadErrors: 1}, k.Host())
 	})
 }
@@ -164,14 +164,14 @@ func TestProcessesThatEndWithoutATracerAreMissed(t *testing.T) {
 			alive.Store(p.PID, p)
 		}
 		k, _ := tracedKeeper(t, &alive)
-		k.Traced(&trace.Update{Apps: []trace.App{unread(process(1, "a")), unread(process(2, "b")), unread(process(3, "c"))}})
+		k.HandleUpdate(&trace.Update{Apps: []trace.App{unread(process(1, "a")), unread(process(2, "b")), unread(process(3, "c"))}})
 		synctest.Wait()
 		require.EqualValues(t, 3, k.Host().UnreadErrors, "a tracer sees to them")
-		k.TracerEnded()
+		k.HandleTracerEnd()
 		synctest.Wait()
 		require.EqualValues(t, 2, k.Host().UnreadErrors, "another process has the number of c")
 		alive.Delete(2)
-		time.Sleep(time.Minute) // processes are looked for once in it
+		time.Sleep(time.Minute) // ended processes are checked once a minute
 		synctest.Wait()
 		require.EqualValues(t, 1, k.Host().UnreadErrors)
 	})

@@ -7,32 +7,32 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Look is what one look at a device found.
-type Look struct {
+// Listing has the objects of a device at one time, by owner.
+type Listing struct {
 	Device string
 	At     time.Time
-	// Lists are what is known of each kind. One that was not asked for keeps the list of the look
-	// before: queue pairs are listed more rarely than the rest.
+	// Lists has the state of the list of each kind. A kind that was not requested keeps its previous list: queue pairs are listed less often than
+	// other objects.
 	Lists    [verbs.ObjectKinds]verbs.ObjectList
 	Holdings []Holding
 }
 
-// Holding is what an owner holds. An owner may have several.
+// Holding has the numbers of objects that an owner holds. An owner may have several Holdings.
 type Holding struct {
 	Owner  Owner
 	Counts [verbs.ObjectKinds]uint32
-	States [verbs.QPStates]uint32 // of the queue pairs
+	States [verbs.QPStates]uint32 // number of queue pairs by state
 }
 
-// Owner is who holds an object. The zero value is an owner that cannot be seen.
+// Owner is the owner of an object. The zero value is an owner that is not visible.
 type Owner struct {
-	Kernel  bool             // a module of the kernel; Process is empty
+	Kernel  bool             // a kernel module; Process is empty
 	Process identity.Process // PID 0: unknown
 }
 
-// NewLook returns the look that a worker's Objects are. process returns the process of a thread.
-func NewLook(device string, at time.Time, o *verbs.Objects, process func(thread int) (identity.Process, bool)) *Look {
-	look := &Look{Device: device, At: at, Lists: o.Lists}
+// NewListing converts the Objects of a worker. process returns the process of a thread.
+func NewListing(device string, at time.Time, o *verbs.Objects, process func(thread int) (identity.Process, bool)) *Listing {
+	look := &Listing{Device: device, At: at, Lists: o.Lists}
 	for i := range o.Holders {
 		h := &o.Holders[i]
 		one := Holding{Owner: Owner{Kernel: h.Kernel}, Counts: h.Counts, States: h.States}
@@ -44,10 +44,10 @@ func NewLook(device string, at time.Time, o *verbs.Objects, process func(thread 
 	return look
 }
 
-// Unknown reports whether the owner cannot be seen.
+// Unknown reports whether the owner is not visible.
 func (o *Owner) Unknown() bool { return !o.Kernel && o.Process.PID == 0 }
 
-// tally is how many objects of one kind some owner holds.
+// tally is the number of objects of one kind, also by state for queue pairs.
 type tally struct {
 	count  int64
 	states [verbs.QPStates]int64
@@ -60,7 +60,7 @@ func (t *tally) add(o *tally) {
 	}
 }
 
-// list is the list of a kind by owner. The zero value is that of one that is not known.
+// list has the objects of one kind by owner. The zero value is an unknown list.
 type list struct {
 	state     verbs.ListState
 	at        time.Time
@@ -69,8 +69,8 @@ type list struct {
 	kernel    tally
 }
 
-// newList returns the list of a kind.
-func newList(kind verbs.ObjectKind, look *Look) list {
+// newList returns the list of one kind of a Listing.
+func newList(kind verbs.ObjectKind, look *Listing) list {
 	l := list{state: look.Lists[kind].State, at: look.At, processes: map[identity.ID]*tally{}}
 	switch l.state {
 	case verbs.ListCounted:
@@ -92,10 +92,10 @@ func (l *list) add(kind verbs.ObjectKind, h *Holding) {
 			held.states[state] = int64(n)
 		}
 	}
-	l.of(&h.Owner).add(&held)
+	l.tallyFor(&h.Owner).add(&held)
 }
 
-func (l *list) of(o *Owner) *tally {
+func (l *list) tallyFor(o *Owner) *tally {
 	switch {
 	case o.Kernel:
 		return &l.kernel
@@ -109,9 +109,9 @@ func (l *list) of(o *Owner) *tally {
 	return l.processes[id]
 }
 
-// known returns what is known at a moment: nothing of a list that is three intervals old, since
-// the device has no worker then, or one that hangs.
-func (l *list) known(kind verbs.ObjectKind, at time.Time) verbs.ListState {
+// stateAt returns the state of the list at a time. A list older than three intervals counts as failed, because the device then has no
+// worker or its worker hangs.
+func (l *list) stateAt(kind verbs.ObjectKind, at time.Time) verbs.ListState {
 	interval := verbs.ObjectsInterval
 	if kind == verbs.ObjectQP {
 		interval = verbs.QueuePairsInterval

@@ -9,27 +9,28 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// The applications that are no process's name. A process of such a name joins the series.
+// Names of applications that do not stand for a process name. A process with such a name is counted in the same series.
 const (
 	other   = "other"   // processes above MaxSeries
-	unknown = "unknown" // objects whose owner cannot be seen
-	kernel  = "kernel"  // objects of the kernel's modules
+	unknown = "unknown" // objects whose owner is not visible
+	kernel  = "kernel"  // objects of kernel modules
 )
 
-// Picture is who holds what, and what events they had. It is not safe for concurrent use, and none of its methods blocks.
+// Picture combines which processes hold which objects with the events that they had. It must not be used concurrently. None of its methods
+// blocks.
 type Picture struct {
 	places  places
 	devices map[string]*device
 	tracing tracing
 }
 
-// device is the newest lists of a device.
+// device has the newest lists of a device.
 type device struct {
-	lists   [verbs.ObjectKinds]list
-	named   map[identity.ID]series    // of the processes in lists
-	since   map[identity.ID]time.Time // of the first look that found them
-	special map[string]bool           // of other, unknown and kernel: those that have been seen
-	shown   map[series]bool           // series with a process that had a point
+	lists     [verbs.ObjectKinds]list
+	series    map[identity.ID]series    // series of the processes in lists
+	firstSeen map[identity.ID]time.Time // time of the first Listing with the process
+	special   map[string]bool           // which of other, unknown and kernel have occurred
+	emitted   map[series]bool           // series with a process that had a point
 }
 
 // NewPicture returns an empty Picture. An error wraps ErrOption and names the option.
@@ -39,15 +40,15 @@ func NewPicture(o Options) (*Picture, error) {
 		return nil, err
 	}
 	p := &Picture{places: places, devices: map[string]*device{}, tracing: newTracing(o.Events)}
-	p.places.used, p.places.yielded = p.used, p.tracing.yield
+	p.places.used, p.places.released = p.usedSeries, p.tracing.forgetSeries
 	return p, nil
 }
 
-// Add adds a look. The looks at a device come in the order of their times. A process is called as the newest look calls it.
-func (p *Picture) Add(look *Look) {
+// AddListing adds a Listing. Listings of a device must be added in the order of their times. The name of a process is that in the newest Listing.
+func (p *Picture) AddListing(look *Listing) {
 	d := p.devices[look.Device]
 	if d == nil {
-		d = &device{named: map[identity.ID]series{}, since: map[identity.ID]time.Time{}, special: map[string]bool{}, shown: map[series]bool{}}
+		d = &device{series: map[identity.ID]series{}, firstSeen: map[identity.ID]time.Time{}, special: map[string]bool{}, emitted: map[series]bool{}}
 		p.devices[look.Device] = d
 	}
 	for kind := range verbs.ObjectKinds {
@@ -56,70 +57,70 @@ func (p *Picture) Add(look *Look) {
 		}
 	}
 	for i := range look.Holdings {
-		p.name(d, look, &look.Holdings[i].Owner)
+		p.nameProcess(d, look, &look.Holdings[i].Owner)
 	}
 	d.forgetGone()
-	p.seat(d, look.At)
+	p.assignPlaces(d, look.At)
 }
 
-// Forget forgets who held objects of a device that is gone, and gives the places free of which no event was counted.
-func (p *Picture) Forget(name string) {
+// RemoveDevice removes the objects of a device that was removed, and frees the places of its series without counted events.
+func (p *Picture) RemoveDevice(name string) {
 	delete(p.devices, name)
-	for s := range p.places.given {
+	for s := range p.places.assigned {
 		if s.device == name && p.tracing.counts[s] == nil {
-			delete(p.places.given, s)
+			delete(p.places.assigned, s)
 		}
 	}
 }
 
-func (p *Picture) name(d *device, look *Look, o *Owner) {
+func (p *Picture) nameProcess(d *device, look *Listing, o *Owner) {
 	if o.Kernel || o.Unknown() {
 		return
 	}
 	id := o.Process.ID()
-	if _, known := d.named[id]; !known {
-		d.since[id] = look.At
+	if _, known := d.series[id]; !known {
+		d.firstSeen[id] = look.At
 	}
-	d.named[id] = p.places.name(look.Device, &o.Process)
+	d.series[id] = p.places.seriesOf(look.Device, &o.Process)
 }
 
-// forgetGone forgets the names of processes that hold nothing any more.
+// forgetGone removes processes that no longer hold any object.
 func (d *device) forgetGone() {
-	for id := range d.named {
+	for id := range d.series {
 		if !slices.ContainsFunc(d.lists[:], func(l list) bool { return l.processes[id] != nil }) {
-			delete(d.named, id)
-			delete(d.since, id)
+			delete(d.series, id)
+			delete(d.firstSeen, id)
 		}
 	}
 }
 
-// seat gives places to the series of a device that have none, in the order of the processes' starts.
-func (p *Picture) seat(d *device, at time.Time) {
-	ids := make([]identity.ID, 0, len(d.named))
-	for id := range d.named {
+// assignPlaces assigns places to the series of a device that have none, in the order of the processes' start times.
+func (p *Picture) assignPlaces(d *device, at time.Time) {
+	ids := make([]identity.ID, 0, len(d.series))
+	for id := range d.series {
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, func(a, b identity.ID) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
 	var without []series
 	for _, id := range ids {
-		s := d.named[id]
-		if held := p.places.given[s]; held != nil {
-			held.held = at
+		s := d.series[id]
+		if held := p.places.assigned[s]; held != nil {
+			held.lastUsed = at
 		} else if !isSpecial(s.app) {
 			without = append(without, s)
 		}
 	}
-	p.places.give(without, at)
+	p.places.assign(without, at)
 }
 
-// used returns the series that have a process: by the newest looks, which may be long ago at other devices, or by the tracer.
-func (p *Picture) used() map[series]bool {
+// usedSeries returns the series that have a process in the newest Listing of any device, which may be old, or in the tracer's data.
+func (p *Picture) usedSeries() map[series]bool {
 	used := map[series]bool{}
 	for _, d := range p.devices {
-		for _, s := range d.named {
+		for _, s := range d.series {
 			used[s] = true
 		}
 	}
-	p.tracing.use(used)
+	p.tracing.addUsed(used)
 	return used
 }

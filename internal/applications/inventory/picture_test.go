@@ -31,13 +31,13 @@ func process(pid int, comm string) Owner {
 	return Owner{Process: identity.Process{PID: pid, Start: uint64(pid), Comm: comm, Unit: "u.service"}}
 }
 
-// object is one object. A state that is none is that of none.
+// object is one object. The state is that of a queue pair.
 type object struct {
 	Owner Owner
 	State int
 }
 
-// dump is a list of objects, or what else came of it.
+// dump is a list of objects, or the state of a list without objects.
 type dump struct {
 	state   verbs.ListState
 	count   uint64
@@ -48,9 +48,9 @@ type dumps map[verbs.ObjectKind]dump
 
 func listed(objects ...object) dump { return dump{state: verbs.ListWhole, objects: objects} }
 
-// lookAt is a look that found these lists.
-func lookAt(device string, at time.Time, found dumps) *Look {
-	look := &Look{Device: device, At: at}
+// lookAt returns a Listing with these lists.
+func lookAt(device string, at time.Time, found dumps) *Listing {
+	look := &Listing{Device: device, At: at}
 	for kind, d := range found {
 		look.Lists[kind] = verbs.ObjectList{State: cmp.Or(d.state, verbs.ListFailed), Count: d.count}
 		for _, o := range d.objects {
@@ -65,8 +65,8 @@ func lookAt(device string, at time.Time, found dumps) *Look {
 	return look
 }
 
-// contexts is a look that found one context of each owner.
-func contexts(at time.Time, device string, owners ...Owner) *Look {
+// contexts returns a Listing with one context for each owner.
+func contexts(at time.Time, device string, owners ...Owner) *Listing {
 	var objects []object
 	for _, o := range owners {
 		objects = append(objects, object{Owner: o})
@@ -88,7 +88,7 @@ func held(p *Picture) map[string]int64 {
 func TestObjectsAreCountedByApplication(t *testing.T) {
 	p := newPicture(t, 10)
 	a, b, same := process(1, "a"), process(2, "b"), process(3, "a")
-	p.Add(lookAt("d", start, dumps{
+	p.AddListing(lookAt("d", start, dumps{
 		verbs.ObjectContext: listed(object{Owner: a}, object{Owner: b}, object{Owner: same}),
 		verbs.ObjectPD:      listed(object{Owner: a}),
 		verbs.ObjectCQ:      listed(object{Owner: b}, object{Owner: Owner{Kernel: true}}, object{}),
@@ -116,58 +116,58 @@ func TestAUnitPartsASeriesOnlyWhenAskedFor(t *testing.T) {
 	here, there := process(1, "a"), process(2, "a")
 	there.Process.Unit = "job_7"
 	p := newPicture(t, 9)
-	p.Add(contexts(start, "d", here, there))
+	p.AddListing(contexts(start, "d", here, there))
 	require.Equal(t, map[string]int64{"d a ": 2}, held(p))
 	p = newPicture(t, 9, "app", "unit")
-	p.Add(contexts(start, "d", here, there, process(3, "other"), Owner{}))
+	p.AddListing(contexts(start, "d", here, there, process(3, "other"), Owner{}))
 	require.Equal(t, map[string]int64{"d a u.service": 1, "d a job_7": 1, "d other ": 1, "d unknown ": 1}, held(p))
 }
 
 func TestTheFirstSeriesKeepTheirPlaces(t *testing.T) {
 	p := newPicture(t, 2)
-	p.Add(contexts(start, "d", process(2, "b"), process(1, "a"), process(3, "c")))
+	p.AddListing(contexts(start, "d", process(2, "b"), process(1, "a"), process(3, "c")))
 	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1, "d other ": 1}, held(p))
-	p.Add(contexts(start.Add(time.Minute), "d", process(3, "c"), process(4, "c"), process(2, "b")))
+	p.AddListing(contexts(start.Add(time.Minute), "d", process(3, "c"), process(4, "c"), process(2, "b")))
 	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 2}, held(p))
-	p.Add(contexts(start, "e", process(1, "a")))
+	p.AddListing(contexts(start, "e", process(1, "a")))
 	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 2, "e other ": 1}, held(p), "the places are for all devices together")
 }
 
 func TestASeriesWithoutAProcessYieldsItsPlaceAfterTenMinutesIfOneIsNeeded(t *testing.T) {
 	p := newPicture(t, 2)
-	p.Add(contexts(start, "d", process(1, "a"), process(2, "b")))
+	p.AddListing(contexts(start, "d", process(1, "a"), process(2, "b")))
 	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
-	p.Add(contexts(start.Add(time.Minute), "d", process(2, "b")))
-	p.Add(contexts(start.Add(keep-1), "d", process(2, "b"), process(3, "c")))
+	p.AddListing(contexts(start.Add(time.Minute), "d", process(2, "b")))
+	p.AddListing(contexts(start.Add(keepPlaceFor-1), "d", process(2, "b"), process(3, "c")))
 	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 1}, held(p), "not yet")
-	p.Add(contexts(start.Add(5*keep), "d", process(2, "b")))
+	p.AddListing(contexts(start.Add(5*keepPlaceFor), "d", process(2, "b")))
 	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p), "no other needs it")
-	p.Add(contexts(start.Add(5*keep), "d", process(2, "b"), process(3, "c"), process(4, "x")))
+	p.AddListing(contexts(start.Add(5*keepPlaceFor), "d", process(2, "b"), process(3, "c"), process(4, "x")))
 	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, held(p))
-	p.Add(contexts(start.Add(5*keep+1), "d", process(1, "a"), process(2, "b"), process(3, "c")))
+	p.AddListing(contexts(start.Add(5*keepPlaceFor+1), "d", process(1, "a"), process(2, "b"), process(3, "c")))
 	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, held(p), "a returns as the last to come")
 }
 
 func TestTheSeriesThatHasBeenWithoutAProcessForLongestYieldsFirst(t *testing.T) {
 	p := newPicture(t, 3)
-	p.Add(contexts(start, "d", process(1, "a"), process(2, "b"), process(3, "c")))
-	p.Add(contexts(start.Add(time.Minute), "d", process(1, "a"), process(3, "c")))
-	p.Add(contexts(start.Add(2*time.Minute), "d", process(3, "c")))
-	late := start.Add(3 * keep)
-	p.Add(contexts(late, "d", process(3, "c"), process(4, "x")))
+	p.AddListing(contexts(start, "d", process(1, "a"), process(2, "b"), process(3, "c")))
+	p.AddListing(contexts(start.Add(time.Minute), "d", process(1, "a"), process(3, "c")))
+	p.AddListing(contexts(start.Add(2*time.Minute), "d", process(3, "c")))
+	late := start.Add(3 * keepPlaceFor)
+	p.AddListing(contexts(late, "d", process(3, "c"), process(4, "x")))
 	require.Equal(t, map[string]int64{"d c ": 1, "d x ": 1}, held(p))
-	require.Contains(t, p.places.given, series{device: "d", app: "a"})
-	p.Add(contexts(late, "d", process(3, "c"), process(4, "x"), process(5, "y")))
+	require.Contains(t, p.places.assigned, series{device: "d", app: "a"})
+	p.AddListing(contexts(late, "d", process(3, "c"), process(4, "x"), process(5, "y")))
 	require.Equal(t, map[string]int64{"d y ": 1, "d c ": 1, "d x ": 1}, held(p))
 }
 
 func TestASeriesWithAProcessNeverYields(t *testing.T) {
 	p := newPicture(t, 1)
-	p.Add(contexts(start, "quiet", process(1, "a")))
-	p.Add(contexts(start.Add(9*keep), "d", process(2, "b")))
+	p.AddListing(contexts(start, "quiet", process(1, "a")))
+	p.AddListing(contexts(start.Add(9*keepPlaceFor), "d", process(2, "b")))
 	require.Equal(t, map[string]int64{"quiet a ": 1, "d other ": 1}, held(p), "its device has only not been looked at since")
-	p.Forget("quiet")
-	p.Add(contexts(start.Add(9*keep), "d", process(2, "b")))
+	p.RemoveDevice("quiet")
+	p.AddListing(contexts(start.Add(9*keepPlaceFor), "d", process(2, "b")))
 	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p))
 }
 
@@ -175,25 +175,25 @@ func TestSeriesEndsAfterOneLineOfZeros(t *testing.T) {
 	p := newPicture(t, 9)
 	a, b := process(1, "a"), process(2, "b")
 	both := dumps{verbs.ObjectContext: listed(object{Owner: a}, object{Owner: b}), verbs.ObjectQP: listed(object{Owner: a}, object{Owner: b})}
-	p.Add(lookAt("d", start, both))
+	p.AddListing(lookAt("d", start, both))
 	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
-	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: b}), verbs.ObjectQP: listed(object{Owner: b})}))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: b}), verbs.ObjectQP: listed(object{Owner: b})}))
 	last := p.Points(start)
 	require.Len(t, last, 2)
 	zero := measure.Held{Known: true}
 	require.Equal(t, [3]measure.Held{zero, zero, zero}, [3]measure.Held{last[0].Processes, last[0].Contexts, last[0].QPs})
 	require.Equal(t, map[string]int64{"d b ": 1}, held(p))
-	p.Add(lookAt("d", start, both))
+	p.AddListing(lookAt("d", start, both))
 	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p), "it comes back")
 }
 
 func TestLastLineOfASeriesWaitsForAListThatIsKnown(t *testing.T) {
 	p := newPicture(t, 9)
-	p.Add(contexts(start, "d", process(1, "a")))
+	p.AddListing(contexts(start, "d", process(1, "a")))
 	require.Len(t, p.Points(start), 1)
-	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
 	require.Empty(t, p.Points(start))
-	p.Add(contexts(start, "d"))
+	p.AddListing(contexts(start, "d"))
 	require.Equal(t, map[string]int64{"d a ": 0}, held(p))
 	require.Empty(t, p.Points(start))
 }
@@ -201,22 +201,22 @@ func TestLastLineOfASeriesWaitsForAListThatIsKnown(t *testing.T) {
 func TestAListThatFailedLeavesItsFieldsOut(t *testing.T) {
 	p := newPicture(t, 9)
 	a := process(1, "a")
-	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
-	p.Add(lookAt("d", start, dumps{verbs.ObjectQP: {}}))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: {}}))
 	points := p.Points(start)
 	require.Len(t, points, 1)
 	known := measure.Held{Count: 1, Known: true}
 	require.Equal(t, &measure.App{Device: "d", App: "a", Processes: known, Contexts: known, At: start}, points[0])
-	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
 	require.Empty(t, p.Points(start), "no point without a field")
 }
 
 func TestATypeThatWasNotAskedForKeepsItsList(t *testing.T) {
 	p := newPicture(t, 9)
 	a := process(1, "a")
-	p.Add(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: a, State: 3})}))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: a, State: 3})}))
 	a.Process.Comm = "renamed"
-	p.Add(contexts(start.Add(10*time.Second), "d", a))
+	p.AddListing(contexts(start.Add(10*time.Second), "d", a))
 	for _, point := range p.Points(start) {
 		if point.App == "renamed" {
 			require.EqualValues(t, 1, point.QPs.Count)
@@ -230,8 +230,8 @@ func TestATypeThatWasNotAskedForKeepsItsList(t *testing.T) {
 
 func TestQueuePairsOfProcessesThatCameSinceTheirListAreNotKnown(t *testing.T) {
 	p := newPicture(t, 9)
-	p.Add(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: process(1, "a"), State: 3})}))
-	p.Add(contexts(start.Add(time.Second), "d", process(1, "a"), process(2, "a"), process(3, "b")))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: process(1, "a"), State: 3})}))
+	p.AddListing(contexts(start.Add(time.Second), "d", process(1, "a"), process(2, "a"), process(3, "b")))
 	qps := func() map[string]measure.Held {
 		found := map[string]measure.Held{}
 		for _, a := range p.Points(start.Add(time.Second)) {
@@ -241,7 +241,7 @@ func TestQueuePairsOfProcessesThatCameSinceTheirListAreNotKnown(t *testing.T) {
 		return found
 	}
 	require.Equal(t, map[string]measure.Held{"a": {Count: 1, Known: true}, "b": {}}, qps())
-	p.Add(lookAt("d", start.Add(2*time.Second), dumps{verbs.ObjectQP: listed(object{Owner: process(3, "b"), State: 3})}))
+	p.AddListing(lookAt("d", start.Add(2*time.Second), dumps{verbs.ObjectQP: listed(object{Owner: process(3, "b"), State: 3})}))
 	require.Equal(t, map[string]measure.Held{"a": {Known: true}, "b": {Count: 1, Known: true}}, qps())
 }
 
@@ -249,7 +249,7 @@ func TestWhatWasOnlyCountedIsOfUnknownOwners(t *testing.T) {
 	p := newPicture(t, 9)
 	look := contexts(start, "d", process(1, "a"))
 	look.Lists[verbs.ObjectQP] = verbs.ObjectList{State: verbs.ListCounted, Count: 20_000}
-	p.Add(look)
+	p.AddListing(look)
 	points := p.Points(start)
 	require.Len(t, points, 2)
 	require.Equal(t, "a", points[0].App)
@@ -263,14 +263,14 @@ func TestAReusedPIDIsCountedAsAnotherProcess(t *testing.T) {
 	p := newPicture(t, 9)
 	first, second := process(1, "a"), process(1, "a")
 	second.Process.Start = 99
-	p.Add(contexts(start, "d", first, second))
+	p.AddListing(contexts(start, "d", first, second))
 	require.EqualValues(t, 2, p.Points(start)[0].Processes.Count)
 }
 
 func TestAListThatIsTooOldIsNotKnown(t *testing.T) {
 	p := newPicture(t, 9)
 	a := process(1, "a")
-	p.Add(lookAt("d", start, dumps{verbs.ObjectCQ: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectCQ: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
 	known := func(after time.Duration) (cqs, qps bool) {
 		for _, point := range p.Points(start.Add(after)) {
 			cqs, qps = point.CQs.Known, point.QPs.Known
@@ -292,14 +292,14 @@ func TestALookIsWhatTheThreadsOfProcessesHold(t *testing.T) {
 		o.Holders[i].Counts[verbs.ObjectCQ] = 1
 	}
 	o.Lists[verbs.ObjectCQ].State = verbs.ListWhole
-	look := NewLook("d", start, &o, func(thread int) (identity.Process, bool) {
+	look := NewListing("d", start, &o, func(thread int) (identity.Process, bool) {
 		if thread == 9 {
 			return identity.Process{}, false // it has ended
 		}
 		return main, true
 	})
 	p := newPicture(t, 9)
-	p.Add(look)
+	p.AddListing(look)
 	counts := map[string][2]int64{}
 	for _, a := range p.Points(start) {
 		counts[a.App] = [2]int64{a.Processes.Count, a.CQs.Count}
@@ -317,7 +317,7 @@ func TestOptionsThatAreNotValidAreNamed(t *testing.T) {
 	}
 }
 
-// model is what a random host holds: the objects themselves.
+// model has the objects of a random host.
 type model struct {
 	random  *rand.Rand
 	owners  []Owner
@@ -326,13 +326,13 @@ type model struct {
 
 func (m *model) step() {
 	switch m.random.IntN(4) {
-	case 0: // a process comes
+	case 0: // a process starts
 		pid := 1 + m.random.IntN(1000)
 		o := process(pid, "app"+strconv.Itoa(m.random.IntN(12)))
 		o.Process.Start = m.random.Uint64N(1 << 40)
 		o.Process.Unit = []string{"", "job_1", "x.service"}[m.random.IntN(3)]
 		m.owners = append(m.owners, o)
-	case 1: // an owner goes, with all it holds
+	case 1: // an owner ends with all its objects
 		i := m.random.IntN(len(m.owners))
 		for _, of := range m.objects {
 			for t := range of {
@@ -345,7 +345,7 @@ func (m *model) step() {
 				of[t] = left
 			}
 		}
-		if i > 1 { // the first two are the kernel and the unseen
+		if i > 1 { // the first two are the kernel and an invisible owner
 			m.owners = append(m.owners[:i], m.owners[i+1:]...)
 		}
 	default:
@@ -355,8 +355,8 @@ func (m *model) step() {
 	}
 }
 
-// look lists all types or only some, and returns what the picture is to hold of the device now.
-func (m *model) look(device string, at time.Time, shown *[verbs.ObjectKinds][]object) *Look {
+// look lists all or some types of objects, and returns the objects that the Picture should now have for the device.
+func (m *model) look(device string, at time.Time, shown *[verbs.ObjectKinds][]object) *Listing {
 	found := dumps{}
 	for t := range verbs.ObjectKinds {
 		if m.random.IntN(3) > 0 {
@@ -376,7 +376,7 @@ func TestTheSumOverAllSeriesIsTheObjectsThatWerePutIn(t *testing.T) {
 		most := 1 + m.random.IntN(15)
 		p := newPicture(t, most, by...)
 		for _, device := range []string{"d", "e"} {
-			p.Add(lookAt(device, start, dumps{
+			p.AddListing(lookAt(device, start, dumps{
 				verbs.ObjectContext: listed(), verbs.ObjectPD: listed(), verbs.ObjectCQ: listed(), verbs.ObjectSRQ: listed(),
 				verbs.ObjectQP: listed(),
 			}))
@@ -388,13 +388,13 @@ func TestTheSumOverAllSeriesIsTheObjectsThatWerePutIn(t *testing.T) {
 			}
 			at = at.Add(time.Duration(m.random.IntN(300)) * time.Second)
 			device := []string{"d", "e"}[m.random.IntN(2)]
-			p.Add(m.look(device, at, shown[device]))
+			p.AddListing(m.look(device, at, shown[device]))
 			requireSums(t, p, shown, most)
 		}
 	}
 }
 
-// counts are the numbers of a device: objects by type, then queue pairs by state, then processes.
+// counts has the numbers of a device: objects by type, then queue pairs by state, then processes.
 type counts [int(verbs.ObjectKinds) + verbs.QPStates + 1]int64
 
 func requireSums(t *testing.T, p *Picture, shown map[string]*[verbs.ObjectKinds][]object, most int) {

@@ -10,38 +10,38 @@ import (
 	"rdma_events/internal/applications/identity"
 )
 
-// keep is how long a series without a process keeps its place.
-const keep = 10 * time.Minute
+// keepPlaceFor is the time for which a series without a process keeps its place.
+const keepPlaceFor = 10 * time.Minute
 
-// ErrOption says that Options are not valid.
+// ErrOption is the error of invalid Options.
 var ErrOption = errors.New("is not valid")
 
-// Options are how processes become series.
+// Options defines how processes are grouped into series.
 type Options struct {
 	By        []string // "app", or "app" and "unit"
-	MaxSeries int      // of all devices together, without other, unknown and kernel; at least 1
+	MaxSeries int      // maximum number of series of all devices, without other, unknown and kernel; at least 1
 	Events    bool     // there is a tracer
 }
 
-// series is what a point of an application is of.
+// series identifies the series of an application's points.
 type series struct{ device, app, unit string }
 
-// places are the series that have a place of their own, of objects and of events alike: what a process holds and what it
-// experiences is found under one name.
+// places limits the number of series. A series with a place has points of its own, both for objects and for events, so that the objects and
+// the events of a process have the same name.
 type places struct {
-	byUnit  bool
-	max     int
-	given   map[series]*place
-	arrived int // places given so far
+	byUnit      bool
+	max         int
+	assigned    map[series]*place
+	assignments int // number of assignments so far
 
-	used    func() map[series]bool // returns the series that have a process
-	yielded func(series)           // is called for each place that is given to another series
+	used     func() map[series]bool // returns the series that have a process
+	released func(series)           // is called when a series loses its place to another one
 }
 
-// place is one of the MaxSeries.
+// place is one of MaxSeries places.
 type place struct {
-	since int       // rank of arrival
-	held  time.Time // when the series was last seen to have a process
+	rank     int       // number of the assignment
+	lastUsed time.Time // last time at which the series was known to have a process
 }
 
 func newPlaces(o Options) (places, error) {
@@ -52,13 +52,13 @@ func newPlaces(o Options) (places, error) {
 	if !byUnit && !slices.Equal(o.By, []string{"app"}) {
 		return places{}, fmt.Errorf(`by = %q %w: want ["app"] or ["app", "unit"]`, o.By, ErrOption)
 	}
-	return places{byUnit: byUnit, max: o.MaxSeries, given: map[series]*place{}}, nil
+	return places{byUnit: byUnit, max: o.MaxSeries, assigned: map[series]*place{}}, nil
 }
 
 func isSpecial(app string) bool { return app == other || app == unknown || app == kernel }
 
-// name returns the series of a process, whether it has a place or not.
-func (p *places) name(device string, who *identity.Process) series {
+// seriesOf returns the series of a process, whether or not it has a place.
+func (p *places) seriesOf(device string, who *identity.Process) series {
 	s := series{device: device, app: cmp.Or(who.Comm, unknown)}
 	if p.byUnit && !isSpecial(s.app) {
 		s.unit = who.Unit
@@ -66,65 +66,66 @@ func (p *places) name(device string, who *identity.Process) series {
 	return s
 }
 
-// give gives places to series that have none, as far as there are any.
-func (p *places) give(without []series, at time.Time) {
+// assign assigns places to series that have none, as long as there are free ones.
+func (p *places) assign(without []series, at time.Time) {
 	if len(without) == 0 {
 		return
 	}
 	used := p.used()
 	for _, s := range without {
-		if p.given[s] == nil && (len(p.given) < p.max || p.free(used, at)) {
-			p.arrived++
-			p.given[s] = &place{since: p.arrived, held: at}
+		if p.assigned[s] == nil && (len(p.assigned) < p.max || p.freeOldest(used, at)) {
+			p.assignments++
+			p.assigned[s] = &place{rank: p.assignments, lastUsed: at}
 		}
 	}
 }
 
-// seat returns the series in which a process is counted: its own, or that of the others.
-func (p *places) seat(s series, at time.Time) series {
+// assignOrOther assigns a place to a series if possible. It returns the series in which the process is counted: s, or the series other.
+func (p *places) assignOrOther(s series, at time.Time) series {
 	if isSpecial(s.app) {
 		return s
 	}
-	if p.given[s] == nil {
-		p.give([]series{s}, at)
+	if p.assigned[s] == nil {
+		p.assign([]series{s}, at)
 	}
-	if p.given[s] == nil {
+	if p.assigned[s] == nil {
 		return series{device: s.device, app: other}
 	}
 	return s
 }
 
-// hold notes that a series has a process.
-func (p *places) hold(s series, at time.Time) {
-	if held := p.given[s]; held != nil && at.After(held.held) {
-		held.held = at
+// touch records that a series has a process at a time.
+func (p *places) touch(s series, at time.Time) {
+	if held := p.assigned[s]; held != nil && at.After(held.lastUsed) {
+		held.lastUsed = at
 	}
 }
 
-// free takes the place of the series that has been without a process for the longest time, if that is long enough.
-func (p *places) free(used map[series]bool, at time.Time) bool {
+// freeOldest frees the place of the series that has been without a process for the longest time, if that exceeds keepPlaceFor. It returns
+// false if there is no such series.
+func (p *places) freeOldest(used map[series]bool, at time.Time) bool {
 	var oldest series
 	var found *place
-	for s, held := range p.given {
-		if used[s] || at.Sub(held.held) < keep {
+	for s, held := range p.assigned {
+		if used[s] || at.Sub(held.lastUsed) < keepPlaceFor {
 			continue
 		}
-		if found == nil || held.before(found) {
+		if found == nil || held.yieldsBefore(found) {
 			oldest, found = s, held
 		}
 	}
 	if found == nil {
 		return false
 	}
-	delete(p.given, oldest)
-	p.yielded(oldest)
+	delete(p.assigned, oldest)
+	p.released(oldest)
 	return true
 }
 
-// before reports whether a place yields before another.
-func (p *place) before(o *place) bool {
-	if !p.held.Equal(o.held) {
-		return p.held.Before(o.held)
+// yieldsBefore reports whether a place has to be freed before another one.
+func (p *place) yieldsBefore(o *place) bool {
+	if !p.lastUsed.Equal(o.lastUsed) {
+		return p.lastUsed.Before(o.lastUsed)
 	}
-	return p.since < o.since
+	return p.rank < o.rank
 }

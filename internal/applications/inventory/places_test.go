@@ -12,7 +12,7 @@ import (
 
 func TestObjectsAndEventsShareThePlaces(t *testing.T) {
 	b := newBench(t, 1)
-	b.Add(contexts(start, "d", process(1, "a")))
+	b.AddListing(contexts(start, "d", process(1, "a")))
 	b.second(apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
 	got := b.async()
 	require.Len(t, got, 2)
@@ -22,22 +22,22 @@ func TestObjectsAndEventsShareThePlaces(t *testing.T) {
 
 	b = newBench(t, 1)
 	b.second(apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
-	b.Add(contexts(start.Add(9*keep), "d", process(1, "a")))
+	b.AddListing(contexts(start.Add(9*keepPlaceFor), "d", process(1, "a")))
 	require.Equal(t, map[string]int64{"d b ": 0, "d other ": 1}, held(b.Picture), "b is still there")
 }
 
-// The program had an event before its objects were listed for the first time.
+// The process has an event before its objects are listed for the first time.
 func TestProgramWithAnEarlyEventHasNoObjectsUntilTheyAreListed(t *testing.T) {
 	b := newBench(t, 9)
 	early := process(1, "a")
 	old := process(7, "old")
-	b.Add(lookAt("d", b.now().Wall, dumps{verbs.ObjectContext: listed(object{Owner: old}), verbs.ObjectQP: listed(object{Owner: old, State: 3})}))
+	b.AddListing(lookAt("d", b.now().Wall, dumps{verbs.ObjectContext: listed(object{Owner: old}), verbs.ObjectQP: listed(object{Owner: old, State: 3})}))
 	b.second(apps(app(early, verbs.EventQPFatal, 1, 0, 0)))
 	require.Equal(t, map[string]int64{"d old ": 1}, held(b.Picture))
 	require.EqualValues(t, 1, b.async()["d a "].Queued())
 
 	b.second(trace.Update{})
-	b.Add(contexts(b.now().Wall, "d", old, early))
+	b.AddListing(contexts(b.now().Wall, "d", old, early))
 	require.Equal(t, map[string]int64{"d a ": 1, "d old ": 1}, held(b.Picture))
 	a := b.Points(b.now().Wall)[0]
 	require.Equal(t, "a", a.App)
@@ -48,20 +48,20 @@ func TestTracedProgramWithoutObjectsHasZerosOfANewerList(t *testing.T) {
 	b := newBench(t, 9)
 	b.second(apps(app(process(1, "a"), verbs.EventQPFatal, 1, 0, 0)))
 	b.second(trace.Update{})
-	b.Add(contexts(b.now().Wall, "d"))
+	b.AddListing(contexts(b.now().Wall, "d"))
 	require.Equal(t, map[string]int64{"d a ": 0}, held(b.Picture))
 }
 
 func TestSeriesWithoutAnEventEndsWithItsProcess(t *testing.T) {
 	b := newBench(t, 9)
-	b.Add(contexts(start, "d", process(1, "a"), process(2, "b")))
+	b.AddListing(contexts(start, "d", process(1, "a"), process(2, "b")))
 	b.second(apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
 	require.Len(t, b.async(), 2)
 	last := app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)
 	last.Ended = true
 	b.second(apps(last))
 	b.second(trace.Update{})
-	b.Add(contexts(start, "d"))
+	b.AddListing(contexts(start, "d"))
 	require.Zero(t, b.async()["d a "].Queued())
 	got := b.async()
 	require.Len(t, got, 1)
@@ -74,7 +74,7 @@ func TestASeriesKeepsItsCountersUntilItYields(t *testing.T) {
 	ended.Ended = true
 	b.second(apps(ended))
 	b.second(trace.Update{})
-	b.mono += int64(keep) - 2*int64(time.Second)
+	b.mono += int64(keepPlaceFor) - 2*int64(time.Second)
 	other := app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)
 	other.Ended = true
 	b.second(apps(other))
@@ -82,7 +82,7 @@ func TestASeriesKeepsItsCountersUntilItYields(t *testing.T) {
 	require.EqualValues(t, 1, b.async()["d other "].Queued())
 	b.second(trace.Update{})
 
-	b.mono += int64(keep)
+	b.mono += int64(keepPlaceFor)
 	b.second(apps(app(process(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
 	got := b.async()
 	require.NotContains(t, got, "d a ")
@@ -100,8 +100,8 @@ func TestAProcessIsCountedWhereItsFirstEventWas(t *testing.T) {
 	ended.Ended = true
 	b.second(apps(ended))
 	b.second(trace.Update{})
-	b.mono += 2 * int64(keep)
-	b.second(apps(app(x, verbs.EventQPFatal, 1, 0, 0))) // there would be a place now
+	b.mono += 2 * int64(keepPlaceFor)
+	b.second(apps(app(x, verbs.EventQPFatal, 1, 0, 0))) // there is a free place now
 	got := b.async()
 	require.Len(t, got, 2)
 	require.EqualValues(t, 2, got["d a "].Read)
@@ -111,14 +111,14 @@ func TestAProcessIsCountedWhereItsFirstEventWas(t *testing.T) {
 
 func TestADeviceThatComesBackGoesOnCounting(t *testing.T) {
 	b := newBench(t, 9)
-	b.Add(contexts(start, "d", process(1, "a"), process(2, "b")))
+	b.AddListing(contexts(start, "d", process(1, "a"), process(2, "b")))
 	ended := app(process(1, "a"), verbs.EventDeviceFatal, 1, 0, 0)
 	ended.Ended = true
 	b.second(apps(ended))
-	b.Forget("d")
+	b.RemoveDevice("d")
 	require.EqualValues(t, 1, b.async()["d a "].Queued())
 	require.Len(t, b.async(), 1)
-	require.Len(t, b.places.given, 1)
+	require.Len(t, b.places.assigned, 1)
 	b.second(apps(app(process(3, "a"), verbs.EventDeviceFatal, 1, 0, 0)))
 	require.EqualValues(t, 2, b.async()["d a "].Queued())
 }
@@ -147,7 +147,7 @@ func TestATotalGoesOnWhileAUnitOfTheApplicationHasAPlace(t *testing.T) {
 	ended.Ended = true
 	b.second(apps(ended, app(there, verbs.EventQPFatal, 1, 0, 0)))
 	b.second(trace.Update{})
-	b.mono += int64(keep)
+	b.mono += int64(keepPlaceFor)
 	ended = app(process(3, "b"), verbs.EventQPFatal, 1, 0, 0)
 	ended.Ended = true
 	b.second(apps(ended, app(there, verbs.EventQPFatal, 2, 0, 0)))
@@ -161,14 +161,14 @@ func TestATotalGoesOnWhileAUnitOfTheApplicationHasAPlace(t *testing.T) {
 	b.second(trace.Update{})
 	require.EqualValues(t, 4, total())
 
-	b.mono += int64(keep)
+	b.mono += int64(keepPlaceFor)
 	b.second(apps(app(process(4, "c"), verbs.EventQPFatal, 1, 0, 0)))
-	b.mono += int64(keep)
+	b.mono += int64(keepPlaceFor)
 	b.second(apps(app(process(5, "b"), verbs.EventQPFatal, 1, 0, 0)))
 	b.second(trace.Update{})
 	require.Contains(t, b.async(), "d other ", "c has the place of b, which has begun again there")
 	require.NotContains(t, b.async(), "d b u.service")
-	for k := range b.tracing.totals {
+	for k := range b.tracing.emittedTotals {
 		require.NotEqual(t, "b", k.app)
 	}
 }

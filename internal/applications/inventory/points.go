@@ -10,23 +10,23 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// sums has the objects of a series.
+// sums has the numbers of objects of a series.
 type sums struct {
-	processes int64     // that hold an object
-	since     time.Time // when the first of the series' processes was found or reported; zero: it has none
-	of        [verbs.ObjectKinds]tally
+	processes int64     // number of processes that hold an object
+	since     time.Time // time at which the first process of the series was listed or reported; zero: it has none
+	objects   [verbs.ObjectKinds]tally
 }
 
-// Points returns a point of rdma_app for each series that has a process, by the lists that are newer than that. A series whose
-// processes have ended gets one more point. Other, unknown and kernel have points once they have been seen. There is none of a
-// series of which nothing is known. They are in the order of device, application and unit.
+// Points returns a point of rdma_app for each series that has a process, computed from lists that are newer than the process. A series
+// whose processes have ended gets one more point. The series other, unknown and kernel have points from their first occurrence on. A series
+// without any known value has no point. The points are sorted by device, application and unit.
 func (p *Picture) Points(at time.Time) []*measure.App {
 	var points []*measure.App
 	for name, d := range p.devices {
-		for s, held := range p.fold(name, d) {
-			if a, ok := d.point(s, held, at); ok {
+		for s, held := range p.sumBySeries(name, d) {
+			if a, ok := d.newPoint(s, held, at); ok {
 				points = append(points, a)
-				d.noteShown(s, held)
+				d.noteEmitted(s, held)
 			}
 		}
 	}
@@ -36,8 +36,8 @@ func (p *Picture) Points(at time.Time) []*measure.App {
 	return points
 }
 
-// fold adds up what is held by series.
-func (p *Picture) fold(name string, d *device) map[series]*sums {
+// sumBySeries adds up the objects of a device by series.
+func (p *Picture) sumBySeries(name string, d *device) map[series]*sums {
 	folded := map[series]*sums{}
 	at := func(s series) *sums {
 		if folded[s] == nil {
@@ -45,25 +45,25 @@ func (p *Picture) fold(name string, d *device) map[series]*sums {
 		}
 		return folded[s]
 	}
-	for s := range d.shown {
-		if p.places.given[s] == nil {
-			delete(d.shown, s)
+	for s := range d.emitted {
+		if p.places.assigned[s] == nil {
+			delete(d.emitted, s)
 			continue
 		}
 		at(s)
 	}
-	for id := range d.named {
+	for id := range d.series {
 		p.addProcess(d, id, at)
 	}
 	for id, who := range p.tracing.processes {
-		if id.device == name && p.places.given[who.series] != nil {
-			at(who.series).begin(who.since)
+		if id.device == name && p.places.assigned[who.series] != nil {
+			at(who.series).noteSince(who.since)
 		}
 	}
 	for t := range d.lists {
 		for app, held := range map[string]*tally{unknown: &d.lists[t].unknown, kernel: &d.lists[t].kernel} {
 			if held.count > 0 {
-				at(series{device: name, app: app}).of[t].add(held)
+				at(series{device: name, app: app}).objects[t].add(held)
 			}
 		}
 	}
@@ -79,52 +79,52 @@ func (p *Picture) fold(name string, d *device) map[series]*sums {
 }
 
 func (p *Picture) addProcess(d *device, id identity.ID, at func(series) *sums) {
-	s := d.named[id]
-	if p.places.given[s] == nil && !isSpecial(s.app) {
+	s := d.series[id]
+	if p.places.assigned[s] == nil && !isSpecial(s.app) {
 		s = series{device: s.device, app: other}
 	}
 	to := at(s)
 	to.processes++
-	to.begin(d.since[id])
+	to.noteSince(d.firstSeen[id])
 	for t := range d.lists {
 		if held := d.lists[t].processes[id]; held != nil {
-			to.of[t].add(held)
+			to.objects[t].add(held)
 		}
 	}
 }
 
-// noteShown notes that a series has a point. The one without a process is its last.
-func (d *device) noteShown(s series, held *sums) {
+// noteEmitted records that a series has a point. A point without a process is the last one of its series.
+func (d *device) noteEmitted(s series, held *sums) {
 	if held.since.IsZero() {
-		delete(d.shown, s)
+		delete(d.emitted, s)
 	} else {
-		d.shown[s] = true
+		d.emitted[s] = true
 	}
 }
 
-// begin notes that a process of the series is known since at.
-func (s *sums) begin(at time.Time) {
+// noteSince records that a process of the series is known since at.
+func (s *sums) noteSince(at time.Time) {
 	if s.since.IsZero() || at.Before(s.since) {
 		s.since = at
 	}
 }
 
-// point returns the point of a series, and whether anything in it is known.
-func (d *device) point(s series, held *sums, at time.Time) (*measure.App, bool) {
+// newPoint returns the point of a series, and reports whether any value in it is known.
+func (d *device) newPoint(s series, held *sums, at time.Time) (*measure.App, bool) {
 	a := &measure.App{Device: s.device, App: s.app, Unit: s.unit, At: at}
 	known, listed := false, false
 	for kind, to := range [verbs.ObjectKinds]*measure.Held{
 		verbs.ObjectContext: &a.Contexts, verbs.ObjectPD: &a.PDs, verbs.ObjectCQ: &a.CQs, verbs.ObjectSRQ: &a.SRQs,
 		verbs.ObjectQP: &a.QPs,
 	} {
-		state := d.state(verbs.ObjectKind(kind), held, at)
+		state := d.stateFor(verbs.ObjectKind(kind), held, at)
 		listed = listed || state == verbs.ListWhole
 		if state == verbs.ListWhole || state == verbs.ListCounted && s.app == unknown {
-			*to, known = measure.Held{Count: held.of[kind].count, Known: true}, true
+			*to, known = measure.Held{Count: held.objects[kind].count, Known: true}, true
 		}
 	}
-	if d.state(verbs.ObjectQP, held, at) == verbs.ListWhole {
-		for i, n := range held.of[verbs.ObjectQP].states {
+	if d.stateFor(verbs.ObjectQP, held, at) == verbs.ListWhole {
+		for i, n := range held.objects[verbs.ObjectQP].states {
 			a.States[i] = measure.Held{Count: n, Known: true}
 		}
 	}
@@ -134,11 +134,12 @@ func (d *device) point(s series, held *sums, at time.Time) (*measure.App, bool) 
 	return a, known
 }
 
-// state returns what a list says of a series. A list says nothing of processes that have all come since: queue pairs are
-// listed more rarely than the rest, and the tracer may report an event of a process before any list has it.
-func (d *device) state(kind verbs.ObjectKind, held *sums, at time.Time) verbs.ListState {
+// stateFor returns the state of a list for a series. A list older than all processes of the series counts as failed. That happens because
+// queue pairs are listed less often than other objects, and because the tracer may report an event of a process before the process is
+// listed.
+func (d *device) stateFor(kind verbs.ObjectKind, held *sums, at time.Time) verbs.ListState {
 	if held.since.After(d.lists[kind].at) {
 		return verbs.ListFailed
 	}
-	return d.lists[kind].known(kind, at)
+	return d.lists[kind].stateAt(kind, at)
 }

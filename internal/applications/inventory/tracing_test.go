@@ -40,14 +40,14 @@ func (b *bench) begin() { b.Attach(&trace.Attached{Hooks: "sim"}, b.now(), b.emi
 
 func (b *bench) end() { b.Detach(b.now(), b.emit) }
 
-// second handles the snapshot of another second.
+// second handles the Update of another second.
 func (b *bench) second(s trace.Update) {
 	b.mono += int64(time.Second)
 	s.Mono = b.mono
 	b.Trace(&s, b.now(), b.emit)
 }
 
-// shown returns the points of the events since the last call.
+// shown returns the points of events since the previous call.
 func (b *bench) shown() []*measure.AppEvent {
 	events := b.events
 	b.events = nil
@@ -73,10 +73,10 @@ func (b *bench) hanging() []*measure.AppHang {
 
 func (b *bench) health(w Worker) *measure.Tracer {
 	now := b.now()
-	return b.tracing.health.point(&w, &now)
+	return b.tracing.health.newPoint(&w, &now)
 }
 
-// app is what a process has had at device d: events that are read, unread, and discarded.
+// app returns the counts of a process on device d: events that are read, unread and discarded.
 func app(who Owner, typ verbs.EventType, read, unread, discarded uint64) trace.App {
 	a := trace.App{Device: "d", Process: who.Process, Read: read, Unread: unread, Discarded: discarded}
 	a.Queued[typ] = read + unread + discarded
@@ -153,7 +153,7 @@ func TestWhatWasCountedAndDidNotComeIsAPointWithoutNumber(t *testing.T) {
 	require.Empty(t, b.shown())
 }
 
-// total returns how many events the points since the last call show.
+// total returns the number of events in the points since the previous call.
 func (b *bench) total() (n uint64) {
 	for _, e := range b.shown() {
 		n += e.Count
@@ -161,7 +161,7 @@ func (b *bench) total() (n uint64) {
 	return n
 }
 
-// Two seconds with more events than a snapshot has. The tracer sends what is left in the seconds after.
+// Two seconds have more events than fit into an Update. The tracer sends the remaining ones in the following seconds.
 func TestStormWithLateEventsIsShownOnce(t *testing.T) {
 	b := newBench(t, 9)
 	a := process(1, "a")
@@ -188,7 +188,7 @@ func TestStormWithLateEventsIsShownOnce(t *testing.T) {
 	require.EqualValues(t, 2*each, b.async()["d a "].Types[verbs.EventQPFatal])
 }
 
-// The tracer keeps the counts of a process for a second if they changed while it read them.
+// The tracer holds back the counts of a process for a second if they changed while it read them.
 func TestEventBeforeItsCountKeepsItsNumber(t *testing.T) {
 	b := newBench(t, 9)
 	a := process(1, "a")
@@ -295,13 +295,13 @@ func TestTheUnreadEventsOfAProcessThatEndedWithoutATracerAreDiscarded(t *testing
 	b := newBench(t, 9)
 	a, alive := process(1, "a"), process(2, "alive")
 	b.second(apps(app(a, verbs.EventQPFatal, 0, 2, 0), app(alive, verbs.EventQPFatal, 0, 1, 0)))
-	require.Empty(t, b.Carried())
+	require.Empty(t, b.CarriedProcesses())
 	b.end()
-	ids := b.Carried()
+	ids := b.CarriedProcesses()
 	require.Len(t, ids, 2)
 	b.begin()
 	b.second(apps(app(alive, verbs.EventQPFatal, 0, 1, 0)))
-	b.Gone(ids, b.now().Wall)
+	b.RemoveProcesses(ids, b.now().Wall)
 	require.EqualValues(t, 2, b.async()["d a "].Discarded)
 	require.Zero(t, b.async()["d alive "].Discarded, "a tracer tells of it again")
 	require.Len(t, b.tracing.processes, 1)
@@ -328,7 +328,7 @@ func TestWhatFoundNoPlaceIsOther(t *testing.T) {
 
 func TestWithoutATracerThereAreNoPointsOfOne(t *testing.T) {
 	p := newPicture(t, 9)
-	p.Add(contexts(start, "d", process(1, "a")))
+	p.AddListing(contexts(start, "d", process(1, "a")))
 	require.Empty(t, p.Events(&Moment{Wall: start}, &Worker{}))
 	require.Nil(t, p.Host())
 }
@@ -339,7 +339,7 @@ func TestThePointsAreInTheOrderOfDeviceAndApplication(t *testing.T) {
 	three.Device = "c"
 	b.second(apps(one, two, three))
 	var names []string
-	for _, a := range b.asyncs(&Moment{Wall: start}) {
+	for _, a := range b.asyncPoints(&Moment{Wall: start}) {
 		names = append(names, a.Device+" "+a.App)
 	}
 	require.Equal(t, []string{"c z", "d a", "d b"}, names)
