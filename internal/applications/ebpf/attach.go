@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attachAll attaches the programs that fit a kernel, and returns what is attached and the functions that are missing. A function
-// that the kernel has may still refuse a probe, as one that is in its list of functions not to be probed: that switches off the
-// part that needs it, like a function that the kernel lacks. Any other error is returned with what was attached until then.
+// attachAll attaches the programs that a kernel supports. It returns the attachments and the missing functions. An existing function may
+// still refuse a probe, for example because the kernel's blacklist contains it. That switches off the features that need it, just like a
+// missing function. attachAll returns any other error together with the attachments made so far.
 func attachAll(f fitted, attach func(program string) (io.Closer, error)) (links []io.Closer, missing []string, err error) {
 	attached, functions, refused := map[string]io.Closer{}, maps.Clone(f.functions), map[string]error{}
 	var first error
@@ -23,17 +23,17 @@ func attachAll(f fitted, attach func(program string) (io.Closer, error)) (links 
 		case err == nil:
 			attached[program] = l
 			continue
-		case isOfProcess(err):
+		case isProcessLimit(err):
 			return slices.Collect(maps.Values(attached)), nil, fmt.Errorf("attach to %s: %w", functions[program], err)
 		case functions[program] == "":
-			functions[program] = program // the iterator, which needs no function
+			functions[program] = program // the iterator, which is not attached to a function
 		}
 		refused[functions[program]] = err
 		if first == nil {
 			first = fmt.Errorf("attach to %s: %w", functions[program], err)
 		}
 	}
-	c, err := choose(functions, func(function string) bool { return refused[function] == nil && f.has(function) })
+	c, err := choosePrograms(functions, func(function string) bool { return refused[function] == nil && f.has(function) })
 	if err != nil && first != nil {
 		err = fmt.Errorf("%w: %s", err, firstLine(first))
 	}
@@ -48,8 +48,8 @@ func attachAll(f fitted, attach func(program string) (io.Closer, error)) (links 
 	return links, c.missing, errors.Join(err, closeTogether(off))
 }
 
-// isOfProcess reports whether an error says that this process may attach nothing, or nothing more.
-func isOfProcess(err error) bool {
+// isProcessLimit reports whether an error means that this process cannot attach anything, or anything more.
+func isProcessLimit(err error) bool {
 	for _, errno := range []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
 		if errors.Is(err, errno) {
 			return true
@@ -58,7 +58,7 @@ func isOfProcess(err error) bool {
 	return false
 }
 
-// closeTogether closes hooks at the same time: the kernel waits for all processors to leave each of them.
+// closeTogether closes hooks concurrently, because for each of them the kernel waits until all processors have left it.
 func closeTogether(hooks []io.Closer) error {
 	errs := make([]error, len(hooks))
 	var closing sync.WaitGroup

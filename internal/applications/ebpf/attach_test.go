@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/applications/trace"
 )
 
-// fakeHook is something that is attached.
+// fakeHook is a fake attachment.
 type fakeHook struct {
 	program string
 	closed  *[]string
@@ -27,11 +27,11 @@ func (h fakeHook) Close() error {
 	return nil
 }
 
-// attached attaches to a kernel that has all functions of Linux 6.1, where some programs cannot be attached.
+// attached attaches to a kernel that has all functions of Linux 6.1 and refuses some programs.
 func attached(t *testing.T, refuses map[string]error) (kept, closed, missing []string, err error) {
 	t.Helper()
 	f := fitted{functions: functionsOf(t), has: func(function string) bool { return function != "uverbs_async_event_free_event_queue" }}
-	c, err := choose(f.functions, f.has)
+	c, err := choosePrograms(f.functions, f.has)
 	require.NoError(t, err)
 	f.programs = c.programs
 	var mu sync.Mutex
@@ -56,7 +56,7 @@ func TestFunctionThatCannotBeProbedSwitchesOffItsPartAlone(t *testing.T) {
 	require.Empty(t, missing)
 	for name, c := range map[string]struct {
 		refuses string
-		off     []string // beside the refused one
+		off     []string // programs switched off in addition to the refused one
 		missing string
 	}{
 		"a number":    {"wq_goes", nil, "uverbs_free_wq"},
@@ -93,7 +93,7 @@ func TestMissingPrivilegeOrMemoryIsNoMatterOfAFunction(t *testing.T) {
 	}
 }
 
-// pairedHook is closed once two are being closed.
+// pairedHook blocks in Close until two hooks are being closed.
 type pairedHook struct{ both *sync.WaitGroup }
 
 func (h pairedHook) Close() error {

@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/applications/trace"
 )
 
-// Audited returns a Source that compares all maps, at each Next, with what they were at the Next before: while the board's
-// count of changes stands still they must not have changed.
+// Audited returns a Source that compares all maps at each Next with their content at the previous Next. If the board's count of changes has
+// not changed, the maps must not have changed either.
 func Audited(t testing.TB, s trace.Source) trace.Source {
 	return &audit{source: s.(*source), t: t}
 }
@@ -21,10 +21,10 @@ type audit struct {
 	*source
 	t       testing.TB
 	last    *contents
-	suspect string // how the maps differed while the count stood still, at the Next before
+	suspect string // difference at the previous Next that the count had not announced
 }
 
-// contents are the maps that a tracer reads.
+// contents has the contents of the maps that a tracer reads.
 type contents struct {
 	changes uint64
 	apps    map[traceProcess]traceApp
@@ -37,14 +37,14 @@ type contents struct {
 // Next implements trace.Source.
 func (a *audit) Next(ctx context.Context) (*trace.Update, error) {
 	snap, err := a.source.Next(ctx)
-	if a.end == nil { // otherwise its maps are closed
+	if a.end == nil { // after the end the maps are closed
 		a.compare()
 	}
 	return snap, err
 }
 
-// compare compares the maps with those of the comparison before. A program may be between its change and the count, so the
-// count has until the next comparison to move: a program takes microseconds.
+// compare compares the maps with their previous contents. A program may have made a change and not yet incremented the count, so the count
+// may change until the next comparison: a program takes microseconds.
 func (a *audit) compare() {
 	now, err := a.readAll()
 	switch {
@@ -52,7 +52,7 @@ func (a *audit) compare() {
 		a.t.Errorf("read all maps: %v", err)
 		return
 	case now == nil:
-		return // they change all the time
+		return // the maps change all the time
 	case a.last == nil || now.changes != a.last.changes:
 		a.last, a.suspect = now, ""
 		return
@@ -62,7 +62,7 @@ func (a *audit) compare() {
 	a.suspect = now.difference(a.last)
 }
 
-// readAll reads all maps at a moment in which the count of changes stands still, or returns nil if there is none.
+// readAll reads all maps while the count of changes does not change. It returns nil if it does not succeed.
 func (a *audit) readAll() (*contents, error) {
 	for range 10 {
 		c := &contents{
@@ -70,16 +70,16 @@ func (a *audit) readAll() (*contents, error) {
 			apps:    map[traceProcess]traceApp{}, queues: map[uint64]traceQueue{},
 			others: map[uint32]traceApp{}, waits: map[uint32]traceWait{},
 		}
-		if err := each(a.p.apps, func(k traceProcess, v *traceApp) { c.apps[k] = *v }); err != nil {
+		if err := forEach(a.p.apps, func(k traceProcess, v *traceApp) { c.apps[k] = *v }); err != nil {
 			return nil, err
 		}
-		if err := each(a.p.queues, func(k uint64, v *traceQueue) { c.queues[k] = *v }); err != nil {
+		if err := forEach(a.p.queues, func(k uint64, v *traceQueue) { c.queues[k] = *v }); err != nil {
 			return nil, err
 		}
-		if err := each(a.p.others, func(k uint32, v *traceApp) { c.others[k] = *v }); err != nil {
+		if err := forEach(a.p.others, func(k uint32, v *traceApp) { c.others[k] = *v }); err != nil {
 			return nil, err
 		}
-		if err := each(a.p.waits, func(k uint32, v *traceWait) { c.waits[k] = *v }); err != nil {
+		if err := forEach(a.p.waits, func(k uint32, v *traceWait) { c.waits[k] = *v }); err != nil {
 			return nil, err
 		}
 		c.ring = a.records.AvailableBytes()
@@ -90,8 +90,8 @@ func (a *audit) readAll() (*contents, error) {
 	return nil, nil
 }
 
-// difference names the first map that differs from what it was. The tracer itself deletes processes and threads, and so does
-// a program threads: the tracer looks at each of them every second.
+// difference returns the name of the first map that differs. It ignores deleted processes and threads: the tracer deletes both, and a
+// program deletes threads, which needs no announcement because the tracer checks every thread each second.
 func (c *contents) difference(was *contents) string {
 	switch {
 	case !isPartOf(c.apps, was.apps):

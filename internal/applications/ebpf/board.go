@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// board is the map of one struct board, which the programs and this process share in memory: to read it takes no system
-// call. Every kernel that a tracer begins on can map it (since Linux 5.5).
+// board is a map with one struct board in memory shared with the programs, so that reading it needs no system call. Every supported kernel
+// can map it (since Linux 5.5).
 type board struct {
 	page  []byte
 	words *traceBoard // in page
@@ -22,16 +22,17 @@ func openBoard(m *ebpf.Map) (*board, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map the board: %w", err)
 	}
-	return boardIn(page), nil
+	return boardAt(page), nil
 }
 
-// boardIn returns the board at the begin of a page.
-func boardIn(page []byte) *board {
+// boardAt returns the board at the beginning of a page.
+func boardAt(page []byte) *board {
 	return &board{page: page, words: (*traceBoard)(unsafe.Pointer(unsafe.SliceData(page)))}
 }
 
-// readWords returns the words of the board. A program adds to each word after what that counts, and to Changes last. So Changes is read
-// first, and the maps are read after the board: what a program changes meanwhile moves Changes once more.
+// readWords returns the words of the board. A program first makes a change, then increments the word that counts it, and increments Changes
+// last. Therefore readWords reads Changes first, and the caller reads the maps afterwards: a change during the reading increments Changes
+// again.
 func (b *board) readWords() traceBoard {
 	changes := atomic.LoadUint64(&b.words.Changes)
 	return traceBoard{
@@ -42,8 +43,8 @@ func (b *board) readWords() traceBoard {
 	}
 }
 
-// nextLook begins the look after this one: the longest delays of this one stay as they are.
-func (b *board) nextLook() { atomic.AddUint64(&b.words.Look, 1) }
+// advanceLook increments the number of the look. The programs then leave the longest delays of the previous look unchanged.
+func (b *board) advanceLook() { atomic.AddUint64(&b.words.Look, 1) }
 
 func (b *board) unmap() error {
 	if err := unix.Munmap(b.page); err != nil {

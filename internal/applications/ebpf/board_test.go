@@ -14,7 +14,7 @@ func newBoard(t *testing.T) *board {
 	t.Helper()
 	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 	require.NoError(t, err)
-	b := boardIn(page)
+	b := boardAt(page)
 	t.Cleanup(func() { require.NoError(t, b.unmap()) })
 	return b
 }
@@ -24,12 +24,12 @@ func TestBoardIsReadAsProgramsWroteIt(t *testing.T) {
 	want := traceBoard{Look: 1, Changes: 2, LostRecords: 3, LostWaits: 4, MapFull: 5, Others: 6, Waits: 7}
 	*b.words = want
 	require.Equal(t, want, b.readWords())
-	b.nextLook()
+	b.advanceLook()
 	want.Look = 2
 	require.Equal(t, want, b.readWords())
 }
 
-// A program adds to Changes after each other word, so a reader must see the other words at least as often.
+// A program increments Changes after the other words, so a reader that sees the change must see the other words too.
 func TestBoardReadsChangesBeforeAllElse(t *testing.T) {
 	const readings = 2_000_000
 	b := newBoard(t)
@@ -43,7 +43,7 @@ func TestBoardReadsChangesBeforeAllElse(t *testing.T) {
 			atomic.AddUint64(&b.words.Changes, 1)
 		}
 	})
-	early := 0 // readings with a change before what it announces
+	early := 0 // readings that contain a change without the words that it announces
 	for range readings {
 		now := b.readWords()
 		if min(now.LostRecords, now.LostWaits, now.MapFull, now.Others, now.Waits) < now.Changes {

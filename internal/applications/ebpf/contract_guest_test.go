@@ -21,7 +21,7 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// Each kind of object has a handler, a place for its counts and a way to be destroyed of its own.
+// Each kind of object has its own event handler, its own location of counts and its own function for destruction.
 
 func TestTheKernelKeepsTheContractWithQueuePairs(t *testing.T) {
 	keepsTheContract(t, verbs.EventQPFatal, verbs.EventSRQLimitReached)
@@ -43,8 +43,8 @@ func keepsTheContract(t *testing.T, types ...verbs.EventType) {
 	})
 }
 
-// The kernel follows the returns of only so many calls at once, on this machine fewer than there are processes here. What a
-// process has read whose return was not seen is counted when it reads again.
+// The kernel follows only a limited number of concurrent calls to their returns, fewer than there are processes in this test. If a return
+// is missed, the events that the process has read are counted at its next read.
 func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	const processes, rounds = 24, 3
 	host := app.NewHost(t, "rdma0", "d0", opens(t))
@@ -87,7 +87,7 @@ func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	}
 }
 
-// A process opens the device, leaves it to a child and ends. It is looked for processes that have ended every five seconds.
+// A process opens the device, starts a child that inherits it, and ends. Ended processes are checked every five seconds.
 func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
 	host := app.NewHost(t, "rdma0", "d0", opens(t))
 	source, err := host.Open(time.Hour)
@@ -128,7 +128,7 @@ func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
 	until("the end of the child", func(a trace.App) bool { return a.Ended && a.Discarded == 1 })
 }
 
-// The kernel has the names of the cgroup, also of one that is below others.
+// The programs read the names of a nested cgroup from the kernel.
 func TestAProcessHasTheUnitOfItsCgroup(t *testing.T) {
 	host := app.NewHost(t, "rdma0", "d0", opens(t))
 	root := t.TempDir()
@@ -158,7 +158,7 @@ func TestAProcessHasTheUnitOfItsCgroup(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// An event of a port is not counted, but to read one moves the time since when the others are unread.
+// Events of ports are not counted, but reading one resets the time since which other events are unread.
 func TestTheKernelTimesAQueueByItsPortEventsToo(t *testing.T) {
 	host := app.NewHost(t, "rdma0", "d0", opens(t))
 	source, err := host.Open(time.Hour)
@@ -178,7 +178,7 @@ func TestTheKernelTimesAQueueByItsPortEventsToo(t *testing.T) {
 	require.GreaterOrEqual(t, second.UnreadSince, began)
 }
 
-// onlyApp returns the only process of the next Snapshot.
+// onlyApp returns the only process of the next Update.
 func onlyApp(t *testing.T, source trace.Source) trace.App {
 	t.Helper()
 	snap, err := source.Next(t.Context())
@@ -187,7 +187,7 @@ func onlyApp(t *testing.T, source trace.Source) trace.App {
 	return snap.Apps[0]
 }
 
-// opens returns a function that loads and opens an audited Source.
+// opens returns a function that loads the programs and opens an audited Source.
 func opens(t testing.TB) func(hangAfter time.Duration) (trace.Source, error) {
 	return func(hangAfter time.Duration) (trace.Source, error) {
 		programs, err := ebpf.Load()

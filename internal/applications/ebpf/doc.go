@@ -1,8 +1,8 @@
-// Package ebpf is the trace.Source of the kernel: eBPF programs at functions of ib_uverbs, which see every process' queue of
-// asynchronous events, and the threads that wait in a destruction. trace.bpf.c has the programs.
+// Package ebpf implements a trace.Source with eBPF programs at functions of the kernel's ib_uverbs (trace.bpf.c). The programs observe the
+// queues of asynchronous events of all processes, and threads that wait while they destroy an object.
 //
-// A tracer needs privileges for about a second. Load uses them; Programs.Inherit and Adopt carry what it made over to the
-// second start of the program, which has none.
+// A tracer needs privileges for about a second, in Load. Programs.Inherit and Adopt pass the loaded programs to the second execution of the
+// tracer program, which has no privileges.
 package ebpf
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target amd64,arm64 -cflags "-O2 -mcpu=v3 -Wall -Werror" -type process -type app -type queue -type wait -type record -type sight -type board trace trace.bpf.c

@@ -11,33 +11,32 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// hangs finds the threads that wait in a destruction for acknowledgements. All of it has to hold: the object that the thread
-// destroyed lacked some, and at each look the same thread sleeps in futex(2) on an address within the object's condition
-// variable.
-type hangs struct {
-	after   int64 // ns
-	seen    uint64
+// hangDetector finds threads that hang while they destroy an object. A thread hangs if the destroyed object lacks acknowledgements and the
+// thread, at each look, sleeps in futex(2) at an address within the object's condition variable.
+type hangDetector struct {
+	after   int64  // time after which a wait is a hang, ns
+	seen    uint64 // board.Waits at the last reading of the map
 	threads map[uint32]*thread
 }
 
-// thread is one that has destroyed an object which lacked acknowledgements.
+// thread is a thread that has destroyed an object which lacked acknowledgements.
 type thread struct {
-	wait     traceWait
-	looks    int // at which it waited, in a row
-	missed   int // at which it did not, in a row
-	switches uint64
-	woken    bool // it has run since
-	reported *trace.Hang
+	wait         traceWait
+	waitingLooks int    // consecutive looks at which it waited
+	otherLooks   int    // consecutive looks at which it did not wait
+	switches     uint64 // context switches at the last look
+	woken        bool   // it has run since the wait began
+	reported     *trace.Hang
 }
 
-func newHangs(after time.Duration) *hangs {
-	return &hangs{after: int64(after), threads: map[uint32]*thread{}}
+func newHangDetector(after time.Duration) *hangDetector {
+	return &hangDetector{after: int64(after), threads: map[uint32]*thread{}}
 }
 
-func (h *hangs) none() bool { return len(h.threads) == 0 }
+func (h *hangDetector) isEmpty() bool { return len(h.threads) == 0 }
 
-// add takes an entry of the map of waits. A thread waits for one object at a time.
-func (h *hangs) add(tid uint32, w *traceWait) {
+// addWait adds an entry of the map of waits. A thread waits for one object at a time.
+func (h *hangDetector) addWait(tid uint32, w *traceWait) {
 	if t := h.threads[tid]; t != nil && t.wait.Ns == w.Ns {
 		t.wait.Missing = w.Missing
 		return
@@ -45,23 +44,23 @@ func (h *hangs) add(tid uint32, w *traceWait) {
 	h.threads[tid] = &thread{wait: *w}
 }
 
-// patience is at how many looks in a row a thread may do something else: it may be on its way to sleep, or have been woken by
-// an acknowledgement that was not the last one.
-const patience = 2
+// minLooks is the number of consecutive looks after which a thread counts as waiting, or as not waiting any more. At a single look, it may
+// be about to sleep, or an acknowledgement that was not the last one may have woken it.
+const minLooks = 2
 
-// look takes what the threads do now, adds those that hang to the Snapshot, and returns those that wait no more.
-func (h *hangs) look(now int64, sights map[uint32]traceSight, p *picture, snap *trace.Update) (gone []uint32) {
-	for _, tid := range keysOf(h.threads) {
+// update evaluates the current state of the threads. It adds hanging threads to the Update, and returns the threads that no longer wait.
+func (h *hangDetector) update(now int64, sights map[uint32]traceSight, p *processCounts, snap *trace.Update) (gone []uint32) {
+	for _, tid := range sortedKeys(h.threads) {
 		t := h.threads[tid]
 		s, there := sights[tid]
-		t.see(s, there)
-		if !there || t.missed >= patience {
+		t.observe(s, there)
+		if !there || t.otherLooks >= minLooks {
 			delete(h.threads, tid)
 			gone = append(gone, tid)
 			continue
 		}
-		if t.looks >= patience && now-int64(t.wait.Ns) >= h.after {
-			t.reported = t.hang(tid, p)
+		if t.waitingLooks >= minLooks && now-int64(t.wait.Ns) >= h.after {
+			t.reported = t.newHang(tid, p)
 		}
 		if t.reported != nil && len(snap.Hangs) < trace.MaxHangs {
 			snap.Hangs = append(snap.Hangs, *t.reported)
@@ -71,14 +70,14 @@ func (h *hangs) look(now int64, sights map[uint32]traceSight, p *picture, snap *
 	return gone
 }
 
-func (t *thread) see(s traceSight, there bool) {
-	if !there || !t.sleeps(s) {
-		t.missed++
-		t.looks = 0
+func (t *thread) observe(s traceSight, there bool) {
+	if !there || !t.isWaiting(s) {
+		t.otherLooks++
+		t.waitingLooks = 0
 		return
 	}
-	t.missed = 0
-	if t.looks++; t.switches != 0 && s.Switches != t.switches {
+	t.otherLooks = 0
+	if t.waitingLooks++; t.switches != 0 && s.Switches != t.switches {
 		t.woken = true
 	}
 	t.switches = s.Switches
@@ -87,16 +86,16 @@ func (t *thread) see(s traceSight, there bool) {
 // condSize is sizeof(pthread_cond_t).
 const condSize = 48
 
-// sleeps reports whether the thread waits in its object.
-func (t *thread) sleeps(s traceSight) bool {
+// isWaiting reports whether the thread sleeps in the destruction of its object.
+func (t *thread) isWaiting(s traceSight) bool {
 	const interruptible = 1 // TASK_INTERRUPTIBLE
 	return s.State&interruptible != 0 && s.Call == unix.SYS_FUTEX &&
 		s.Argument >= t.wait.Cond && s.Argument < t.wait.Cond+condSize
 }
 
-func (t *thread) hang(tid uint32, p *picture) *trace.Hang {
+func (t *thread) newHang(tid uint32, p *processCounts) *trace.Hang {
 	h := &trace.Hang{
-		Thread: int(tid), Object: scope(t.wait.Object), Number: t.wait.Number, Since: int64(t.wait.Ns),
+		Thread: int(tid), Object: scopeOf(t.wait.Object), Number: t.wait.Number, Since: int64(t.wait.Ns),
 		Missing: t.wait.Missing, Proof: trace.ProofAsleep,
 	}
 	if t.woken {
@@ -111,8 +110,8 @@ func (t *thread) hang(tid uint32, p *picture) *trace.Hang {
 	return h
 }
 
-// scope returns the kind of an object of the kernel (enum uverbs_default_objects in rdma/ib_user_ioctl_cmds.h).
-func scope(object uint32) verbs.Scope {
+// scopeOf converts a kind of object of the kernel (enum uverbs_default_objects in rdma/ib_user_ioctl_cmds.h).
+func scopeOf(object uint32) verbs.Scope {
 	switch object {
 	case 3:
 		return verbs.ScopeCQ

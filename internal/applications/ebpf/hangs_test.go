@@ -13,18 +13,18 @@ import (
 
 const tid = 4712
 
-// look makes the look of a second, and returns the hangs that are reported and the threads that are over.
-func look(h *hangs, second int, s ...traceSight) ([]trace.Hang, []uint32) {
+// look simulates the look of a second. It returns the reported hangs and the threads that no longer wait.
+func look(h *hangDetector, second int, s ...traceSight) ([]trace.Hang, []uint32) {
 	sights := map[uint32]traceSight{}
 	for _, one := range s {
 		sights[one.Tid] = one
 	}
 	var snap trace.Update
-	over := h.look(int64(second)*int64(time.Second), sights, newPicture(), &snap)
+	over := h.update(int64(second)*int64(time.Second), sights, newProcessCounts(), &snap)
 	return snap.Hangs, over
 }
 
-// asleep is a thread that waits in its object; the changes say what differs.
+// asleep returns the state of a thread that waits in its object, modified by changes.
 func asleep(changes ...func(*traceSight)) traceSight {
 	s := traceSight{Tid: tid, Call: unix.SYS_FUTEX, State: 0x2001, Argument: 0x1000 + 44, Switches: 5}
 	for _, change := range changes {
@@ -38,8 +38,8 @@ func newWait(second int) *traceWait {
 }
 
 func TestAThreadHangsWhenItHasWaitedAtEachLook(t *testing.T) {
-	h := newHangs(3 * time.Second)
-	h.add(tid, newWait(1))
+	h := newHangDetector(3 * time.Second)
+	h.addWait(tid, newWait(1))
 	for second := 1; second <= 3; second++ {
 		reported, over := look(h, second, asleep())
 		require.Empty(t, reported, second)
@@ -56,7 +56,7 @@ func TestAThreadHangsWhenItHasWaitedAtEachLook(t *testing.T) {
 	reported, over := look(h, 6)
 	require.Empty(t, reported)
 	require.Equal(t, []uint32{tid}, over)
-	require.True(t, h.none())
+	require.True(t, h.isEmpty())
 }
 
 func TestNoOtherSleepIsAHang(t *testing.T) {
@@ -71,8 +71,8 @@ func TestNoOtherSleepIsAHang(t *testing.T) {
 		"the address of another": func(s *traceSight) { s.Argument = 0x9000 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHangs(0)
-			h.add(tid, newWait(1))
+			h := newHangDetector(0)
+			h.addWait(tid, newWait(1))
 			reported, over := look(h, 2, asleep(change))
 			require.Empty(t, reported)
 			require.Empty(t, over, "it may be on its way")
@@ -84,8 +84,8 @@ func TestNoOtherSleepIsAHang(t *testing.T) {
 }
 
 func TestAThreadThatIsSeenAwakeOnceHangsOn(t *testing.T) {
-	h := newHangs(0)
-	h.add(tid, newWait(1))
+	h := newHangDetector(0)
+	h.addWait(tid, newWait(1))
 	look(h, 2, asleep())
 	hang, _ := look(h, 3, asleep())
 	require.Len(t, hang, 1)
@@ -99,13 +99,13 @@ func TestAThreadThatIsSeenAwakeOnceHangsOn(t *testing.T) {
 }
 
 func TestAThreadThatDestroysAnotherObjectHasEndedItsHang(t *testing.T) {
-	h := newHangs(0)
-	h.add(tid, newWait(1))
+	h := newHangDetector(0)
+	h.addWait(tid, newWait(1))
 	look(h, 2, asleep())
 	reported, _ := look(h, 3, asleep())
 	require.Len(t, reported, 1)
 	require.EqualValues(t, time.Second, reported[0].Since)
-	h.add(tid, newWait(4))
+	h.addWait(tid, newWait(4))
 	reported, over := look(h, 5, asleep())
 	require.Empty(t, reported)
 	require.Empty(t, over)
@@ -115,9 +115,9 @@ func TestAThreadThatDestroysAnotherObjectHasEndedItsHang(t *testing.T) {
 }
 
 func TestObjectsOfTheKernelAreScopes(t *testing.T) {
-	require.Equal(t, verbs.ScopeCQ, scope(3))
-	require.Equal(t, verbs.ScopeQP, scope(4))
-	require.Equal(t, verbs.ScopeSRQ, scope(5))
-	require.Equal(t, verbs.ScopeWQ, scope(12))
-	require.Equal(t, verbs.ScopeUnknown, scope(7))
+	require.Equal(t, verbs.ScopeCQ, scopeOf(3))
+	require.Equal(t, verbs.ScopeQP, scopeOf(4))
+	require.Equal(t, verbs.ScopeSRQ, scopeOf(5))
+	require.Equal(t, verbs.ScopeWQ, scopeOf(12))
+	require.Equal(t, verbs.ScopeUnknown, scopeOf(7))
 }

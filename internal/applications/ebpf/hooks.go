@@ -9,17 +9,17 @@ import (
 	"rdma_events/internal/applications/trace"
 )
 
-// part is something that a tracer sees, with all programs that it takes. If one of them has no function to be attached to,
-// the part is off, and the others go on.
-type part struct {
+// feature is a kind of data that a tracer collects, with the programs that it needs. If the function of one of them is missing, the feature
+// is off. Other features continue.
+type feature struct {
 	name     string
 	programs []string
-	// oneOf are programs of which one is enough: kernels differ in what they call.
+	// oneOf has programs of which one is sufficient, because kernels differ in the functions that they call.
 	oneOf []string
 }
 
-func parts() []part {
-	return []part{
+func features() []feature {
+	return []feature{
 		{
 			name: "events",
 			programs: []string{
@@ -32,25 +32,25 @@ func parts() []part {
 	}
 }
 
-// optional are programs that are left out one by one: without them the destroyed object of a hang has no number.
-func optional() []string {
+// optionalPrograms returns programs that may be missing individually. Without them, the destroyed object of a hang has no number.
+func optionalPrograms() []string {
 	return []string{traceProgCqGoes, traceProgQpGoes, traceProgSrqGoes, traceProgWqGoes}
 }
 
-// choice is what can be attached to a kernel.
+// choice has the programs that can be attached to a kernel, and the functions that it lacks.
 type choice struct {
 	programs []string
 	missing  []string // functions, in alphabetical order
 }
 
-// choose chooses the programs for a kernel. functions has the function of each program, "" for one that needs none, and has
+// choosePrograms chooses the programs for a kernel. functions has the function of each program, or "" if the program needs none. has
 // reports whether the kernel has a function.
-func choose(functions map[string]string, has func(function string) bool) (choice, error) {
+func choosePrograms(functions map[string]string, has func(function string) bool) (choice, error) {
 	fits := func(program string) bool { return functions[program] == "" || has(functions[program]) }
 	lacks := map[string]bool{}
 	uses := map[string]bool{}
-	for _, p := range parts() {
-		wanted, missing := p.programs, without(p.programs, fits)
+	for _, p := range features() {
+		wanted, missing := p.programs, programsWithout(p.programs, fits)
 		if of := slices.DeleteFunc(slices.Clone(p.oneOf), func(program string) bool { return !fits(program) }); len(of) > 0 {
 			wanted = append(slices.Clone(wanted), of...)
 		} else if len(p.oneOf) > 0 {
@@ -63,13 +63,13 @@ func choose(functions map[string]string, has func(function string) bool) (choice
 			uses[program] = uses[program] || len(missing) == 0
 		}
 	}
-	for _, program := range optional() {
+	for _, program := range optionalPrograms() {
 		if uses[program] = fits(program); !uses[program] {
 			lacks[functions[program]] = true
 		}
 	}
 	c := choice{missing: slices.Sorted(maps.Keys(lacks))}
-	for _, p := range parts() {
+	for _, p := range features() {
 		if uses[p.programs[0]] {
 			maps.DeleteFunc(uses, func(_ string, used bool) bool { return !used })
 			c.programs = slices.Sorted(maps.Keys(uses))
@@ -79,7 +79,7 @@ func choose(functions map[string]string, has func(function string) bool) (choice
 	return c, fmt.Errorf("%w: ib_uverbs has no %s", trace.ErrUnsupported, strings.Join(c.missing, ", "))
 }
 
-// without returns the programs that do not fit.
-func without(programs []string, fits func(string) bool) []string {
+// programsWithout returns the programs that do not fit.
+func programsWithout(programs []string, fits func(string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(programs), fits)
 }

@@ -28,10 +28,10 @@ func functionsOf(t *testing.T) map[string]string {
 
 func TestEveryProgramIsOfAPart(t *testing.T) {
 	var named []string
-	for _, p := range parts() {
+	for _, p := range features() {
 		named = append(append(named, p.programs...), p.oneOf...)
 	}
-	named = append(named, optional()...)
+	named = append(named, optionalPrograms()...)
 	slices.Sort(named)
 	require.Equal(t, slices.Sorted(maps.Keys(functionsOf(t))), slices.Compact(named))
 }
@@ -60,17 +60,17 @@ func TestAKernelLacksWhatItLacksAndTheRestGoesOn(t *testing.T) {
 		"no hangs": {[]string{recent, "ib_uverbs_release_ucq"}, []string{"ib_uverbs_release_ucq"}, without("freed", "cq_gone", "sights")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := choose(functions, func(function string) bool { return !slices.Contains(c.lacks, function) })
+			got, err := choosePrograms(functions, func(function string) bool { return !slices.Contains(c.lacks, function) })
 			require.NoError(t, err)
 			require.Equal(t, choice{programs: c.want, missing: c.missing}, got)
 		})
 	}
-	_, err := choose(functions, func(string) bool { return false })
+	_, err := choosePrograms(functions, func(string) bool { return false })
 	require.ErrorIs(t, err, trace.ErrUnsupported)
 	require.ErrorContains(t, err, "ib_uverbs has no ib_uverbs_async_event_read, ")
 }
 
-// The programs have room for every type, and count those of objects and of the device.
+// The programs have space for every event type, and count the events of objects and of the device.
 func TestTheTypesOfEventsAreThoseOfVerbs(t *testing.T) {
 	spec, err := loadTrace()
 	require.NoError(t, err)

@@ -18,32 +18,31 @@ import (
 	"rdma_events/internal/applications/trace"
 )
 
-// module is the kernel's module that has all functions which are hooked.
+// module is the kernel module that has all hooked functions.
 const module = "ib_uverbs"
 
-// Load loads the programs into the kernel and attaches them, with the capabilities that this thread is permitted. It needs
-// CAP_BPF and CAP_PERFMON, and on hosts whose kernel.perf_event_paranoid is above 2 CAP_SYS_ADMIN (perf_event_open(2)). It
-// takes tenths of a second, and waits for the kernel's verifier. The error is trace.ErrNoDevice,
-// ErrPermission or ErrUnsupported, wrapped, or one of the kernel's.
+// Load loads the programs into the kernel and attaches them. It uses the permitted capabilities of this thread. It needs CAP_BPF and
+// CAP_PERFMON, and also CAP_SYS_ADMIN on hosts with kernel.perf_event_paranoid above 2 (perf_event_open(2)). It takes tenths of a second,
+// and waits for the kernel's verifier. Its error wraps trace.ErrNoDevice, ErrPermission or ErrUnsupported, or is an error of the kernel.
 func Load() (*Programs, error) { return LoadReporting(func(string) {}) }
 
-// LoadReporting is Load, and reports each step before it begins.
+// LoadReporting is like Load, and calls report before each step.
 func LoadReporting(report func(step string)) (*Programs, error) {
 	began := time.Now()
 	h := hostAt("/")
-	if err := h.refusal(); err != nil {
+	if err := h.checkSupport(); err != nil {
 		return nil, err
 	}
-	if err := raise(); err != nil {
+	if err := raiseCapabilities(); err != nil {
 		return nil, err
 	}
-	defer openToItself()()
-	p := &Programs{core: h.core(), hooked: trace.Attached{Hooks: "kprobe"}}
+	defer makeProcReadable()()
+	p := &Programs{moduleID: h.moduleID(), attachment: trace.Attached{Hooks: "kprobe"}}
 	if err := p.load(report); err != nil {
 		_ = p.Close() // the first error is the one to report
-		return nil, h.explain(err)
+		return nil, h.explainError(err)
 	}
-	p.hooked.Load = time.Since(began)
+	p.attachment.Load = time.Since(began)
 	return p, nil
 }
 
@@ -56,7 +55,7 @@ func (p *Programs) load(report func(step string)) error {
 	if err := setTypes(spec); err != nil {
 		return err
 	}
-	fitted, err := fit(spec)
+	fitted, err := selectPrograms(spec)
 	if err != nil {
 		return err
 	}
@@ -65,9 +64,9 @@ func (p *Programs) load(report func(step string)) error {
 	if err != nil {
 		return fmt.Errorf("load the programs: %w", err)
 	}
-	// What is attached keeps its program, and that its maps.
+	// An attachment keeps its program loaded, and a program keeps its maps.
 	defer collection.Close()
-	if p.mapMemory, err = memoryOf(collection.Maps); err != nil {
+	if p.mapMemory, err = memoryUsed(collection.Maps); err != nil {
 		return err
 	}
 	if err := p.attach(spec, collection, fitted, report); err != nil {
@@ -81,20 +80,20 @@ func (p *Programs) load(report func(step string)) error {
 	return nil
 }
 
-// memoryOf returns the bytes of the kernel's memory that maps take, as the kernel says it.
-func memoryOf(maps map[string]*ebpf.Map) (bytes uint64, err error) {
+// memoryUsed returns the size of maps in bytes, as reported by the kernel.
+func memoryUsed(maps map[string]*ebpf.Map) (bytes uint64, err error) {
 	for name, m := range maps {
 		info, err := m.Info()
 		if err != nil {
 			return 0, fmt.Errorf("describe the map %s: %w", name, err)
 		}
-		locked, _ := info.Memlock() // 0 if the kernel does not say
+		locked, _ := info.Memlock() // 0 if the kernel does not report it
 		bytes += locked
 	}
 	return bytes, nil
 }
 
-// setTypes sets in the programs which events are counted, and which are errors.
+// setTypes tells the programs which event types are counted and which are errors.
 func setTypes(spec *ebpf.CollectionSpec) error {
 	var counted, errs uint32
 	for _, typ := range trace.EventTypes() {
@@ -106,16 +105,16 @@ func setTypes(spec *ebpf.CollectionSpec) error {
 	return errors.Join(spec.Variables["counted"].Set(counted), spec.Variables["errors"].Set(errs))
 }
 
-// fitted are the programs of a spec that fit a kernel.
+// fitted has the programs of a spec that a kernel supports.
 type fitted struct {
 	opts      ebpf.CollectionOptions
-	functions map[string]string // of all programs, as in choose
+	functions map[string]string // the function of every program, as in choosePrograms
 	has       func(function string) bool
 	programs  []string
 }
 
-// fit leaves out of spec what the kernel has no function for: it would refuse all.
-func fit(spec *ebpf.CollectionSpec) (fitted, error) {
+// selectPrograms removes from spec the programs whose functions the kernel lacks, because the kernel would otherwise refuse all of them.
+func selectPrograms(spec *ebpf.CollectionSpec) (fitted, error) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
 		return fitted{}, fmt.Errorf("%w: the kernel does not describe its types: %w", trace.ErrUnsupported, err)
@@ -134,7 +133,7 @@ func fit(spec *ebpf.CollectionSpec) (fitted, error) {
 			f.functions[name] = "" // the iterator
 		}
 	}
-	c, err := choose(f.functions, f.has)
+	c, err := choosePrograms(f.functions, f.has)
 	if err != nil {
 		return fitted{}, err
 	}
@@ -148,7 +147,7 @@ func fit(spec *ebpf.CollectionSpec) (fitted, error) {
 	return f, nil
 }
 
-// attach attaches the programs. The returns go first: a read whose begin was seen is then timed.
+// attach attaches the programs, return probes first, so that the return of every observed read is observed too.
 func (p *Programs) attach(spec *ebpf.CollectionSpec, c *ebpf.Collection, f fitted, report func(step string)) error {
 	isReturn := func(name string) bool { return strings.HasPrefix(spec.Programs[name].SectionName, "kretprobe/") }
 	slices.SortStableFunc(f.programs, func(a, b string) int {
@@ -173,10 +172,10 @@ func (p *Programs) attach(spec *ebpf.CollectionSpec, c *ebpf.Collection, f fitte
 			return link.Kprobe(s.AttachTo, program, nil)
 		}
 	})
-	p.hooked.Missing = missing
+	p.attachment.Missing = missing
 	for _, l := range links {
 		if iter, ok := l.(*link.Iter); ok {
-			p.sights = iter
+			p.threadIter = iter
 			continue
 		}
 		p.hooks = append(p.hooks, l)
@@ -184,12 +183,12 @@ func (p *Programs) attach(spec *ebpf.CollectionSpec, c *ebpf.Collection, f fitte
 	return err
 }
 
-// host has the files that say what this kernel allows; root is "/" but in tests.
+// host reads files that describe what this kernel allows. root is "/" except in tests.
 type host struct{ root string }
 
 func hostAt(root string) host { return host{root: root} }
 
-func (h host) read(path string) string {
+func (h host) readFile(path string) string {
 	text, err := os.ReadFile(filepath.Join(h.root, path))
 	if err != nil {
 		return ""
@@ -197,19 +196,19 @@ func (h host) read(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// refusal returns why nothing can be attached to this kernel, as far as can be known before.
-func (h host) refusal() error {
+// checkSupport returns an error if it is known in advance that nothing can be attached to this kernel.
+func (h host) checkSupport() error {
 	if _, err := os.Stat(filepath.Join(h.root, coreDir)); err != nil {
 		return fmt.Errorf("%w: the module %s is not loaded", trace.ErrNoDevice, module)
 	}
-	if strings.Contains(h.read("sys/kernel/security/lockdown"), "[confidentiality]") {
+	if strings.Contains(h.readFile("sys/kernel/security/lockdown"), "[confidentiality]") {
 		return fmt.Errorf("%w: lockdown=confidentiality forbids programs to read the kernel's memory", trace.ErrUnsupported)
 	}
 	return nil
 }
 
-// core returns what differs between this load of the module and the next.
-func (h host) core() uint64 {
+// moduleID returns a number that identifies this load of the module: the inode of its directory. It returns 0 if the module is not loaded.
+func (h host) moduleID() uint64 {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Join(h.root, coreDir), &st) != nil {
 		return 0
@@ -217,15 +216,15 @@ func (h host) core() uint64 {
 	return st.Ino
 }
 
-// numbersAreOurs reports whether the kernel's numbers of processes are those of this process, which they are in the initial
-// PID namespace alone (PROC_PID_INIT_INO in include/linux/proc_ns.h).
-func (h host) numbersAreOurs() bool {
+// inInitialPIDNamespace reports whether this process is in the initial PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h). Only
+// then are the kernel's process numbers valid for this process.
+func (h host) inInitialPIDNamespace() bool {
 	link, err := os.Readlink(filepath.Join(h.root, "proc/self/ns/pid"))
 	return err == nil && link == "pid:[4026531836]"
 }
 
-// explain makes an error of the kernel one of package trace, with what to do.
-func (h host) explain(err error) error {
+// explainError converts an error of the kernel to one of package trace, and adds advice.
+func (h host) explainError(err error) error {
 	var refused *ebpf.VerifierError
 	switch {
 	case errors.As(err, &refused):
@@ -234,7 +233,7 @@ func (h host) explain(err error) error {
 		return err
 	}
 	needs := "CAP_BPF and CAP_PERFMON"
-	if level := h.read("proc/sys/kernel/perf_event_paranoid"); len(level) == 1 && level > "2" {
+	if level := h.readFile("proc/sys/kernel/perf_event_paranoid"); len(level) == 1 && level > "2" {
 		needs = "CAP_BPF, CAP_PERFMON and, since kernel.perf_event_paranoid is " + level + ", CAP_SYS_ADMIN"
 	}
 	return fmt.Errorf("%w: it takes %s (setcap, as the package does): %s", trace.ErrPermission, needs, firstLine(err))

@@ -26,26 +26,26 @@ func hostOf(t *testing.T, files map[string]string) host {
 
 func TestAHostSaysWhyNothingCanBeAttached(t *testing.T) {
 	loaded := "sys/module/ib_uverbs/refcnt"
-	require.ErrorIs(t, hostOf(t, nil).refusal(), trace.ErrNoDevice)
-	require.NoError(t, hostOf(t, map[string]string{loaded: "0"}).refusal())
+	require.ErrorIs(t, hostOf(t, nil).checkSupport(), trace.ErrNoDevice)
+	require.NoError(t, hostOf(t, map[string]string{loaded: "0"}).checkSupport())
 	lockdown := "sys/kernel/security/lockdown"
-	require.NoError(t, hostOf(t, map[string]string{loaded: "0", lockdown: "none [integrity] confidentiality\n"}).refusal())
-	require.ErrorIs(t, hostOf(t, map[string]string{loaded: "0", lockdown: "none integrity [confidentiality]\n"}).refusal(), trace.ErrUnsupported)
+	require.NoError(t, hostOf(t, map[string]string{loaded: "0", lockdown: "none [integrity] confidentiality\n"}).checkSupport())
+	require.ErrorIs(t, hostOf(t, map[string]string{loaded: "0", lockdown: "none integrity [confidentiality]\n"}).checkSupport(), trace.ErrUnsupported)
 }
 
 func TestAMissingPrivilegeIsNamed(t *testing.T) {
 	refused := fmt.Errorf("load the programs: %w", unix.EPERM)
 	for paranoid, want := range map[string]string{"2\n": "it takes CAP_BPF and CAP_PERFMON (", "3\n": "CAP_SYS_ADMIN", "-1\n": "CAP_BPF and CAP_PERFMON ("} {
-		err := hostOf(t, map[string]string{"proc/sys/kernel/perf_event_paranoid": paranoid}).explain(refused)
+		err := hostOf(t, map[string]string{"proc/sys/kernel/perf_event_paranoid": paranoid}).explainError(refused)
 		require.ErrorIs(t, err, trace.ErrPermission)
 		require.ErrorContains(t, err, want, paranoid)
 		require.NotContains(t, err.Error(), "\n")
 	}
 	h := hostOf(t, nil)
 	full := fmt.Errorf("load the programs: %w", unix.ENOMEM)
-	require.Equal(t, full, h.explain(full))
+	require.Equal(t, full, h.explainError(full))
 	verifier := fmt.Errorf("load the programs: %w", &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"0: (b7) r0 = 1", "invalid access"}})
-	err := h.explain(verifier)
+	err := h.explainError(verifier)
 	require.ErrorIs(t, err, trace.ErrUnsupported)
 	require.NotErrorIs(t, err, trace.ErrPermission)
 	require.NotContains(t, err.Error(), "\n")

@@ -14,52 +14,52 @@ import (
 // clockTick is the length of a clock tick in ns, which is the same for all processes (USER_HZ).
 const clockTick = 10_000_000
 
-// picture has the counts of all processes, as they were reported and as they are.
-type picture struct {
-	look       uint64 // the number of the look that is over, of those that read the maps
-	othersSeen uint64 // board.Others when the map was read
+// processCounts has the counts of all processes, both as last reported and as last read.
+type processCounts struct {
+	look       uint64 // number of the last reading of the maps that has ended
+	othersSeen uint64 // board.Others at the last reading of that map
 
-	accounts map[traceProcess]*account
-	nameless map[uint32]*account // by device
-	waiting  []trace.Event       // that the Snapshot before had no room for; at most trace.MaxEvents
-	lost     uint64              // events that were dropped because waiting was full
+	accounts      map[traceProcess]*account
+	nameless      map[uint32]*account // processes without space in the maps, by device
+	pendingEvents []trace.Event       // events that did not fit into the previous Update; at most trace.MaxEvents
+	lost          uint64              // events discarded because waiting was full
 }
 
-// account is what is known of a process.
+// account has the counts of a process.
 type account struct {
 	key        traceProcess
 	reported   trace.App
 	isReported bool
 	now        trace.App
-	unread     uint64 // in its queues
-	since      int64
-	queues     uint32 // that it has open
+	unread     uint64 // events in its queues
+	since      int64  // last time at which one of these queues was empty or read, CLOCK_MONOTONIC ns
+	queues     uint32 // number of its open queues
 	ended      bool
 }
 
-func newPicture() *picture {
-	return &picture{accounts: map[traceProcess]*account{}, nameless: map[uint32]*account{}}
+func newProcessCounts() *processCounts {
+	return &processCounts{accounts: map[traceProcess]*account{}, nameless: map[uint32]*account{}}
 }
 
-// app takes the counts of a process.
-func (p *picture) app(key traceProcess, a *traceApp) {
+// setApp sets the counts of a process.
+func (p *processCounts) setApp(key traceProcess, a *traceApp) {
 	of := p.accounts[key]
 	if of == nil {
 		of = &account{key: key}
 		p.accounts[key] = of
 	}
-	of.take(a, p.look)
+	of.setCounts(a, p.look)
 	if of.now.Process.PID == 0 {
-		of.now.Device = text(a.Device[:])
+		of.now.Device = cString(a.Device[:])
 		of.now.Process = identity.Process{
-			PID: int(key.Tgid), Start: key.Start / clockTick, Comm: identity.CleanComm(text(a.Comm[:])), Unit: unit(a),
+			PID: int(key.Tgid), Start: key.Start / clockTick, Comm: identity.CleanComm(cString(a.Comm[:])), Unit: unitOf(a),
 		}
 	}
 }
 
-// other takes the counts of what found no place, on the device of an index.
-func (p *picture) other(device uint32, a *traceApp) {
-	if sum(a.Queued[:]) == 0 && a.DestroyedUnacked == 0 && a.Read == [2]uint64{} {
+// setNameless sets the counts of processes without space in the maps, for the device with an index.
+func (p *processCounts) setNameless(device uint32, a *traceApp) {
+	if sumOf(a.Queued[:]) == 0 && a.DestroyedUnacked == 0 && a.Read == [2]uint64{} {
 		return
 	}
 	of := p.nameless[device]
@@ -67,11 +67,11 @@ func (p *picture) other(device uint32, a *traceApp) {
 		of = &account{}
 		p.nameless[device] = of
 	}
-	of.take(a, p.look)
+	of.setCounts(a, p.look)
 }
 
-// queue takes what a queue has unread.
-func (p *picture) queue(_ uint64, q *traceQueue) {
+// addQueue adds the unread events of a queue.
+func (p *processCounts) addQueue(_ uint64, q *traceQueue) {
 	of := p.accounts[q.Process]
 	if n := q.Unread[0] + q.Unread[1]; of != nil && n > 0 {
 		of.unread += n
@@ -81,9 +81,9 @@ func (p *picture) queue(_ uint64, q *traceQueue) {
 	}
 }
 
-// take takes new counts. The entry may have been written meanwhile: what was read is then more than what was queued, and
-// all counts of the look before are kept for a second. What has written it then moves board.Changes.
-func (a *account) take(c *traceApp, look uint64) {
+// setCounts sets the counts of a process. A program may have changed the entry while it was copied, so that more events seem read than
+// queued. setCounts then keeps the previous counts for a second. The change also increments board.Changes, so that the entry is read again.
+func (a *account) setCounts(c *traceApp, look uint64) {
 	a.unread, a.since = 0, 0
 	next := trace.App{
 		Device: a.now.Device, Process: a.now.Process,
@@ -109,9 +109,9 @@ func (a *account) take(c *traceApp, look uint64) {
 	a.now, a.queues = next, c.Queues
 }
 
-// sweep ends the processes that are not there any more and have no queue open. An open queue belongs to a child that the
-// process has left it to, as with daemon(3): it ends with the last descriptor.
-func (p *picture) sweep(ended func(pid int) bool) {
+// markEnded marks processes that do not exist any more and have no open queue. An open queue of such a process belongs to a child that has
+// inherited it, as with daemon(3), and ends with the last descriptor.
+func (p *processCounts) markEnded(ended func(pid int) bool) {
 	for key, a := range p.accounts {
 		if a.queues == 0 && ended(int(key.Tgid)) {
 			a.ended = true
@@ -119,42 +119,42 @@ func (p *picture) sweep(ended func(pid int) bool) {
 	}
 }
 
-// events adds the events since the Snapshot before. What a storm has above two Snapshots is dropped and counted as lost: the
-// host emits an event that is not in the next Snapshot but one as a count without details.
-func (p *picture) events(records []traceRecord, snap *trace.Update) {
+// addEvents adds events to an Update. Events beyond the capacity of two Updates are discarded and counted as lost. The host emits an event
+// without details if it arrives later than one Update after its count.
+func (p *processCounts) addEvents(records []traceRecord, snap *trace.Update) {
 	for _, r := range records {
 		e := trace.Event{Type: verbs.EventType(r.Type), Number: r.Number, At: int64(r.Ns)}
 		if a := p.accounts[r.Process]; a != nil {
 			e.Device, e.Process = a.now.Device, a.now.Process
 		}
-		p.waiting = append(p.waiting, e)
+		p.pendingEvents = append(p.pendingEvents, e)
 	}
-	// Two processors may have had the same moment in another order.
-	slices.SortStableFunc(p.waiting, func(a, b trace.Event) int { return cmp.Compare(a.At, b.At) })
-	n := min(len(p.waiting), trace.MaxEvents)
-	kept := min(len(p.waiting), n+trace.MaxEvents)
-	p.lost += uint64(len(p.waiting) - kept)
-	snap.Events, p.waiting = p.waiting[:n:n], slices.Clone(p.waiting[n:kept])
+	// Different processors may have recorded events in another order than their times.
+	slices.SortStableFunc(p.pendingEvents, func(a, b trace.Event) int { return cmp.Compare(a.At, b.At) })
+	n := min(len(p.pendingEvents), trace.MaxEvents)
+	kept := min(len(p.pendingEvents), n+trace.MaxEvents)
+	p.lost += uint64(len(p.pendingEvents) - kept)
+	snap.Events, p.pendingEvents = p.pendingEvents[:n:n], slices.Clone(p.pendingEvents[n:kept])
 	snap.Lost += p.lost
 }
 
-// apps adds what has changed, and returns the processes that have ended: they are forgotten.
-func (p *picture) apps(now int64, snap *trace.Update) (ended []traceProcess) {
-	for _, device := range keysOf(p.nameless) {
-		p.nameless[device].report(now, snap)
+// addApps adds the changed processes to an Update. It removes processes that have ended, and returns their keys.
+func (p *processCounts) addApps(now int64, snap *trace.Update) (ended []traceProcess) {
+	for _, device := range sortedKeys(p.nameless) {
+		p.nameless[device].reportTo(now, snap)
 	}
 	for key, a := range p.accounts {
 		if len(snap.Apps) >= trace.MaxApps {
 			break
 		}
-		// A process that has closed its last queue has reported everything a second ago.
-		over := a.ended || a.queues == 0 && sum(a.now.Queued[:]) > 0 && !a.differs()
+		// The last changes of a process that has closed its last queue were reported a second ago.
+		over := a.ended || a.queues == 0 && sumOf(a.now.Queued[:]) > 0 && !a.hasChanged()
 		if over {
-			a.end()
+			a.discardUnread()
 			ended = append(ended, key)
 			delete(p.accounts, key)
 		}
-		a.report(now, snap)
+		a.reportTo(now, snap)
 	}
 	snap.Processes = len(p.accounts)
 	slices.SortFunc(snap.Apps, func(a, b trace.App) int {
@@ -163,32 +163,32 @@ func (p *picture) apps(now int64, snap *trace.Update) (ended []traceProcess) {
 	return ended
 }
 
-// end counts what is unread as gone with its queue.
-func (a *account) end() {
+// discardUnread counts the unread events as discarded with their queue.
+func (a *account) discardUnread() {
 	a.now.Discarded += a.now.Unread
 	a.now.Unread, a.now.UnreadErrors = 0, 0
 	a.now.Ended = true
 }
 
-// differs reports whether there is something to report.
-func (a *account) differs() bool { return !a.isReported || a.now != a.reported }
+// hasChanged reports whether the counts differ from the reported ones.
+func (a *account) hasChanged() bool { return !a.isReported || a.now != a.reported }
 
-func (a *account) report(now int64, snap *trace.Update) {
+func (a *account) reportTo(now int64, snap *trace.Update) {
 	a.now.UnreadSince = 0
 	if a.now.Unread > 0 {
-		// A queue that was just filled may have been read before its process was.
+		// The maps are not read at one time: the queue may have been read when it was still empty.
 		a.now.UnreadSince = cmp.Or(a.since, a.reported.UnreadSince, now)
 	}
-	if !a.differs() {
+	if !a.hasChanged() {
 		return
 	}
 	snap.Apps = append(snap.Apps, a.now)
-	a.now.DelayMax = 0 // it is of one look, and the next one may find nothing to read
+	a.now.DelayMax = 0 // it belongs to one look, and the next look may not read the maps
 	a.reported, a.isReported = a.now, true
 }
 
-// text returns a string of C.
-func text(s []int8) string {
+// cString converts a C string.
+func cString(s []int8) string {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s))
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
@@ -196,25 +196,25 @@ func text(s []int8) string {
 	return string(b)
 }
 
-// unit returns the unit of the cgroup that a process was in when it was first seen. Only its innermost levels are known.
-func unit(a *traceApp) string {
+// unitOf returns the unit of the cgroup in which a process was when it first appeared. Only the innermost levels of the cgroup's path are known.
+func unitOf(a *traceApp) string {
 	path := ""
 	for i := range a.Cgroup {
-		if level := text(a.Cgroup[i][:]); level != "" {
+		if level := cString(a.Cgroup[i][:]); level != "" {
 			path = "/" + level + path
 		}
 	}
 	return identity.Unit("0::" + path + "\n")
 }
 
-func sum(of []uint64) (n uint64) {
+func sumOf(of []uint64) (n uint64) {
 	for _, one := range of {
 		n += one
 	}
 	return n
 }
 
-func keysOf[V any](m map[uint32]V) []uint32 {
+func sortedKeys[V any](m map[uint32]V) []uint32 {
 	keys := make([]uint32, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)

@@ -19,7 +19,7 @@ func chars(to []int8, s string) {
 	}
 }
 
-// counted returns the entry of a process with errors and other events.
+// counted returns the map entry of a process with errors and other events.
 func counted(errors, others uint64) *traceApp {
 	a := &traceApp{Queues: 1}
 	chars(a.Device[:], "mlx5_0")
@@ -30,16 +30,16 @@ func counted(errors, others uint64) *traceApp {
 	return a
 }
 
-func (p *picture) reported(now int64) *trace.Update {
+func (p *processCounts) reported(now int64) *trace.Update {
 	snap := &trace.Update{}
-	p.apps(now, snap)
+	p.addApps(now, snap)
 	return snap
 }
 
 func TestAProcessIsNamedByWhatTheKernelSawFirst(t *testing.T) {
-	p := newPicture()
-	p.app(python, counted(1, 0))
-	p.queue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 1}, Since: 50})
+	p := newProcessCounts()
+	p.setApp(python, counted(1, 0))
+	p.addQueue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 1}, Since: 50})
 	want := identity.Process{PID: 4711, Start: 987, Comm: "python3", Unit: "pod_3f2a0000-1111-2222-3333-444455556666"}
 	snap := p.reported(100)
 	require.Len(t, snap.Apps, 1)
@@ -51,21 +51,21 @@ func TestAProcessIsNamedByWhatTheKernelSawFirst(t *testing.T) {
 
 	renamed := counted(2, 0)
 	chars(renamed.Comm[:], "another")
-	p.app(python, renamed)
+	p.setApp(python, renamed)
 	require.Equal(t, want, p.reported(102).Apps[0].Process)
 }
 
 func TestAnEntryThatIsBeingWrittenIsTakenLater(t *testing.T) {
-	p := newPicture()
-	p.app(python, counted(2, 1))
+	p := newProcessCounts()
+	p.setApp(python, counted(2, 1))
 	first := p.reported(1).Apps[0]
 	require.EqualValues(t, 3, first.Unread)
 	torn := counted(2, 1)
-	torn.Read = [2]uint64{0, 3} // of which one was queued after the entry's counts had been copied
-	p.app(python, torn)
+	torn.Read = [2]uint64{0, 3} // one of them was queued after the entry's counts had been copied
+	p.setApp(python, torn)
 	require.Empty(t, p.reported(2).Apps)
 	torn.Queued[verbs.EventQPFatal] = 3
-	p.app(python, torn)
+	p.setApp(python, torn)
 	a := p.reported(3).Apps[0]
 	require.EqualValues(t, 3, a.Read)
 	require.EqualValues(t, 1, a.Unread)
@@ -73,82 +73,82 @@ func TestAnEntryThatIsBeingWrittenIsTakenLater(t *testing.T) {
 }
 
 func TestAProcessEndsASecondAfterItsLastQueue(t *testing.T) {
-	p := newPicture()
+	p := newProcessCounts()
 	gone := counted(1, 0)
 	gone.Queues, gone.Discarded = 0, [2]uint64{0, 1}
-	p.app(python, gone)
+	p.setApp(python, gone)
 	require.False(t, p.reported(1).Apps[0].Ended, "what it had is reported first")
-	p.app(python, gone)
+	p.setApp(python, gone)
 	snap := &trace.Update{}
-	require.Equal(t, []traceProcess{python}, p.apps(2, snap))
+	require.Equal(t, []traceProcess{python}, p.addApps(2, snap))
 	require.True(t, snap.Apps[0].Ended)
 	require.Zero(t, snap.Processes)
 	require.Empty(t, p.accounts)
 }
 
-// A child that has inherited the descriptor keeps the queue of a process that is gone, as after daemon(3).
+// A child that has inherited the descriptor keeps the queue of an ended process open, as after daemon(3).
 func TestQueueOutlivesTheProcessThatLeftItToAChild(t *testing.T) {
 	isGone := func(pid int) bool { return pid == 4711 }
-	p := newPicture()
-	p.app(python, counted(2, 0))
+	p := newProcessCounts()
+	p.setApp(python, counted(2, 0))
 	p.reported(1)
-	p.sweep(isGone)
+	p.markEnded(isGone)
 	require.Empty(t, p.reported(2).Apps)
 
 	c := counted(3, 0)
 	c.Read[1] = 1
-	p.app(python, c)
-	p.sweep(isGone)
+	p.setApp(python, c)
+	p.markEnded(isGone)
 	a := p.reported(3).Apps[0]
 	require.False(t, a.Ended)
 	require.EqualValues(t, 1, a.Read)
 	require.EqualValues(t, 2, a.Unread)
 
 	c.Discarded[1], c.Queues = 2, 0
-	p.app(python, c)
-	p.sweep(isGone)
+	p.setApp(python, c)
+	p.markEnded(isGone)
 	a = p.reported(4).Apps[0]
 	require.True(t, a.Ended)
 	require.Zero(t, a.Unread)
 	require.EqualValues(t, 2, a.Discarded)
 }
 
-// It has destroyed an object and had no event.
+// The process has destroyed an object and had no event.
 func TestProcessWithoutAQueueEndsWhenItIsGone(t *testing.T) {
-	p := newPicture()
+	p := newProcessCounts()
 	c := counted(0, 0)
 	c.Queues, c.DestroyedUnacked = 0, 1
-	p.app(python, c)
+	p.setApp(python, c)
 	require.False(t, p.reported(1).Apps[0].Ended)
-	p.sweep(func(int) bool { return false })
+	p.markEnded(func(int) bool { return false })
 	require.Empty(t, p.reported(2).Apps)
-	p.sweep(func(pid int) bool { return pid == 4711 })
+	p.markEnded(func(pid int) bool { return pid == 4711 })
 	require.True(t, p.reported(3).Apps[0].Ended)
 }
 
 func TestTheLongestDelayIsOfTheLookThatIsOver(t *testing.T) {
-	p := newPicture()
+	p := newProcessCounts()
 	p.look = 7
 	c := counted(1, 0)
 	c.Read, c.Delays, c.DelaySum = [2]uint64{0, 1}, 1, 90
 	c.DelayMax[1].Ns, c.DelayMax[1].Look = 90, 7
-	p.app(python, c)
+	p.setApp(python, c)
 	require.EqualValues(t, 90, p.reported(1).Apps[0].DelayMax)
 	p.look = 9
 	c.Queued[verbs.EventQPFatal]++
-	p.app(python, c)
+	p.setApp(python, c)
 	require.Zero(t, p.reported(2).Apps[0].DelayMax)
 }
 
-// Such a look finds that no program has changed a map.
+// At such a look, no program has changed a map.
 func TestALookWithoutAReadingReportsNothingTwice(t *testing.T) {
-	p := newPicture()
+	p := newProcessCounts()
 	p.look = 7
 	c := counted(2, 0)
 	c.Read, c.Delays, c.DelaySum = [2]uint64{0, 1}, 1, 90
 	c.DelayMax[1].Ns, c.DelayMax[1].Look = 90, 7
-	p.app(python, c)
-	p.queue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 1}, Since: 50})
+	p.setApp(python, c)
+	p.addQueue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 1}, Since: 50})
 	require.EqualValues(t, 90, p.reported(100).Apps[0].DelayMax)
 	for now := range int64(3) {
 		snap := p.reported(101 + now)
@@ -157,34 +157,34 @@ func TestALookWithoutAReadingReportsNothingTwice(t *testing.T) {
 	}
 	c.Queued[verbs.EventQPFatal]++
 	p.look = 8
-	p.app(python, c)
-	p.queue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 2}, Since: 50})
+	p.setApp(python, c)
+	p.addQueue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 2}, Since: 50})
 	a := p.reported(110).Apps[0]
 	require.Zero(t, a.DelayMax)
 	require.EqualValues(t, 50, a.UnreadSince)
 }
 
 func TestALookWithoutAReadingEndsAProcessWithoutAQueue(t *testing.T) {
-	p := newPicture()
+	p := newProcessCounts()
 	gone := counted(1, 0)
 	gone.Queues, gone.Discarded = 0, [2]uint64{0, 1}
-	p.app(python, gone)
+	p.setApp(python, gone)
 	require.False(t, p.reported(1).Apps[0].Ended)
 	require.True(t, p.reported(2).Apps[0].Ended)
 	require.Empty(t, p.accounts)
 }
 
-// Its counts were copied before the last event was queued, and the number of its queues after the last of them was closed.
+// The counts were copied before the last event was queued, and the number of queues after the last one was closed.
 func TestEntryThatIsBeingWrittenDoesNotEndItsProcess(t *testing.T) {
-	p := newPicture()
-	p.app(python, counted(1, 0))
+	p := newProcessCounts()
+	p.setApp(python, counted(1, 0))
 	p.reported(1)
 	torn := counted(1, 0)
 	torn.Queues, torn.Discarded = 0, [2]uint64{0, 2}
-	p.app(python, torn)
+	p.setApp(python, torn)
 	require.Empty(t, p.reported(2).Apps)
 	torn.Queued[verbs.EventQPFatal] = 2
-	p.app(python, torn)
+	p.setApp(python, torn)
 	a := p.reported(3).Apps[0]
 	require.False(t, a.Ended)
 	require.EqualValues(t, 2, a.Discarded)
@@ -192,9 +192,9 @@ func TestEntryThatIsBeingWrittenDoesNotEndItsProcess(t *testing.T) {
 }
 
 func TestWhatFoundNoPlaceIsToldWithoutAName(t *testing.T) {
-	p := newPicture()
-	p.other(2, counted(4, 0))
-	p.other(3, &traceApp{})
+	p := newProcessCounts()
+	p.setNameless(2, counted(4, 0))
+	p.setNameless(3, &traceApp{})
 	snap := p.reported(1)
 	require.Len(t, snap.Apps, 1)
 	require.Equal(t, identity.Process{}, snap.Apps[0].Process)
@@ -203,28 +203,28 @@ func TestWhatFoundNoPlaceIsToldWithoutAName(t *testing.T) {
 }
 
 func TestEventsAreInTheOrderOfTheirTimes(t *testing.T) {
-	p := newPicture()
-	p.app(python, counted(2, 0))
+	p := newProcessCounts()
+	p.setApp(python, counted(2, 0))
 	records := []traceRecord{
 		{Ns: 20, Process: python, Type: uint32(verbs.EventQPFatal), Number: 284},
 		{Ns: 10, Process: traceProcess{Tgid: 1}, Type: uint32(verbs.EventCQErr)},
 	}
 	var snap trace.Update
-	p.events(records, &snap)
+	p.addEvents(records, &snap)
 	require.Equal(t, []trace.Event{
 		{Type: verbs.EventCQErr, At: 10},
 		{Device: "mlx5_0", Process: p.accounts[python].now.Process, Type: verbs.EventQPFatal, Number: 284, At: 20},
 	}, snap.Events)
-	p.events(make([]traceRecord, trace.MaxEvents+3), &snap)
+	p.addEvents(make([]traceRecord, trace.MaxEvents+3), &snap)
 	require.Len(t, snap.Events, trace.MaxEvents)
-	p.events(nil, &snap)
+	p.addEvents(nil, &snap)
 	require.Len(t, snap.Events, 3, "they come with the next one")
 }
 
-// 6,000 events a second, as of an application that arms the limit of its shared receive queue again and again.
+// 6,000 events per second, as of an application that repeatedly arms the limit of its shared receive queue.
 func TestStormIsBoundedAndCountedAsLost(t *testing.T) {
 	const seconds, each = 60, 6000
-	p := newPicture()
+	p := newProcessCounts()
 	var sent uint64
 	var last trace.Update
 	for second := range seconds {
@@ -233,17 +233,17 @@ func TestStormIsBoundedAndCountedAsLost(t *testing.T) {
 		for i := range records {
 			records[i] = traceRecord{Ns: now - uint64(each-i)*1000, Type: uint32(verbs.EventSRQLimitReached)}
 		}
-		last = trace.Update{Lost: 7} // of the ring
-		p.events(records, &last)
+		last = trace.Update{Lost: 7} // lost in the ring
+		p.addEvents(records, &last)
 		require.LessOrEqual(t, len(last.Events), trace.MaxEvents)
-		require.LessOrEqual(t, len(p.waiting), trace.MaxEvents)
+		require.LessOrEqual(t, len(p.pendingEvents), trace.MaxEvents)
 		require.LessOrEqual(t, int64(now)-last.Events[0].At, int64(2*time.Second), "it is sent now or with the next Snapshot")
 		sent += uint64(len(last.Events))
 	}
-	require.EqualValues(t, seconds*each, sent+uint64(len(p.waiting))+last.Lost-7)
+	require.EqualValues(t, seconds*each, sent+uint64(len(p.pendingEvents))+last.Lost-7)
 	var after trace.Update
-	p.events(nil, &after)
+	p.addEvents(nil, &after)
 	require.Len(t, after.Events, trace.MaxEvents)
-	require.Empty(t, p.waiting)
+	require.Empty(t, p.pendingEvents)
 	require.Equal(t, last.Lost-7, after.Lost)
 }

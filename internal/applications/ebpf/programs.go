@@ -15,20 +15,20 @@ import (
 	"rdma_events/internal/applications/trace"
 )
 
-// coreDir is there as long as the module is loaded, and another directory when it is loaded again.
+// coreDir exists while the module is loaded. It is another directory when the module is loaded again.
 const coreDir = "sys/module/" + module
 
-// Programs are programs that are loaded and attached. They see what happens until Close, or, if another process has inherited
-// them, until the last such process ends: the kernel takes seconds to detach them, for which no process need wait.
+// Programs are loaded and attached eBPF programs. They stay attached until Close, or, if other processes have inherited them, until the
+// last such process ends. Then no process has to wait for the kernel, which takes seconds to detach them.
 type Programs struct {
 	apps, queues, waits, others, boards, ring *ebpf.Map
 
-	sights *link.Iter  // nil: hangs are not seen
-	hooks  []io.Closer // kept open; none if they are inherited
+	threadIter *link.Iter  // nil: hangs are not observed
+	hooks      []io.Closer // the attachments; nil if they are inherited
 
-	core      uint64 // host.core when they were attached
-	hooked    trace.Attached
-	mapMemory uint64 // bytes; not inherited
+	moduleID   uint64 // result of host.moduleID at the time of attachment
+	attachment trace.Attached
+	mapMemory  uint64 // bytes; not inherited
 }
 
 // maps returns the maps that the tracer reads.
@@ -39,14 +39,14 @@ func (p *Programs) maps() map[string]**ebpf.Map {
 	}
 }
 
-// Attached returns what the programs see.
-func (p *Programs) Attached() trace.Attached { return p.hooked }
+// Attached describes what the programs observe.
+func (p *Programs) Attached() trace.Attached { return p.attachment }
 
-// MapMemory returns the bytes of the kernel's memory that all maps of the programs take, as the kernel says it; 0: it does not,
-// or the programs are inherited.
+// MapMemory returns the size of all maps of the programs in bytes, as reported by the kernel. It returns 0 if the kernel does not report it
+// or if the programs are inherited.
 func (p *Programs) MapMemory() uint64 { return p.mapMemory }
 
-// LookupsNeedBPF reports whether this kernel refuses to read maps to a process without CAP_BPF. It tries.
+// LookupsNeedBPF reports whether this kernel refuses map lookups without CAP_BPF. It tries a lookup without the capability.
 func (p *Programs) LookupsNeedBPF() bool {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -63,17 +63,17 @@ func (p *Programs) LookupsNeedBPF() bool {
 	var b traceBoard
 	err := p.boards.Lookup(uint32(0), &b)
 	if unix.Capset(&header, &has[0]) != nil {
-		// The thread is not used any more. What it lacks is lacked by the process that it would execute.
+		// The thread has lost the capability, and so would the program that it executes.
 		return true
 	}
 	return errors.Is(err, unix.EPERM)
 }
 
-// Close detaches the programs. Those that are inherited stay attached until this process ends.
+// Close detaches the programs. Inherited programs stay attached until this process ends.
 func (p *Programs) Close() error {
 	errs := []error{closeTogether(p.hooks)}
-	if p.sights != nil {
-		errs = append(errs, p.sights.Close())
+	if p.threadIter != nil {
+		errs = append(errs, p.threadIter.Close())
 	}
 	for _, m := range p.maps() {
 		errs = append(errs, (*m).Close())
@@ -81,7 +81,7 @@ func (p *Programs) Close() error {
 	return errors.Join(errs...)
 }
 
-// inheritance is Programs as a text.
+// inheritance is the encoded form of Programs.
 type inheritance struct {
 	Maps    map[string]int `json:"maps"` // descriptors
 	Sights  int            `json:"sights"`
@@ -92,27 +92,27 @@ type inheritance struct {
 	LoadNs  int64          `json:"load_ns"`
 }
 
-// Inherit makes descriptors of the programs that a program inherits which this process executes next, and returns the text
-// that Adopt needs there. The process should only execute it then.
+// Inherit creates descriptors of the programs that the next program executed by this process inherits. It returns the text that Adopt needs
+// in that program. After Inherit, the process should do nothing but execute the program.
 func (p *Programs) Inherit() (string, error) {
 	in := inheritance{
-		Maps: map[string]int{}, Core: p.core, Attach: p.hooked.Hooks, Missing: p.hooked.Missing, LoadNs: int64(p.hooked.Load),
+		Maps: map[string]int{}, Core: p.moduleID, Attach: p.attachment.Hooks, Missing: p.attachment.Missing, LoadNs: int64(p.attachment.Load),
 	}
 	var err error
 	for name, m := range p.maps() {
-		if in.Maps[name], err = inheritable(*m); err != nil {
+		if in.Maps[name], err = inheritableFD(*m); err != nil {
 			return "", err
 		}
 	}
 	for _, hook := range p.hooks {
-		fd, err := inheritable(hook)
+		fd, err := inheritableFD(hook)
 		if err != nil {
 			return "", err
 		}
 		in.Hooks = append(in.Hooks, fd)
 	}
-	if p.sights != nil {
-		if in.Sights, err = inheritable(p.sights); err != nil {
+	if p.threadIter != nil {
+		if in.Sights, err = inheritableFD(p.threadIter); err != nil {
 			return "", err
 		}
 	}
@@ -123,31 +123,31 @@ func (p *Programs) Inherit() (string, error) {
 	return string(text), nil
 }
 
-// lowest is the lowest number of a descriptor that is inherited: those below are of package process.
-const lowest = 10
+// minInherited is the lowest number of an inherited descriptor. Package process uses the numbers below.
+const minInherited = 10
 
-// inheritable returns a copy of a descriptor that stays open in a program that is executed.
-func inheritable(from any) (int, error) {
+// inheritableFD returns a copy of a descriptor that is not closed on exec.
+func inheritableFD(from any) (int, error) {
 	has, ok := from.(interface{ FD() int })
 	if !ok {
 		return 0, fmt.Errorf("%w: an attachment of %T has no descriptor, as before Linux 5.15", trace.ErrUnsupported, from)
 	}
-	fd, err := unix.FcntlInt(uintptr(has.FD()), unix.F_DUPFD, lowest)
+	fd, err := unix.FcntlInt(uintptr(has.FD()), unix.F_DUPFD, minInherited)
 	if err != nil {
 		return 0, fmt.Errorf("copy a descriptor of %T: %w", from, err)
 	}
 	return fd, nil
 }
 
-// Adopt returns the programs that Inherit has left to this process. It needs no privilege.
+// Adopt returns the programs that this process has inherited. text is the result of Inherit. Adopt needs no privilege.
 func Adopt(text string) (*Programs, error) {
 	var in inheritance
 	if err := json.Unmarshal([]byte(text), &in); err != nil {
 		return nil, fmt.Errorf("read what is inherited: %w", err)
 	}
-	p := &Programs{core: in.Core, hooked: trace.Attached{Hooks: in.Attach, Missing: in.Missing, Load: time.Duration(in.LoadNs)}}
+	p := &Programs{moduleID: in.Core, attachment: trace.Attached{Hooks: in.Attach, Missing: in.Missing, Load: time.Duration(in.LoadNs)}}
 	for _, fd := range in.Hooks {
-		unix.CloseOnExec(fd) // otherwise it stays open as long as this process
+		unix.CloseOnExec(fd) // a program that this process executes must not inherit it again
 	}
 	for name, to := range p.maps() {
 		m, err := adoptMap(in.Maps[name])
@@ -168,12 +168,12 @@ func Adopt(text string) (*Programs, error) {
 	if !ok {
 		return nil, fmt.Errorf("adopt the iterator: it is a %T", l)
 	}
-	p.sights = iter
+	p.threadIter = iter
 	return p, nil
 }
 
 func adoptMap(fd int) (*ebpf.Map, error) {
-	if fd < lowest {
+	if fd < minInherited {
 		return nil, fmt.Errorf("descriptor %d is not one of Inherit", fd)
 	}
 	unix.CloseOnExec(fd)

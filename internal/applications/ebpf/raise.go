@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// raise makes the capabilities effective that this thread is permitted. The kernel executes no file whose capabilities are to
-// be effective at once where the bounding set lacks one of them, as that of a container may. A file whose capabilities are
-// only permitted (=p) is executed there too, with those that are left, and says itself what it lacks.
-func raise() error {
+// raiseCapabilities makes all permitted capabilities of this thread effective. The kernel does not execute a file with effective
+// capabilities (=ep) if the bounding set lacks one of them, as in some containers. It does execute a file with permitted capabilities (=p)
+// there, with the remaining ones, and the program can then report which ones are missing.
+func raiseCapabilities() error {
 	self := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&self, &sets[0]); err != nil {
@@ -24,13 +24,13 @@ func raise() error {
 	return nil
 }
 
-// openToItself lets the process open its own files in /proc, in which the loader looks for the kernel's version: those of a
-// program whose file has capabilities are root's. It returns what takes that back. Another process of the user gains
-// nothing, since it lacks the capabilities that this one has (ptrace(2), access mode checking).
-func openToItself() (restore func()) {
+// makeProcReadable lets the process open its own files in /proc, where the loader looks for the kernel's version. Without this, the files
+// of a program whose file has capabilities belong to root. The returned function restores the previous state. Other processes of the user
+// gain no access, because they lack the capabilities of this process (ptrace(2), access mode checking).
+func makeProcReadable() (restore func()) {
 	was, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
 	if err != nil || was == 1 || unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) != nil {
-		return func() {} // the loader says what it misses
+		return func() {} // the loader reports what it lacks
 	}
 	return func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 }

@@ -11,7 +11,7 @@ func TestWhatAFilePermitsIsRaised(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		self := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var before, after [2]unix.CapUserData
 		if err := unix.Capget(&self, &before[0]); err != nil {
@@ -24,7 +24,7 @@ func TestWhatAFilePermitsIsRaised(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if err := raise(); err != nil {
+		if err := raiseCapabilities(); err != nil {
 			t.Error(err)
 			return
 		}

@@ -23,28 +23,28 @@ type source struct {
 	host    host
 	records *ringbuf.Reader
 	board   *board
-	picture *picture
-	hangs   *hangs
+	picture *processCounts
+	hangs   *hangDetector
 	ended   func(pid int) bool
 
-	closing chan struct{} // closed by Close
-	due     int64         // CLOCK_MONOTONIC ns of the next Snapshot
-	swept   int64         // when the processes were last looked for
-	changes uint64        // board.Changes when the maps were last read
-	end     error         // what Next returns from now on
+	closing   chan struct{} // closed by Close
+	due       int64         // time of the next Update, CLOCK_MONOTONIC ns
+	lastSweep int64         // time of the last check for ended processes
+	changes   uint64        // board.Changes at the last reading of the maps
+	end       error         // the error that Next returns from now on; nil: the source is open
 }
 
-// Open makes the Source of programs, and takes them over. A thread hangs once it has waited for hangAfter.
+// Open returns the Source of programs. The Source owns the programs from then on. A thread hangs if it waits longer than hangAfter.
 func Open(p *Programs, hangAfter time.Duration) (trace.Source, error) {
 	s := &source{
-		p: p, host: hostAt("/"), picture: newPicture(), hangs: newHangs(hangAfter), ended: hasEnded, closing: make(chan struct{}),
+		p: p, host: hostAt("/"), picture: newProcessCounts(), hangs: newHangDetector(hangAfter), ended: hasEnded, closing: make(chan struct{}),
 	}
-	if !s.host.numbersAreOurs() {
-		s.ended = func(int) bool { return false } // a process ends with its queue alone
+	if !s.host.inInitialPIDNamespace() {
+		s.ended = func(int) bool { return false } // a process ends only with its queue
 	}
-	s.swept = clock.Monotonic()
-	s.due = s.swept + int64(time.Second)
-	err := s.gone()
+	s.lastSweep = clock.Monotonic()
+	s.due = s.lastSweep + int64(time.Second)
+	err := s.checkModule()
 	if err == nil {
 		s.records, err = ringbuf.NewReader(p.ring)
 	}
@@ -52,7 +52,7 @@ func Open(p *Programs, hangAfter time.Duration) (trace.Source, error) {
 		s.board, err = openBoard(p.boards)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the tracer's maps: %w", err), s.release())
+		return nil, errors.Join(fmt.Errorf("open the tracer's maps: %w", err), s.closeAll())
 	}
 	return s, nil
 }
@@ -82,19 +82,19 @@ func (s *source) Next(ctx context.Context) (*trace.Update, error) {
 	case <-s.closing:
 		s.end = trace.ErrClosed
 	default:
-		s.end = s.gone()
+		s.end = s.checkModule()
 	}
-	snap, err := s.look()
+	snap, err := s.collect()
 	if err != nil {
 		s.end = err
 	}
 	if s.end != nil {
-		err = errors.Join(err, s.release())
+		err = errors.Join(err, s.closeAll())
 	}
 	return snap, err
 }
 
-// wait waits until the second is over, or the source is closed. Its error is that of ctx.
+// wait waits until the second has passed or the source is closed. It returns an error only if ctx ends.
 func (s *source) wait(ctx context.Context) error {
 	timer := time.NewTimer(time.Duration(s.due - clock.Monotonic()))
 	defer timer.Stop()
@@ -110,45 +110,45 @@ func (s *source) wait(ctx context.Context) error {
 	return nil
 }
 
-// gone returns why nothing more is to be seen. What is attached to a module that was unloaded stays blind when it is loaded
-// again. Without a device there may still be something to see: a process that hangs holds the device that has gone.
-func (s *source) gone() error {
-	if s.host.core() != s.p.core {
+// checkModule returns an error if the module was unloaded, even if it is loaded again: the attachments do not work for the new load. The
+// absence of a device is not an error, because a hanging process may still hold a device that was removed.
+func (s *source) checkModule() error {
+	if s.host.moduleID() != s.p.moduleID {
 		return fmt.Errorf("trace the kernel: %w: %s", trace.ErrUnloaded, module)
 	}
 	return nil
 }
 
-// look finds out what has changed. It reads the maps only if a program has changed one of them; what depends on time alone,
-// as the end of a process or a hang, it judges at each look.
-func (s *source) look() (*trace.Update, error) {
+// collect returns the changes. It reads the maps only if a program has changed one of them. It evaluates conditions that depend only on
+// time, such as hangs and the end of processes, in every call.
+func (s *source) collect() (*trace.Update, error) {
 	board := s.board.readWords()
 	var records []traceRecord
 	if board.Changes != s.changes {
-		s.board.nextLook()
+		s.board.advanceLook()
 		var err error
-		// An event is reported with its count or after it, so the events are read first.
-		if records, err = s.drain(); err != nil {
+		// An event must not be reported before its count, so the events are read first.
+		if records, err = s.readRing(); err != nil {
 			return nil, err
 		}
-		if err := s.count(&board); err != nil {
+		if err := s.readCounts(&board); err != nil {
 			return nil, err
 		}
 		s.changes = board.Changes
 	}
 	now := clock.Monotonic()
 	snap := &trace.Update{Mono: now, Lost: board.LostRecords + board.LostWaits, Full: board.MapFull}
-	s.picture.events(records, snap)
-	if err := s.lookForHangs(&board, now, snap); err != nil {
+	s.picture.addEvents(records, snap)
+	if err := s.updateHangs(&board, now, snap); err != nil {
 		return nil, err
 	}
-	if now-s.swept >= int64(sweepEvery) {
-		s.swept = now
-		s.picture.sweep(s.ended)
+	if now-s.lastSweep >= int64(sweepEvery) {
+		s.lastSweep = now
+		s.picture.markEnded(s.ended)
 	}
-	gone := s.picture.apps(now, snap)
+	gone := s.picture.addApps(now, snap)
 	for _, key := range gone {
-		// It has ended for a second or more, so nothing counts for it now.
+		// The process ended at least a second ago, so no program changes the entry now.
 		if err := s.p.apps.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil, fmt.Errorf("forget a process: %w", err)
 		}
@@ -156,11 +156,11 @@ func (s *source) look() (*trace.Update, error) {
 	return snap, nil
 }
 
-// sweepEvery is how often it is looked for processes that have ended and whose queues are still there.
+// sweepEvery is the interval of checks for processes that have ended although their entries still exist.
 const sweepEvery = 5 * time.Second
 
-// drain reads the events that are in the ring.
-func (s *source) drain() ([]traceRecord, error) {
+// readRing reads all events in the ring.
+func (s *source) readRing() ([]traceRecord, error) {
 	var records []traceRecord
 	s.records.SetDeadline(time.Unix(0, 0))
 	for {
@@ -179,24 +179,24 @@ func (s *source) drain() ([]traceRecord, error) {
 	}
 }
 
-// count reads the counts of all processes.
-func (s *source) count(b *traceBoard) error {
+// readCounts reads the counts of all processes.
+func (s *source) readCounts(b *traceBoard) error {
 	s.picture.look = b.Look
-	if err := each(s.p.apps, s.picture.app); err != nil {
+	if err := forEach(s.p.apps, s.picture.setApp); err != nil {
 		return err
 	}
-	if err := each(s.p.queues, s.picture.queue); err != nil {
+	if err := forEach(s.p.queues, s.picture.addQueue); err != nil {
 		return err
 	}
 	if b.Others == s.picture.othersSeen {
 		return nil
 	}
 	s.picture.othersSeen = b.Others
-	return each(s.p.others, s.picture.other)
+	return forEach(s.p.others, s.picture.setNameless)
 }
 
-// each calls f for every entry of a map, a batch at a time.
-func each[K, V any](m *ebpf.Map, f func(K, *V)) error {
+// forEach calls f for every entry of a map. It reads the map in batches.
+func forEach[K, V any](m *ebpf.Map, f func(K, *V)) error {
 	const batch = 64
 	keys, values := make([]K, batch), make([]V, batch)
 	var cursor ebpf.MapBatchCursor
@@ -214,21 +214,21 @@ func each[K, V any](m *ebpf.Map, f func(K, *V)) error {
 	}
 }
 
-func (s *source) lookForHangs(b *traceBoard, now int64, snap *trace.Update) error {
+func (s *source) updateHangs(b *traceBoard, now int64, snap *trace.Update) error {
 	if b.Waits != s.hangs.seen {
 		s.hangs.seen = b.Waits
-		if err := each(s.p.waits, s.hangs.add); err != nil {
+		if err := forEach(s.p.waits, s.hangs.addWait); err != nil {
 			return err
 		}
 	}
-	if s.hangs.none() || s.p.sights == nil {
+	if s.hangs.isEmpty() || s.p.threadIter == nil {
 		return nil
 	}
-	sights, err := s.sights()
+	sights, err := s.readThreads()
 	if err != nil {
 		return err
 	}
-	for _, tid := range s.hangs.look(now, sights, s.picture, snap) {
+	for _, tid := range s.hangs.update(now, sights, s.picture, snap) {
 		if err := s.p.waits.Delete(tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget a thread: %w", err)
 		}
@@ -236,9 +236,9 @@ func (s *source) lookForHangs(b *traceBoard, now int64, snap *trace.Update) erro
 	return nil
 }
 
-// sights returns what the threads of the map of waits do now.
-func (s *source) sights() (map[uint32]traceSight, error) {
-	r, err := s.p.sights.Open()
+// readThreads returns the current state of the threads in the map of waits.
+func (s *source) readThreads() (map[uint32]traceSight, error) {
+	r, err := s.p.threadIter.Open()
 	if err != nil {
 		return nil, fmt.Errorf("look at the threads: %w", err)
 	}
@@ -257,8 +257,8 @@ func (s *source) sights() (map[uint32]traceSight, error) {
 	}
 }
 
-// release closes what the source has.
-func (s *source) release() error {
+// closeAll closes all resources of the source.
+func (s *source) closeAll() error {
 	var errs []error
 	if s.records != nil {
 		errs = append(errs, s.records.Close())
@@ -269,5 +269,5 @@ func (s *source) release() error {
 	return errors.Join(append(errs, s.p.Close())...)
 }
 
-// hasEnded reports whether there is no process of that number. A process of another user is there too.
+// hasEnded reports whether there is no process with a number. EPERM means that a process of another user has the number.
 func hasEnded(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

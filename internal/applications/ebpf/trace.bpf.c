@@ -2,12 +2,12 @@
 
 // SPDX-License-Identifier: (GPL-2.0 OR MIT)
 //
-// What ib_uverbs does with the asynchronous events of all processes, seen at the entries and returns of functions that it
-// calls by pointers only, so that no compiler can have put them into others. drivers/infiniband/core/uverbs_main.c,
-// uverbs_std_types*.c and uverbs_cmd.c are what this file is about.
+// These programs observe how ib_uverbs handles the asynchronous events of all processes. They run at the entries and returns
+// of functions that ib_uverbs calls only by pointers, which no compiler can have inlined. The functions are in
+// drivers/infiniband/core/uverbs_main.c, uverbs_std_types*.c and uverbs_cmd.c.
 //
-// All counts are in maps; the ring has details of single events, and may lack some. The tracer reads both once a second, but
-// only if board.changes has moved: what changes one of them adds to that word, after the change.
+// All counts are in maps. The ring has details of single events, and may lack some. The tracer reads both once a second, but
+// only if board.changes has changed: a program increments that word after each change of a map or the ring.
 #include "core.h"
 
 #include <bpf/bpf_core_read.h>
@@ -16,13 +16,13 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define TYPES 32	      // of events; the kernel has fewer
-#define STAMPS 8	      // events of one queue whose way is timed
-#define LEVELS 5	      // of the cgroup's path
-#define LEVEL 96	      // bytes of each
-#define FOUND 64	      // events that a queue may have when it is first seen
-#define DESTROYED 512	      // unread events that an object may take with it
-#define SETTLED 1000000000ULL // ns: a read that has taken an event from the kernel's list returns in less
+#define TYPES 32	      // event types; the kernel has fewer
+#define STAMPS 8	      // events of one queue whose delay is measured
+#define LEVELS 5	      // components of the cgroup's path
+#define LEVEL 96	      // maximum bytes of a component
+#define FOUND 64	      // maximum events in a queue when it is first seen
+#define DESTROYED 512	      // maximum unread events of a destroyed object
+#define SETTLED 1000000000ULL // ns; a read that has taken an event from the kernel's list returns sooner
 
 // enum rdma_remove_reason and enum uverbs_default_objects of the kernel, errno and states of a task.
 #define RDMA_REMOVE_DRIVER_REMOVE 2
@@ -32,8 +32,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define UVERBS_OBJECT_WQ 12
 #define DEVICE_FATAL 8
 
-// Where libibverbs has what it waits with: the offsets in struct ibv_cq, ibv_qp, ibv_srq and ibv_wq (infiniband/verbs.h,
-// public and so stable). pthread_mutex_t is larger on arm64.
+// Offsets of the condition variables in struct ibv_cq, ibv_qp, ibv_srq and ibv_wq (infiniband/verbs.h, which is public and
+// therefore stable). pthread_mutex_t is larger on arm64.
 #if defined(__TARGET_ARCH_x86)
 #define MUTEX 40
 #elif defined(__TARGET_ARCH_arm64)
@@ -45,22 +45,22 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define SRQ_COND (32 + MUTEX)
 #define WQ_COND (56 + MUTEX)
 
-// Bits of event types, which the loader sets: those that are counted, and of them those that are errors.
+// Bit masks of event types, which the loader sets: counted types, and those of them that are errors.
 const volatile u32 counted = 0;
 const volatile u32 errors = 0;
 
-// board is what the tracer reads and, look alone, writes while the programs run. Its words are changed by BOARD alone.
+// board is read by the tracer while the programs run. The tracer writes look; programs change the other words by BOARD only.
 struct board {
-	u64 look;	  // the number of the tracer's next reading of the maps
-	u64 changes;	  // of apps, queues, waits, others and ring; the last that a program adds to
-	u64 lost_records; // that found no room in the ring
-	u64 lost_waits;	  // that found no place
-	u64 map_full;	  // processes, queues and reads that found no place
-	u64 others;	  // counts in the map of that name
-	u64 waits;	  // entries of the map of that name that have been made or changed
+	u64 look;	  // number of the tracer's next reading of the maps
+	u64 changes;	  // changes of apps, queues, waits, others and ring; incremented last
+	u64 lost_records; // records without space in the ring
+	u64 lost_waits;	  // waits without space in the map
+	u64 map_full;	  // processes, queues and reads without space in a map
+	u64 others;	  // changes of the map others
+	u64 waits;	  // entries added or changed in the map waits
 };
 
-// process is a process with a device open. A PID that is used again has another start.
+// process identifies a process with an open device. A process with a reused PID has another start.
 struct process {
 	u64 start; // ns of CLOCK_BOOTTIME
 	u32 tgid;
@@ -69,10 +69,10 @@ struct process {
 
 struct longest {
 	u64 ns;
-	u64 look; // to which ns belongs
+	u64 look; // the look to which ns belongs
 };
 
-// app is what is known of a process. The second of two is about errors, the first about the others.
+// app has the counts of a process. In arrays of two, element 1 counts errors and element 0 counts other events.
 struct app {
 	char device[64];
 	char comm[16];
@@ -86,7 +86,7 @@ struct app {
 	u64 delays;
 	u64 delay_sum;
 	struct longest delay_max[2];
-	u32 queues; // that it has open
+	u32 queues; // number of open queues
 	u32 pad;
 };
 
@@ -95,14 +95,14 @@ struct stamp {
 	u64 ns; // 0: free
 };
 
-// queue is the queue of an asynchronous event file that has, or had, an event.
+// queue is the queue of an asynchronous event file that has or had an event.
 struct queue {
 	struct process process;
 	u64 unread[2];
-	u64 since;  // ns of CLOCK_MONOTONIC when it was last empty or read
-	u64 newest; // ns when an event was queued
+	u64 since;  // last time at which it was empty or read, CLOCK_MONOTONIC ns
+	u64 newest; // time at which the last event was queued, ns
 	u64 skipped[2];
-	u32 next; // stamp
+	u32 next; // number of the next stamp
 	u32 pad;
 	struct stamp stamps[STAMPS];
 	u8 types[STAMPS]; // of the stamps
@@ -119,7 +119,7 @@ struct wait {
 	struct process process;
 	u64 start; // of the thread, ns of CLOCK_BOOTTIME
 	u64 ns;	   // of CLOCK_MONOTONIC
-	u64 cond;  // the address of what libibverbs waits with
+	u64 cond;  // address of the condition variable of libibverbs
 	u64 uobject;
 	u32 object; // UVERBS_OBJECT_*
 	u32 number;
@@ -127,7 +127,7 @@ struct wait {
 	u32 pad;
 };
 
-// record is an event.
+// record has the details of one event.
 struct record {
 	u64 ns;
 	struct process process;
@@ -135,12 +135,12 @@ struct record {
 	u32 number;
 };
 
-// sight is a thread that has destroyed an object, as it is now.
+// sight is the current state of a thread that has destroyed an object.
 struct sight {
-	u64 argument; // the first of its system call
+	u64 argument; // first argument of its system call
 	u64 switches;
 	u32 tid;
-	__s32 call; // the number of its system call
+	__s32 call; // number of its system call
 	u32 state;
 	u32 pad;
 };
@@ -160,7 +160,7 @@ MAP(HASH, reads, 8192, u64, struct read);   // by thread and process
 MAP(HASH, numbers, 4096, u32, u32);	    // of the object that a thread destroys
 MAP(HASH, waits, 1024, u32, struct wait);   // by thread
 MAP(ARRAY, others, 256, u32, struct app);   // by device: what found no place
-// What a new entry begins with. Only what differs each time is ever written to it.
+// Initial values of new entries. Programs write only those members that differ for each entry.
 MAP(PERCPU_ARRAY, blank_app, 1, u32, struct app);
 MAP(PERCPU_ARRAY, blank_queue, 1, u32, struct queue);
 struct {
@@ -180,16 +180,16 @@ static __always_inline void add(u64 *to, u64 n)
 	__sync_fetch_and_add(to, n);
 }
 
-// publish adds 1 to a word that the tracer reads before it reads the maps. All that was written before is then seen before
-// the word: the kernel orders only those atomic operations whose result is fetched (Documentation/atomic_t.txt), and the
-// compiler fetches none that is not used.
+// publish increments a word that the tracer reads before it reads the maps. All earlier writes become visible before the
+// word: the kernel orders only atomic operations that fetch their result (Documentation/atomic_t.txt), and the compiler
+// fetches the result only if it is used.
 static __always_inline void publish(u64 *word)
 {
 	u64 was = __sync_fetch_and_add(word, 1);
 	asm volatile("" ::"r"(was));
 }
 
-// BOARD adds 1 to a field of the board.
+// BOARD increments a word of the board.
 #define BOARD(field) \
 	do { \
 		u32 zero_ = 0; \
@@ -224,14 +224,14 @@ static __always_inline void name_levels(struct app *a, struct task_struct *leade
 	}
 }
 
-// other returns the account of what finds no place. Who counts there adds to the board's word of it afterwards.
+// other returns the counts of processes without space. A caller that changes them increments board.others afterwards.
 static __always_inline struct app *other(u32 device)
 {
 	u32 i = device < 256 ? device : 255;
 	return bpf_map_lookup_elem(&others, &i);
 }
 
-// own returns the account of a process of which a context is known.
+// own returns the counts of the process of a context, and adds an entry if there is none. It sets p to the process.
 static __always_inline struct app *own(struct ib_ucontext *context, struct process *p)
 {
 	struct task_struct *task = BPF_CORE_READ(context, res.task);
@@ -254,7 +254,7 @@ static __always_inline struct app *own(struct ib_ucontext *context, struct proce
 	return bpf_map_lookup_elem(&apps, p);
 }
 
-// count_found counts what is in a queue that is seen for the first time.
+// count_found counts the events in a queue that is seen for the first time.
 static __always_inline void count_found(struct ib_uverbs_event_queue *q, struct queue *mine, struct app *a)
 {
 	struct list_head *head = __builtin_preserve_access_index(&q->event_list);
@@ -273,7 +273,7 @@ static __always_inline void count_found(struct ib_uverbs_event_queue *q, struct 
 	}
 }
 
-// seen returns what is known of a queue, and makes it if its file has a context. p and a are set to its process.
+// seen returns the entry of a queue, and adds one if the file has a context. It sets a and device to those of its process.
 static __always_inline struct queue *seen(struct ib_uverbs_async_event_file *file, struct app **a,
 					  u32 *device)
 {
@@ -312,7 +312,7 @@ static __always_inline struct queue *seen(struct ib_uverbs_async_event_file *fil
 	return q;
 }
 
-// take takes an event off a queue's count. It returns false if the queue has none.
+// take decrements a queue's count of events. It returns false if the count is 0.
 static __always_inline _Bool take(u64 *n)
 {
 	if ((__s64)__sync_fetch_and_sub(n, 1) > 0)
@@ -321,7 +321,7 @@ static __always_inline _Bool take(u64 *n)
 	return 0;
 }
 
-// settle counts what the kernel had no memory for: we have more than its list, which is empty, and no read is under way.
+// settle counts events as skipped that the kernel had no memory for: its list is empty, no read is under way, and unread > 0.
 static __always_inline void settle(struct ib_uverbs_async_event_file *file, struct queue *q, struct app *a,
 				   u64 now)
 {
@@ -380,7 +380,7 @@ static __always_inline void count_queued(struct ib_uverbs_async_event_file *file
 	report(&q->process, type, number, now);
 }
 
-// on_queued is called for each event that the kernel queues, before it does.
+// on_queued is called for each event before the kernel queues it.
 static __always_inline void on_queued(struct ib_uverbs_async_event_file *file, u64 element, u32 type,
 				      u32 number)
 {
@@ -390,8 +390,8 @@ static __always_inline void on_queued(struct ib_uverbs_async_event_file *file, u
 	BOARD(changes);
 }
 
-// timed returns when an event was queued, and forgets it; 0: not known. It is not static so that the verifier looks at its
-// loop once, and not for each turn of another loop.
+// timed returns the time at which an event was queued, and clears its stamp. It returns 0 if the time is not known. It is not
+// static so that the verifier checks its loop once, and not for each iteration of another loop.
 __attribute__((noinline)) u64 timed(struct queue *q, u64 element, u32 type)
 {
 	if (!q)
@@ -528,7 +528,7 @@ int BPF_KPROBE(device_event, struct ib_event_handler *handler, struct ib_event *
 	return 0;
 }
 
-// The DEVICE_FATAL of a driver's removal does not come by a handler.
+// The DEVICE_FATAL of a driver's removal is not passed to an event handler.
 SEC("kprobe/uverbs_async_event_destroy_uobj")
 int BPF_KPROBE(removed_event, struct ib_uobject *uobj, int why)
 {
@@ -537,8 +537,8 @@ int BPF_KPROBE(removed_event, struct ib_uobject *uobj, int why)
 	return 0;
 }
 
-// reconcile is called when a thread reads again whose last return was not seen: the kernel follows only so many calls of a
-// function at once (maxactive in Documentation/trace/kprobes.rst). What its list does not have any more was read.
+// reconcile is called when a thread reads again although the return of its last read was not seen: the kernel follows only a
+// limited number of concurrent calls (maxactive in Documentation/trace/kprobes.rst). Events missing in its list were read.
 static __always_inline void reconcile(struct ib_uverbs_async_event_file *file)
 {
 	u64 key = (u64)__builtin_preserve_access_index(&file->ev_queue);
@@ -605,7 +605,7 @@ int BPF_KPROBE(closed, void *inode, struct file *filp)
 	return 0;
 }
 
-// Since Linux 7.3 in place of the one before.
+// Since Linux 7.3 the kernel calls this function instead of uverbs_async_event_release.
 SEC("kprobe/uverbs_async_event_free_event_queue")
 int BPF_KPROBE(freed, struct ib_uobject *uobj)
 {
@@ -619,7 +619,7 @@ static __always_inline void remember(u32 number)
 	bpf_map_update_elem(&numbers, &tid, &number, BPF_ANY); // without room the number is 0
 }
 
-// The object is gone when its release is seen, so its number is taken before.
+// The object no longer exists when its release is seen, so its number is read before.
 SEC("kprobe/uverbs_free_cq")
 int BPF_KPROBE(cq_goes, struct ib_uobject *uobj)
 {
@@ -652,9 +652,9 @@ int BPF_KPROBE(wq_goes, struct ib_uobject *uobj)
 	return 0;
 }
 
-// missing returns how many acknowledgements an object lacks: reported is the kernel's count of what was read, and the
-// application's own count of what it has acknowledged is at an address in its memory. A process that ends has none any
-// more, and one without libibverbs has something else there.
+// missing returns the number of missing acknowledgements of an object. reported is the kernel's count of read events. The
+// application's count of acknowledged events is at address in its memory. A process that is ending has no memory any more,
+// and a process without libibverbs has other data there.
 static __always_inline u32 missing(u32 reported, u64 address)
 {
 	u32 acked = 0;
@@ -697,7 +697,7 @@ static __always_inline void add_wait(struct ib_uobject *uobj, u32 object, u64 co
 		BOARD(waits);
 }
 
-// on_wait is called when an object is destroyed that lacks acknowledgements.
+// on_wait is called when an object that lacks acknowledgements is destroyed.
 static __always_inline void on_wait(struct ib_uobject *uobj, u32 object, u64 cond, u32 n)
 {
 	add_wait(uobj, object, cond, n);
@@ -717,7 +717,7 @@ int BPF_KPROBE(cq_gone, void *file, struct ib_ucq_object *u)
 	return 0;
 }
 
-// count_discarded counts the events of an object's list as gone.
+// count_discarded counts the events of an object's list as discarded.
 static __always_inline void count_discarded(struct ib_uverbs_async_event_file *file, struct list_head *head)
 {
 	struct list_head *at = BPF_CORE_READ(head, next);
@@ -741,7 +741,7 @@ static __always_inline void count_discarded(struct ib_uverbs_async_event_file *f
 	}
 }
 
-// discard counts the unread events of an object, which go with it.
+// discard counts the unread events of a destroyed object as discarded.
 static __always_inline void discard(struct ib_uevent_object *u)
 {
 	struct ib_uverbs_async_event_file *file = BPF_CORE_READ(u, event_file);
@@ -791,7 +791,7 @@ int BPF_KPROBE(object_gone, struct ib_uevent_object *u)
 	return 0;
 }
 
-// sights writes a struct sight for each thread that is in waits and is still the same.
+// sights writes a struct sight for each thread that has an entry in waits and is still the same thread.
 SEC("iter/task")
 int sights(struct bpf_iter__task *ctx)
 {
