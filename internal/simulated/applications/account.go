@@ -8,52 +8,52 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// account has the counts of a process, or of all processes of a device for which there was no place.
+// account has the counts of a process, or of all processes of a device without space of their own.
 type account struct {
-	trace.App // but for what its queues have
+	trace.App // without the unread events, which queues have
 	queues    []*queue
-	changed   bool // since the last Snapshot
+	changed   bool // since the last Update
 }
 
-// queue is what is unread in the queue of a process.
+// queue counts the unread events in a queue of a process.
 type queue struct {
 	unread, errors uint64
-	since          int64 // the last moment when it was empty or read
+	since          int64 // last time at which it was empty or read
 }
 
-func (a *account) named() bool { return a.Process.PID != 0 }
+func (a *account) hasName() bool { return a.Process.PID != 0 }
 
-// join adds a queue, with what is in it already.
-func (a *account) join(before devices.AppQueue) *queue {
+// addQueue adds a queue with the events that it already has.
+func (a *account) addQueue(before devices.AppQueue) *queue {
 	q := &queue{}
 	a.queues = append(a.queues, q)
 	for typ, n := range before.Unread {
 		a.Queued[typ] += n
 		a.Found[typ] += n
-		q.put(typ, n, before.Since)
+		q.addUnread(typ, n, before.Since)
 	}
 	return q
 }
 
-// leave removes a queue that was closed. Nothing more comes of a process then.
-func (a *account) leave(q *queue) {
+// removeQueue removes a queue that was closed. The process then has no further changes.
+func (a *account) removeQueue(q *queue) {
 	a.queues = slices.DeleteFunc(a.queues, func(other *queue) bool { return other == q })
-	a.changed, a.Ended = true, a.named()
+	a.changed, a.Ended = true, a.hasName()
 }
 
-// add counts a step. timed says whether the events of an AppRead were queued after the source began.
-func (a *account) add(q *queue, s *devices.AppStep, timed bool) {
+// addStep counts a step. timed tells whether the events of an AppRead were queued after the start of the source.
+func (a *account) addStep(q *queue, s *devices.AppStep, timed bool) {
 	a.changed = true
 	switch s.What {
 	case devices.AppQueued:
 		a.Queued[s.Type] += s.Count
-		q.put(s.Type, s.Count, s.At)
+		q.addUnread(s.Type, s.Count, s.At)
 	case devices.AppSkipped:
 		a.Queued[s.Type] += s.Count
 		a.Skipped += s.Count
 	case devices.AppRead:
 		a.Read += s.Count
-		q.take(s.Type, s.Count)
+		q.removeUnread(s.Type, s.Count)
 		q.since = s.At
 		if delay := s.At - s.Queued; timed {
 			a.Delays += s.Count
@@ -62,14 +62,14 @@ func (a *account) add(q *queue, s *devices.AppStep, timed bool) {
 		}
 	case devices.AppDiscarded:
 		a.Discarded += s.Count
-		q.take(s.Type, s.Count)
+		q.removeUnread(s.Type, s.Count)
 	case devices.AppDestroys:
 		a.DestroyedUnacked++
 	}
 }
 
-// report returns the counts as they are now.
-func (a *account) report() trace.App {
+// current returns the current counts, and resets the marks of changes.
+func (a *account) current() trace.App {
 	app := a.App
 	for _, q := range a.queues {
 		app.Unread += q.unread
@@ -82,7 +82,7 @@ func (a *account) report() trace.App {
 	return app
 }
 
-func (q *queue) put(typ verbs.EventType, n uint64, at int64) {
+func (q *queue) addUnread(typ verbs.EventType, n uint64, at int64) {
 	if q.unread == 0 {
 		q.since = at
 	}
@@ -92,7 +92,7 @@ func (q *queue) put(typ verbs.EventType, n uint64, at int64) {
 	}
 }
 
-func (q *queue) take(typ verbs.EventType, n uint64) {
+func (q *queue) removeUnread(typ verbs.EventType, n uint64) {
 	q.unread -= n
 	if trace.IsError(typ) {
 		q.errors -= n

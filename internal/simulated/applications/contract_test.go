@@ -31,7 +31,7 @@ func TestTheSimulatedSourceKeepsTheContractWithADriverThatCannotTakeADeviceAway(
 	})
 }
 
-// host is a simulated host whose only device, sim0, is removed when it is an hour old.
+// host is a simulated host whose only device, sim0, is removed after an hour.
 type host struct {
 	w       *devices.World
 	removal time.Time
@@ -65,10 +65,10 @@ func (h *host) Start(t testing.TB) tracetest.Process {
 	return &process{Actor: a, numbers: map[verbs.EventType]uint32{}}
 }
 
-// process leads an actor. Each of its actions has a moment of its own.
+// process controls an actor. Each of its actions has a distinct time.
 type process struct {
 	*devices.Actor
-	numbers map[verbs.EventType]uint32 // of the objects
+	numbers map[verbs.EventType]uint32 // numbers of the objects
 	unread  []verbs.EventType
 	held    uint32
 }
@@ -114,5 +114,5 @@ func (p *process) Exit(testing.TB) {
 	p.Actor.Exit()
 }
 
-// act makes the present moment another than that of what was done or reported before.
+// act lets some time pass, so that the next action has another time than previous actions and reports.
 func act() { time.Sleep(time.Millisecond) }

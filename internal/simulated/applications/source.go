@@ -15,30 +15,30 @@ import (
 // source is the trace.Source of a world.
 type source struct {
 	w       *devices.World
-	book    *book
+	counts  *processCounts
 	closing context.Context // done after Close
 	closes  context.CancelFunc
 
 	mu    sync.Mutex // held by Next
-	known int64      // the steps up to this moment are in the book
-	due   int64      // of the next Snapshot
-	crash int64      // the tracer's crashes up to this moment are over
-	end   error      // what Next returns from now on
+	known int64      // time up to which steps were counted
+	due   int64      // time of the next Update
+	crash int64      // time up to which the tracer's crashes have happened
+	end   error      // the error that Next returns from now on; nil: the source is open
 }
 
-// Open begins to trace a world's applications. A thread hangs once it has waited for hangAfter. The error is one of
-// trace.ErrNoDevice, ErrPermission and ErrUnsupported, wrapped.
+// Open starts to trace a world's applications. A thread hangs if it waits longer than hangAfter. The error wraps trace.ErrNoDevice,
+// ErrPermission or ErrUnsupported.
 func Open(w *devices.World, hangAfter time.Duration) (trace.Source, error) {
 	now := w.Now()
-	if err := refusal(w, now); err != nil {
+	if err := checkRefused(w, now); err != nil {
 		return nil, fmt.Errorf("trace the simulator: %w", err)
 	}
-	s := &source{w: w, book: newBook(w, now, hangAfter), known: now, due: now + int64(time.Second), crash: now}
+	s := &source{w: w, counts: newProcessCounts(w, now, hangAfter), known: now, due: now + int64(time.Second), crash: now}
 	s.closing, s.closes = context.WithCancel(context.Background())
 	return s, nil
 }
 
-func refusal(w *devices.World, at int64) error {
+func checkRefused(w *devices.World, at int64) error {
 	err := w.TracerRefused(at)
 	switch {
 	case errors.Is(err, verbs.ErrPermission):
@@ -77,13 +77,13 @@ func (s *source) Next(ctx context.Context) (*trace.Update, error) {
 	for s.due <= now {
 		s.due += int64(time.Second)
 	}
-	s.book.add(s.w.AppSteps(s.known, now))
+	s.counts.addSteps(s.w.AppSteps(s.known, now))
 	s.known = now
-	return s.book.snapshot(now), nil
+	return s.counts.newUpdate(now), nil
 }
 
-// wait waits until the second is over, or the source is closed. Its error is that of ctx. A crash of the tracer that is due
-// meanwhile happens.
+// wait waits until the second has passed or the source is closed. It returns an error only if ctx ends. It crashes the process if the
+// scenario has a crash of the tracer in the meantime.
 func (s *source) wait(ctx context.Context) error {
 	either, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// traced is an open source over a scenario, in a synctest bubble.
+// traced is an open source for a scenario in a synctest bubble.
 type traced struct {
 	*testing.T
 	w   *devices.World
@@ -43,7 +43,7 @@ func (p *traced) open() {
 	p.src = src
 }
 
-// next returns the last of so many Snapshots, and all events of them.
+// next reads the given number of Updates. It returns the last one and the events of all.
 func (p *traced) next(times int) (*trace.Update, []trace.Event) {
 	p.Helper()
 	var last *trace.Update
@@ -245,10 +245,10 @@ func TestATracerThatDiesDoesSoOnTime(t *testing.T) {
 func TestTheApplicationsOfTheLivelyScenario(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := play(t, devices.Options{Profile: "roce2", Scenario: "lively"})
-		time.Sleep(500 * time.Millisecond) // its events come at whole seconds, and take a moment to be read
+		time.Sleep(500 * time.Millisecond) // its events are queued at whole seconds and read a little later
 		p.open()
 		hangs, unread, ended, fatal := map[string]int{}, map[string]uint64{}, 0, uint64(0)
-		var hung []trace.Hang // in the snapshot before
+		var hung []trace.Hang // hangs in the previous Update
 		for range 60 {
 			snap, events := p.next(1)
 			for _, a := range snap.Apps {

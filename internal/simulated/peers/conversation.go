@@ -18,36 +18,36 @@ type conversation struct {
 	peer    *peer
 	digest  string
 	changes chan exchange.Change
-	upTo    int64              // the changes up to this moment are passed on
-	ports   []devices.PeerPort // of that moment
-	ctx     context.Context    // until the conversation has ended
+	upTo    int64              // time up to which changes were delivered
+	ports   []devices.PeerPort // the host's ports at that time
+	ctx     context.Context    // ends with the conversation
 	cancel  context.CancelFunc
-	done    chan struct{} // closed when watch has returned
+	done    chan struct{} // closed when watchHost has returned
 
 	mu  sync.Mutex
 	err error
 }
 
-// mostChanges is how many changes may be unread.
-const mostChanges = 256
+// maxChanges is the maximum number of unread changes.
+const maxChanges = 256
 
 var (
-	errReset  = errors.New("the host has ended the conversation")
-	errUnread = errors.New("changes of the host are not read here")
+	errReset          = errors.New("the host has ended the conversation")
+	errChangesNotRead = errors.New("the changes that the host sends are not read")
 )
 
 func newConversation(p *peer, digest string) *conversation {
 	now := p.w.Now()
 	c := &conversation{
-		peer: p, digest: digest, changes: make(chan exchange.Change, mostChanges), done: make(chan struct{}),
+		peer: p, digest: digest, changes: make(chan exchange.Change, maxChanges), done: make(chan struct{}),
 		upTo: now, ports: p.host.Ports(now),
 	}
 	c.ctx, c.cancel = context.WithCancel(p.ctx)
 	return c
 }
 
-// watch passes on the changes of the host's ports, until the conversation ends.
-func (c *conversation) watch() {
+// watchHost delivers the changes of the host's ports until the conversation ends.
+func (c *conversation) watchHost() {
 	defer close(c.done)
 	defer close(c.changes)
 	for host := c.peer.host; ; {
@@ -60,21 +60,21 @@ func (c *conversation) watch() {
 			break
 		}
 		if host.Down(next) {
-			c.end(errReset)
+			c.endWith(errReset)
 			return
 		}
-		// A host that is stopped says it later.
-		if c.peer.wait(c.ctx, c.ctx) != nil {
+		// A stopped host sends the change later.
+		if c.peer.awaitProcess(c.ctx, c.ctx) != nil {
 			break
 		}
-		c.pass(host.Ports(next))
+		c.deliverChanges(host.Ports(next))
 		c.upTo = next
 	}
-	c.end(net.ErrClosed)
+	c.endWith(net.ErrClosed)
 }
 
-// pass passes on what is new of the host's ports.
-func (c *conversation) pass(ports []devices.PeerPort) {
+// deliverChanges delivers the differences between ports and the ports at upTo.
+func (c *conversation) deliverChanges(ports []devices.PeerPort) {
 	for i, q := range ports {
 		if q.Epoch == c.ports[i].Epoch {
 			continue
@@ -82,15 +82,15 @@ func (c *conversation) pass(ports []devices.PeerPort) {
 		select {
 		case c.changes <- exchange.Change{Device: q.Device, Port: q.Port, Epoch: q.Epoch}:
 		default:
-			c.end(errUnread)
+			c.endWith(errChangesNotRead)
 			return
 		}
 	}
 	c.ports = ports
 }
 
-// end ends the conversation, for the first reason that it is called with.
-func (c *conversation) end(why error) {
+// endWith ends the conversation with an error. The error of the first call is kept.
+func (c *conversation) endWith(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
@@ -102,9 +102,9 @@ func (c *conversation) end(why error) {
 // Digest implements exchange.Conversation. The lists of simulated hosts are equal.
 func (c *conversation) Digest() string { return c.digest }
 
-// Reconcile implements exchange.Conversation. A simulated host answers every session for ever.
+// Reconcile implements exchange.Conversation. A simulated host never ends a session.
 func (c *conversation) Reconcile(ctx context.Context, _ exchange.Held) ([]uint64, error) {
-	err := c.peer.wait(ctx, c.ctx)
+	err := c.peer.awaitProcess(ctx, c.ctx)
 	if ended := c.Err(); ended != nil {
 		err = ended
 	}
@@ -116,19 +116,19 @@ func (c *conversation) Reconcile(ctx context.Context, _ exchange.Held) ([]uint64
 
 // Offer implements exchange.Conversation.
 func (c *conversation) Offer(ctx context.Context, o exchange.Offer) (exchange.Answer, error) {
-	err := c.peer.wait(ctx, c.ctx)
+	err := c.peer.awaitProcess(ctx, c.ctx)
 	if ended := c.Err(); ended != nil {
 		err = ended
 	}
 	if err != nil {
 		return exchange.Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.name, err)
 	}
-	return answer(c.peer.host.Ports(c.peer.w.Now()), &o), nil
+	return answerOffer(c.peer.host.Ports(c.peer.w.Now()), &o), nil
 }
 
-// answer returns what a host answers to an offer.
-func answer(ports []devices.PeerPort, o *exchange.Offer) exchange.Answer {
-	q, ok := opposite(ports, o)
+// answerOffer returns the answer of a host with these ports to an offer.
+func answerOffer(ports []devices.PeerPort, o *exchange.Offer) exchange.Answer {
+	q, ok := matchPort(ports, o)
 	switch {
 	case !ok || q.LinkLayer != o.Port.LinkLayer:
 		return exchange.Answer{Reason: verdict.ReasonUnsupported}
@@ -147,8 +147,9 @@ func answer(ports []devices.PeerPort, o *exchange.Offer) exchange.Answer {
 	}
 }
 
-// opposite returns the port of the device of the same name, or, if the hosts have no name in common, of that in the same position.
-func opposite(ports []devices.PeerPort, o *exchange.Offer) (devices.PeerPort, bool) {
+// matchPort returns the port of the device with the same name. If the hosts have no device name in common, it returns the port of the
+// device in the same position.
+func matchPort(ports []devices.PeerPort, o *exchange.Offer) (devices.PeerPort, bool) {
 	named := slices.ContainsFunc(ports, func(q devices.PeerPort) bool {
 		return q.Device == o.Port.Device || slices.Contains(o.Devices, q.Device)
 	})
@@ -171,7 +172,7 @@ func (c *conversation) Leave(uint64) error {
 // Changes implements exchange.Conversation.
 func (c *conversation) Changes() <-chan exchange.Change { return c.changes }
 
-// Err implements exchange.Conversation. After Close it is net.ErrClosed.
+// Err implements exchange.Conversation. After Close it returns net.ErrClosed.
 func (c *conversation) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +181,7 @@ func (c *conversation) Err() error {
 
 // Close implements exchange.Conversation. It is idempotent.
 func (c *conversation) Close() error {
-	c.end(net.ErrClosed)
+	c.endWith(net.ErrClosed)
 	<-c.done
 	return nil
 }

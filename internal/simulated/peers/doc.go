@@ -1,3 +1,3 @@
-// Package peers is the network of simulated hosts: an exchange.Network without a network. What a host answers follows from the world of
-// package simulated/devices, so it agrees with what the Fabrics of that world see, in whichever process they are.
+// Package peers implements exchange.Network for simulated hosts, without a real network. The answers of a host are computed from the world
+// of package simulated/devices. They agree with the facts of that world's Fabrics, even if those run in other processes.
 package peers

@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// New returns the exchange.Network of a world. Every host that it is asked for is there, unless the scenario says that it is not.
+// New returns the exchange.Network of a world. Every host exists unless the scenario says that it does not.
 func New(w *devices.World) exchange.Network { return network{w} }
 
 type network struct{ w *devices.World }
@@ -29,12 +29,12 @@ type peer struct {
 	w      *devices.World
 	host   *devices.Peer
 	name   string
-	ctx    context.Context // until Close
+	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
-	wg     sync.WaitGroup // of the goroutines of conversations; it grows under mu
+	wg     sync.WaitGroup // of the goroutines of conversations; Add is called with mu held
 }
 
 // Converse implements exchange.Peer.
@@ -47,7 +47,7 @@ func (p *peer) Converse(ctx context.Context, digest string) (exchange.Conversati
 }
 
 func (p *peer) converse(ctx context.Context, digest string) (*conversation, error) {
-	if err := p.wait(ctx, p.ctx); err != nil {
+	if err := p.awaitProcess(ctx, p.ctx); err != nil {
 		return nil, err
 	}
 	switch r := p.host.Refuses(p.w.Now()); r {
@@ -67,13 +67,13 @@ func (p *peer) converse(ctx context.Context, digest string) (*conversation, erro
 		return nil, net.ErrClosed
 	}
 	c := newConversation(p, digest)
-	p.wg.Go(c.watch)
+	p.wg.Go(c.watchHost)
 	return c, nil
 }
 
 // State implements exchange.Peer.
 func (p *peer) State(ctx context.Context, _ []uint64) (exchange.State, error) {
-	if err := p.wait(ctx, p.ctx); err != nil {
+	if err := p.awaitProcess(ctx, p.ctx); err != nil {
 		return exchange.State{}, fmt.Errorf("ask %s for its state: %w", p.name, err)
 	}
 	state := exchange.State{LackingKnown: true}
@@ -93,8 +93,8 @@ func (p *peer) Close() error {
 	return nil
 }
 
-// wait waits until the host's process answers. If open ends before, it returns net.ErrClosed, and the error of ctx if that does.
-func (p *peer) wait(ctx, open context.Context) error {
+// awaitProcess waits until the host's process answers. It returns net.ErrClosed if open ends first, and the error of ctx if ctx ends first.
+func (p *peer) awaitProcess(ctx, open context.Context) error {
 	either, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(open, stop)()

@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// reach returns a host of a world with a scenario, in a synctest bubble.
+// reach runs a test in a synctest bubble with the Peer of a host in a world with a scenario.
 func reach(t *testing.T, profile, scenario, host string) (exchange.Peer, *devices.World) {
 	t.Helper()
 	w := world(t, devices.Options{Profile: profile, Timeline: scenario + "\n", Seed: 1})
@@ -39,7 +39,7 @@ func converse(t *testing.T, p exchange.Peer) exchange.Conversation {
 	return c
 }
 
-// offer is that of a port as it is on this side.
+// offer returns the offer of a port of this host.
 func offer(w *devices.World, device string, session uint64) exchange.Offer {
 	for _, q := range w.Peer("own").Ports(w.Now()) {
 		if q.Device == device {
@@ -247,6 +247,6 @@ func TestChangesThatNobodyReadsEndTheConversation(t *testing.T) {
 		p, _ := reach(t, "roce2", `peer = [{every = "2ms", for = "1ms", what = "restarts"}]`, "b")
 		c := converse(t, p)
 		time.Sleep(time.Second)
-		require.ErrorIs(t, c.Err(), errUnread)
+		require.ErrorIs(t, c.Err(), errChangesNotRead)
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// observer is a port that probes hosts, and judges them as a host process does. It lives in a synctest bubble.
+// observer is a port that probes hosts and judges them like a host process. It runs in a synctest bubble.
 type observer struct {
 	*testing.T
 	w        *devices.World
@@ -26,34 +26,34 @@ type observer struct {
 	began    int64
 	pairs    []*observed
 	sessions uint64
-	facts    []verbs.FabricFact // all there were
+	facts    []verbs.FabricFact // all facts so far
 	own      []string           // verdicts of the port
 }
 
-// observed is one pair.
+// observed is one pair of an observer.
 type observed struct {
 	*observer
-	place    int
-	name     string
-	peer     exchange.Peer
-	talk     exchange.Conversation
-	session  uint64
-	met      exchange.Answer
-	epoch    uint64 // of the port there, as far as it is known
-	joined   uint64 // the epoch that was joined last; 0: they have not met
-	failed   int64  // when a write failed last
-	again    int64  // when its queue pair may be connected again
-	pause    time.Duration
-	tracker  *verdict.Tracker
-	judge    *verdict.Judge
-	sample   verdict.Sample
-	asked    chan exchange.PortState // the answer of State that is awaited; nil: none is
-	verdicts []string
+	place          int
+	name           string
+	peer           exchange.Peer
+	talk           exchange.Conversation
+	session        uint64
+	met            exchange.Answer
+	epoch          uint64 // last known epoch of the peer's port
+	connectedEpoch uint64 // epoch of the last connection; 0: not connected
+	failed         int64  // time of the last failed write
+	retryAt        int64  // earliest time of the next reconnection of its queue pair
+	pause          time.Duration
+	tracker        *verdict.Tracker
+	judge          *verdict.Judge
+	sample         verdict.Sample
+	asked          chan exchange.PortState // receives the answer to a State request; nil: no request is under way
+	verdicts       []string
 }
 
 const paths = 4
 
-// world loads one with the text of a scenario.
+// world loads a world with the text of a scenario.
 func world(t *testing.T, o devices.Options) *devices.World {
 	t.Helper()
 	o.Clock = func() int64 { return time.Now().UnixNano() }
@@ -62,7 +62,7 @@ func world(t *testing.T, o devices.Options) *devices.World {
 	return w
 }
 
-// observe opens sim0 of a world and meets hosts.
+// observe opens sim0 of a world and connects it to hosts.
 func observe(t *testing.T, of devices.Options, hosts ...string) *observer {
 	t.Helper()
 	w := world(t, of)
@@ -103,12 +103,12 @@ func (o *observer) add(host string) *observed {
 	require.NoError(o, err)
 	o.pairs = append(o.pairs, p)
 	p.note()
-	p.meet()
+	p.connect()
 	return p
 }
 
-// meet meets the host if that is possible now, and begins anew.
-func (p *observed) meet() {
+// connect connects the pair anew if that is possible now.
+func (p *observed) connect() {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
@@ -141,18 +141,18 @@ func (p *observed) join(ctx context.Context) {
 	}))
 	p.tracker.EndSession()
 	p.epoch = q.Epoch
-	if p.joined != q.Epoch {
-		p.joined, p.judge, p.sample = q.Epoch, verdict.NewJudge(p.w.Now()), verdict.Sample{}
+	if p.connectedEpoch != q.Epoch {
+		p.connectedEpoch, p.judge, p.sample = q.Epoch, verdict.NewJudge(p.w.Now()), verdict.Sample{}
 		p.note()
 	}
 }
 
-// until runs the Fabric until a moment of the scenario.
-func (o *observer) until(at time.Duration) *observer {
+// runUntil runs the Fabric until a time of the scenario.
+func (o *observer) runUntil(at time.Duration) *observer {
 	o.Helper()
 	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
 	for end := o.began + int64(at); o.w.Now() < end; {
-		// Not in step with the rounds: a probe that has just been sent is not silent.
+		// The step differs from the interval of rounds, so that samples are not always taken just after a probe was sent.
 		lasting := min(487*time.Millisecond, time.Duration(end-o.w.Now()))
 		for _, p := range o.pairs {
 			if since, _ := p.tracker.Unanswered(); since != 0 {
@@ -175,11 +175,11 @@ func (o *observer) take(facts []verbs.FabricFact, upTo int64) {
 	}
 	var verdicts []verdict.PeerVerdict
 	for _, p := range o.pairs {
-		p.look(upTo)
+		p.update(upTo)
 		v, _ := p.judge.Verdict()
 		verdicts = append(verdicts, verdict.PeerVerdict{Host: p.name, Verdict: v})
 	}
-	o.own = note(o.own, string(verdict.JudgePort(true, verdicts)))
+	o.own = appendIfNew(o.own, string(verdict.JudgePort(true, verdicts)))
 }
 
 func (p *observed) see(f *verbs.FabricFact) {
@@ -195,31 +195,31 @@ func (p *observed) see(f *verbs.FabricFact) {
 		p.tracker.CompleteWrite(f.At, f.Took)
 	case verbs.FabricWriteFailed:
 		p.tracker.FailWrite()
-		p.failed, p.again = f.At, f.At+int64(p.pause)
+		p.failed, p.retryAt = f.At, f.At+int64(p.pause)
 		p.pause = min(2*p.pause, time.Minute)
 	}
 }
 
-// look judges, and does what a host process does then.
-func (p *observed) look(upTo int64) {
+// update updates the verdict and acts on it like a host process.
+func (p *observed) update(upTo int64) {
 	p.tracker.FillSample(&p.sample, upTo)
-	p.ask()
-	if p.joined != 0 && p.judge.Update(&p.sample) {
+	p.requestState()
+	if p.connectedEpoch != 0 && p.judge.Update(&p.sample) {
 		p.note()
 	}
-	p.hear()
+	p.handleChange()
 	switch stale := p.epoch != 0 && p.epoch != p.met.Port.Epoch; {
 	case p.talk == nil || p.talk.Err() != nil || stale:
-		p.meet()
-	case p.sample.WriteFailed && p.sample.Echoed > p.failed && upTo >= p.again:
-		p.meet()
+		p.connect()
+	case p.sample.WriteFailed && p.sample.Echoed > p.failed && upTo >= p.retryAt:
+		p.connect()
 	case p.sample.WriteDone > p.failed:
 		p.pause = time.Second
 	}
 }
 
-// hear takes a change of its port.
-func (p *observed) hear() {
+// handleChange handles a change of the peer's port.
+func (p *observed) handleChange() {
 	if p.talk == nil {
 		return
 	}
@@ -232,8 +232,8 @@ func (p *observed) hear() {
 	}
 }
 
-// ask asks the host's process whether it is there, if both witnesses are silent.
-func (p *observed) ask() {
+// requestState requests the state of the peer's process if both echo and write are silent.
+func (p *observed) requestState() {
 	select {
 	case s, ok := <-p.asked:
 		p.asked = nil
@@ -250,7 +250,7 @@ func (p *observed) ask() {
 	answer := make(chan exchange.PortState, 1)
 	p.asked = answer
 	q := p.met.Port
-	go func() { // it ends with its context, before the bubble does
+	go func() { // it ends with its context, before the bubble ends
 		defer close(answer)
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
@@ -269,11 +269,11 @@ func (p *observed) note() {
 	if v == verdict.VerdictPartial {
 		text = fmt.Sprintf("%s %d", v, p.judge.Path())
 	}
-	p.verdicts = note(p.verdicts, text)
+	p.verdicts = appendIfNew(p.verdicts, text)
 }
 
-// note appends a verdict that is new.
-func note(all []string, verdict string) []string {
+// appendIfNew appends a verdict if it differs from the last one.
+func appendIfNew(all []string, verdict string) []string {
 	if len(all) == 0 || all[len(all)-1] != verdict {
 		all = append(all, verdict)
 	}
