@@ -80,7 +80,7 @@ func (p *process) Cause(_ testing.TB, typ verbs.EventType, count int) uint32 {
 	if p.numbers[typ] == 0 {
 		p.numbers[typ] = 0x100 + uint32(len(p.numbers))
 	}
-	p.Actor.Cause(typ, p.numbers[typ], count)
+	p.QueueEvents(typ, p.numbers[typ], count)
 	p.unread = append(p.unread, make([]verbs.EventType, count)...)
 	return p.numbers[typ]
 }

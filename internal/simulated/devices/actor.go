@@ -8,26 +8,26 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Actor is a simulated process that is led by calls, beside those of the scenario. It has one device open, which it closes
-// when it has read that the device was removed. Its methods may be called concurrently, and do not block.
+// Actor is a simulated process that is controlled by method calls, in addition to the processes of the scenario. It has one device open,
+// which it closes after it has read the event of the device's removal. Its methods may be called concurrently and do not block.
 type Actor struct {
 	w *World
 	h *hardware
-	run
-	moments moments
+	processRun
+	readTimes readTimes
 }
 
-// stage has the actors of a world.
-type stage struct {
+// actorSet has the actors of a world.
+type actorSet struct {
 	mu     sync.Mutex
 	actors []*Actor
-	seen   int64 // the past up to this moment is known, and does not change
+	seen   int64 // callers know the steps up to this time, so they must not change
 }
 
-// moments is what a process has read, and when.
-type moments []struct{ when, upTo int64 }
+// readTimes has the times at which an actor has read, and up to which queue time.
+type readTimes []struct{ when, upTo int64 }
 
-func (m moments) at(queued int64) int64 {
+func (m readTimes) readAt(queued int64) int64 {
 	for _, r := range m {
 		if r.upTo >= queued {
 			return r.when
@@ -36,7 +36,7 @@ func (m moments) at(queued int64) int64 {
 	return never
 }
 
-func (m moments) by(t int64) int64 {
+func (m readTimes) readUpTo(t int64) int64 {
 	upTo := int64(0)
 	for _, r := range m {
 		if r.when <= t {
@@ -46,55 +46,55 @@ func (m moments) by(t int64) int64 {
 	return upTo
 }
 
-// Act starts a process that has a device open. It gets what comes to the device, and what Cause does.
+// Act starts a process that has a device open. It receives the device's events and those of QueueEvents.
 func (w *World) Act(device, name, unit string) (*Actor, error) {
-	h := w.find(device, w.clock())
+	h := w.findDevice(device, w.clock())
 	if h == nil {
 		return nil, fmt.Errorf("start %s on %s: %w", name, device, verbs.ErrNoDevice)
 	}
 	const firstActor = 1 << 30 // above the processes of scenarios
-	w.stage.mu.Lock()
-	defer w.stage.mu.Unlock()
+	w.actors.mu.Lock()
+	defer w.actors.mu.Unlock()
 	a := &Actor{w: w, h: h}
-	start := a.moment()
-	a.run = run{
-		process: Process{PID: firstActor + len(w.stage.actors), Start: start, Name: name, Unit: unit},
+	start := a.changeTime()
+	a.processRun = processRun{
+		process: Process{PID: firstActor + len(w.actors.actors), Start: start, Name: name, Unit: unit},
 		from:    start, to: never, hang: hang{at: never},
 	}
-	w.stage.actors = append(w.stage.actors, a)
+	w.actors.actors = append(w.actors.actors, a)
 	return a, nil
 }
 
-// Process returns who the process is.
+// Process returns the simulated process.
 func (a *Actor) Process() Process { return a.process }
 
-// Cause makes events of a type come to the process, one after the other, about the object of a number.
-func (a *Actor) Cause(typ verbs.EventType, number uint32, count int) {
-	a.lead(func(now int64) {
-		// The last comes now; those before it come just before, but after what is known.
-		first := max(now-int64(count)+1, a.w.stage.seen+1)
+// QueueEvents queues events of a type for the process, one after the other, for the object with a number.
+func (a *Actor) QueueEvents(typ verbs.EventType, number uint32, count int) {
+	a.change(func(now int64) {
+		// The last event is queued now, the others just before it, but after the steps that callers know.
+		first := max(now-int64(count)+1, a.w.actors.seen+1)
 		for i := range count {
 			a.streams = append(a.streams, stream{schedule: schedule{at: first + int64(i)}, typ: typ, number: number, burst: 1, gone: never})
 		}
 	})
 }
 
-// Read has the process read the first events that are unread, or all if count is 0.
+// Read lets the process read the first count unread events, or all if count is 0.
 func (a *Actor) Read(count int) {
-	a.lead(func(now int64) {
+	a.change(func(now int64) {
 		upTo := now
 		if unread := a.unread(now); count > 0 && count < len(unread) {
 			upTo = unread[count-1]
 		}
-		a.moments = append(a.moments, struct{ when, upTo int64 }{now, upTo})
+		a.readTimes = append(a.readTimes, struct{ when, upTo int64 }{now, upTo})
 	})
 }
 
-// unread returns when the events of objects came that are unread.
+// unread returns the queue times of the unread events of objects.
 func (a *Actor) unread(now int64) []int64 {
 	var came []int64
 	for i := range a.streams {
-		if s := &a.streams[i]; s.at > a.moments.by(now) && s.gone == never {
+		if s := &a.streams[i]; s.at > a.readTimes.readUpTo(now) && s.gone == never {
 			came = append(came, s.at)
 		}
 	}
@@ -102,10 +102,10 @@ func (a *Actor) unread(now int64) []int64 {
 	return came
 }
 
-// Destroy has a thread of the process destroy an object. With acknowledgements missing the thread waits until Acknowledge. A
-// process destroys in this way once.
+// Destroy lets a thread of the process destroy an object. If acknowledgements are missing, the thread waits until Acknowledge. A process
+// can call it once.
 func (a *Actor) Destroy(object verbs.Scope, number, missing uint32) {
-	a.lead(func(now int64) {
+	a.change(func(now int64) {
 		for i := range a.streams {
 			if s := &a.streams[i]; s.typ.Scope() == object && s.number == number {
 				s.gone = min(s.gone, now)
@@ -118,31 +118,31 @@ func (a *Actor) Destroy(object verbs.Scope, number, missing uint32) {
 }
 
 // Acknowledge ends the wait of Destroy.
-func (a *Actor) Acknowledge() { a.lead(func(now int64) { a.hang.length = now - a.hang.at }) }
+func (a *Actor) Acknowledge() { a.change(func(now int64) { a.hang.length = now - a.hang.at }) }
 
 // Exit ends the process.
-func (a *Actor) Exit() { a.lead(func(now int64) { a.to = now }) }
+func (a *Actor) Exit() { a.change(func(now int64) { a.to = now }) }
 
-// lead changes the future of the process.
-func (a *Actor) lead(change func(now int64)) {
-	a.w.stage.mu.Lock()
-	defer a.w.stage.mu.Unlock()
-	change(a.moment())
+// change changes the future of the process.
+func (a *Actor) change(change func(now int64)) {
+	a.w.actors.mu.Lock()
+	defer a.w.actors.mu.Unlock()
+	change(a.changeTime())
 }
 
-// moment returns now, or the first moment that is not known yet.
-func (a *Actor) moment() int64 { return max(a.w.clock(), a.w.stage.seen+1) }
+// changeTime returns the first time at which steps may still change: now, or later if callers know the steps up to a later time.
+func (a *Actor) changeTime() int64 { return max(a.w.clock(), a.w.actors.seen+1) }
 
-// runs returns the processes on a device. What they do up to a moment does not change any more.
-func (s *stage) runs(h *hardware, until int64) []run {
+// runs returns the processes on a device. Their steps up to until do not change any more.
+func (s *actorSet) runs(h *hardware, until int64) []processRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = max(s.seen, until)
-	var runs []run
+	var runs []processRun
 	for _, a := range s.actors {
 		if a.h == h {
-			r := a.run
-			r.streams, r.reads = slices.Clone(a.streams), slices.Clone(a.moments)
+			r := a.processRun
+			r.streams, r.reads = slices.Clone(a.streams), slices.Clone(a.readTimes)
 			runs = append(runs, r)
 		}
 	}

@@ -14,20 +14,20 @@ type appEntry struct {
 	name, unit string
 	processes  int
 	counts     [verbs.ObjectKinds]uint32 // of each process
-	state      int                       // of the queue pairs
-	index      int                       // of its table, for errors
-	thread     int                       // of its first process
+	state      int                       // state of the queue pairs
+	index      int                       // index of its table, for errors
+	thread     int                       // number of its first process
 	behaviour
 }
 
-// The numbers of simulated threads are high ones of those that Linux can give (PID_MAX_LIMIT, 4 << 20).
+// The numbers of simulated threads are high, but possible on Linux (PID_MAX_LIMIT, 4 << 20).
 const (
 	firstThread  = 1 << 21
 	maxProcesses = 1000
 	maxApps      = 2000
 )
 
-// maxHeld is the most objects of a kind that a process holds.
+// maxHeld is the maximum number of objects of a kind that a process holds.
 const maxHeld = 100_000
 
 func readApp(t *table) appEntry {
@@ -53,16 +53,16 @@ func readApp(t *table) appEntry {
 	return e
 }
 
-// holder returns what the process of a thread holds.
+// holder returns the objects that the process of a thread holds.
 func (e *appEntry) holder(thread int) verbs.Holder {
 	h := verbs.Holder{Thread: thread, Counts: e.counts}
 	h.States[e.state] = e.counts[verbs.ObjectQP]
 	return h
 }
 
-// ListObjects implements verbs.Device. The kernel has what it has of each device.
+// ListObjects implements verbs.Device. The kernel holds a few objects of every device.
 func (d *device) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
-	if err := d.present(); err != nil {
+	if err := d.checkPresent(); err != nil {
 		return nil, opError("list objects", d.attr.Name, 0, err)
 	}
 	o := &verbs.Objects{Mono: d.w.clock()}
@@ -97,8 +97,8 @@ func (d *device) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) 
 	return o, nil
 }
 
-// present returns why the device cannot be asked: ErrClosed or ErrNoDevice.
-func (d *device) present() error { return d.atLink(1, func(*link) error { return nil }) }
+// checkPresent returns ErrClosed or ErrNoDevice if the device cannot be queried.
+func (d *device) checkPresent() error { return d.withLink(1, func(*link) error { return nil }) }
 
 // Process is a simulated process.
 type Process struct {
@@ -107,13 +107,13 @@ type Process struct {
 	Name, Unit string
 }
 
-// Identity returns a process as it is known to those that ask for the holder of an object.
+// Identity returns the identity that package identity would find for the process.
 func (p Process) Identity() identity.Process {
 	return identity.Process{PID: p.PID, Start: uint64(p.Start), Comm: identity.CleanComm(p.Name), Unit: p.Unit}
 }
 
-// Process returns the process of a thread that a device's Objects have named, false if there is
-// none at a moment of CLOCK_MONOTONIC.
+// Process returns the process of a thread in a device's Objects. It returns false if there is none at a time of
+// CLOCK_MONOTONIC.
 func (w *World) Process(thread int, at int64) (Process, bool) {
 	for _, h := range w.hardware {
 		for i := range h.apps {

@@ -7,37 +7,36 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// behaviour is what each process of an [[app]] does and what happens to it. Its times are counted from the start of the
-// process.
+// behaviour defines the events and hangs of each process of an [[app]]. Its times are relative to the start of the process.
 type behaviour struct {
-	events schedule // of the events that come to it
+	events schedule // times of its events
 	typ    verbs.EventType
-	count  uint64 // of events at a time; 0: there are none
-	number uint32 // of the object, in the first process; each further process has the next
+	count  uint64 // number of events for each time; 0: there are none
+	number uint32 // number of the object in the first process; each further process has the next number
 	skips  bool   // the kernel has no memory for the events
 	reads  after
 	hang   hang
 }
 
-// hang is a thread that destroys an object and then waits for acknowledgements that are missing.
+// hang is a thread that destroys an object and then waits for missing acknowledgements.
 type hang struct {
-	at, length int64 // at is never if there is none
+	at, length int64 // at is never if there is no hang
 	object     verbs.Scope
 	number     uint32
 	missing    uint32
-	asleep     bool // all the time
+	asleep     bool // the thread never runs while it waits
 }
 
-// maxNumber is the greatest number of a queue pair.
+// maxNumber is the highest number of a queue pair.
 const maxNumber = 1<<24 - 1
 
-// wakeUp is how long after an event a process that waits for one has read it.
+// wakeUp is the time in which a waiting process reads an event.
 const wakeUp = 30 * time.Microsecond
 
 func readBehaviour(t *table, length int64) behaviour {
 	const firstNumber = 0x100 // those below are the kernel's
 	b := behaviour{reads: readAfter(t), hang: hang{at: never}}
-	t.without("event_", "event")
+	t.requireKey("event_", "event")
 	if name := t.text("event", ""); name != "" {
 		var ok bool
 		if b.typ, ok = verbs.ParseEventType(name); !ok || !b.typ.Known() || b.typ.Scope() == verbs.ScopePort {
@@ -46,12 +45,12 @@ func readBehaviour(t *table, length int64) behaviour {
 		b.events = t.schedule("event_")
 		b.count = uint64(t.integer("event_count", 1, 1, 1e9))
 		b.skips = t.flag("event_skipped")
-		t.within("event_at", b.events.at, length)
+		t.checkBefore("event_at", b.events.at, length)
 	}
-	t.without("hang_", "hang_at")
+	t.requireKey("hang_", "hang_at")
 	if t.value("hang_at") != nil {
 		b.hang = readHang(t, b.scope())
-		t.within("hang_at", b.hang.at, length)
+		t.checkBefore("hang_at", b.hang.at, length)
 	}
 	number := firstNumber + int64(t.index)*maxProcesses%(maxNumber-firstNumber-maxProcesses)
 	b.number = uint32(t.integer("number", number, 1, maxNumber))
@@ -84,14 +83,14 @@ func readHang(t *table, of verbs.Scope) hang {
 	}
 }
 
-// within fails if a moment is not before the end of the period that it is in.
-func (t *table) within(key string, at, length int64) {
+// checkBefore fails if a time is not before the end of its period.
+func (t *table) checkBefore(key string, at, length int64) {
 	if at >= length {
 		t.fail(key, "is %v; allowed: less than for (%v)", time.Duration(at), time.Duration(length))
 	}
 }
 
-// scope returns the kind of object of the events, ScopeUnknown if there are none.
+// scope returns the kind of object of the events, or ScopeUnknown if there are none.
 func (b *behaviour) scope() verbs.Scope {
 	if b.count == 0 {
 		return verbs.ScopeUnknown
@@ -99,8 +98,8 @@ func (b *behaviour) scope() verbs.Scope {
 	return b.typ.Scope()
 }
 
-// runs returns the processes that exist in a part of (from, until].
-func (e *appEntry) runs(from, until int64) []run {
+// runs returns the processes that exist during a part of (from, until].
+func (e *appEntry) runs(from, until int64) []processRun {
 	var starts []int64
 	if start, ok := e.last(from); ok && e.end(start) > from {
 		starts = append(starts, start)
@@ -108,7 +107,7 @@ func (e *appEntry) runs(from, until int64) []run {
 	for start := e.next(from); start <= until && start != never; start = e.next(start) {
 		starts = append(starts, start)
 	}
-	var runs []run
+	var runs []processRun
 	for _, start := range starts {
 		for n := range e.processes {
 			runs = append(runs, e.run(start, n))
@@ -117,9 +116,9 @@ func (e *appEntry) runs(from, until int64) []run {
 	return runs
 }
 
-// run returns what the n-th process that starts at a moment goes through.
-func (e *appEntry) run(start int64, n int) run {
-	r := run{process: e.process(start, n), from: start, to: e.end(start), reads: e.reads, hang: e.hang}
+// run returns the n-th process that starts at a time.
+func (e *appEntry) run(start int64, n int) processRun {
+	r := processRun{process: e.process(start, n), from: start, to: e.end(start), reads: e.reads, hang: e.hang}
 	number := (e.number + uint32(n)) & maxNumber
 	r.hang.number = number
 	if r.hang.at != never {

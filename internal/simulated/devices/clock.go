@@ -4,12 +4,12 @@ import (
 	"time"
 )
 
-// Clock returns CLOCK_MONOTONIC in ns, and may be called concurrently. Calls
-// wait on timers of package time, so another clock has to keep pace with them,
-// as time.Now does in a testing/synctest bubble.
+// Clock returns CLOCK_MONOTONIC in ns. It may be called concurrently. Calls wait on
+// timers of package time, so another clock must run in step with them, as time.Now does
+// in a testing/synctest bubble.
 type Clock func() int64
 
-// sleep waits until the given moment and reports whether it came before stop.
+// sleep waits until the given time. It returns false if stop is closed first.
 func (c Clock) sleep(until int64, stop <-chan struct{}) bool {
 	for {
 		left := until - c()

@@ -11,15 +11,15 @@ import (
 )
 
 // commandEntry is a [[command]] of a scenario: a period in which the firmware answers a
-// call late, badly or not at all.
+// call late, with an error or not at all.
 type commandEntry struct {
 	target
 	window
 	call  verbs.CommandCall
 	what  string
-	errno unix.Errno // fails
-	took  int64      // slow: ns of each call
-	index int        // of its table, for errors
+	errno unix.Errno // error of the calls, if what is fails
+	took  int64      // duration of each call in ns, if what is slow
+	index int        // index of its table, for errors
 }
 
 // The values of commandEntry.what.
@@ -44,7 +44,7 @@ func readCommand(t *table) commandEntry {
 	}
 }
 
-// commandMedian is that of a command to an idle adapter's firmware, in ns.
+// commandMedian is the median duration of a command to an idle adapter's firmware, in ns.
 const commandMedian = 45_000
 
 // Commands implements verbs.Device.
@@ -52,19 +52,19 @@ func (d *device) Commands() verbs.CommandSet { return d.h.commands }
 
 // ReadCounter implements verbs.Device.
 func (d *device) ReadCounter(port int) error {
-	return opError("read hw_counter", d.attr.Name, port, d.ask(port, verbs.CommandHWCounters, ledger.CallReadSysfs))
+	return opError("read hw_counter", d.attr.Name, port, d.runCommand(port, verbs.CommandHWCounters, ledger.CallReadSysfs))
 }
 
 // QueryQP implements verbs.Device.
 func (d *device) QueryQP(port int) error {
 	err := fmt.Errorf("%w: no probe has a queue pair", verbs.ErrUnsupported)
-	if d.gate.shutting() || d.keepsQP(port) {
-		err = d.ask(port, verbs.CommandQueryQP, ledger.CallQueryQP)
+	if d.gate.isShutting() || d.keepsQP(port) {
+		err = d.runCommand(port, verbs.CommandQueryQP, ledger.CallQueryQP)
 	}
 	return opError("ibv_query_qp", d.attr.Name, port, err)
 }
 
-// keepsQP reports whether a probe of the port has a queue pair that lasts.
+// keepsQP reports whether a probe of the port has a permanent queue pair.
 func (d *device) keepsQP(port int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -76,21 +76,21 @@ func (d *device) keepsQP(port int) bool {
 	return false
 }
 
-// ask makes a call, outside of the gate: Close does not wait for it.
-func (d *device) ask(port int, c verbs.CommandCall, call ledger.Call) error {
+// runCommand simulates a command. It is outside the gate: Close does not wait for it.
+func (d *device) runCommand(port int, c verbs.CommandCall, call ledger.Call) error {
 	switch {
-	case d.gate.shutting():
+	case d.gate.isShutting():
 		return verbs.ErrClosed
 	case port < 1 || port > len(d.h.ports) || !d.h.commands.Has(c):
 		return fmt.Errorf("%w: %v of port %d", verbs.ErrUnsupported, c, port)
 	}
 	d.led.Evidence(ledger.Lane{Call: call, Port: port, Beat: d.w.clock()})
 	defer func() { d.led.Evidence(ledger.Lane{Beat: d.w.clock()}) }()
-	return d.answer(port, c)
+	return d.awaitAnswer(port, c)
 }
 
-// answer waits as long as the firmware takes, and returns its answer.
-func (d *device) answer(port int, c verbs.CommandCall) error {
+// awaitAnswer waits for the firmware's answer and returns its error.
+func (d *device) awaitAnswer(port int, c verbs.CommandCall) error {
 	now := d.w.clock()
 	until, err := now+d.commandTime(port, c), error(nil)
 	for i := range d.h.slowness {
@@ -108,23 +108,24 @@ func (d *device) answer(port int, c verbs.CommandCall) error {
 			err = e.errno
 		}
 	}
-	if !d.w.Sleep(until, d.gate.lost) {
+	if !d.w.Sleep(until, d.gate.abandoned) {
 		return verbs.ErrClosed
 	}
 	return err
 }
 
-// answerQuery answers the command of a query of a port, if it is one.
-func (d *device) answerQuery(port int) error {
+// awaitQueryAnswer waits for the firmware's answer to a port query if the scenario has an
+// entry for it.
+func (d *device) awaitQueryAnswer(port int) error {
 	for i := range d.h.slowness {
 		if d.h.slowness[i].call == verbs.CommandQueryPort {
-			return d.answer(port, verbs.CommandQueryPort)
+			return d.awaitAnswer(port, verbs.CommandQueryPort)
 		}
 	}
-	return nil // a query takes no time, as in most scenarios nothing depends on it
+	return nil // otherwise a query takes no time, since most scenarios do not depend on it
 }
 
-// commandTime draws how long a command takes.
+// commandTime draws the duration of a command in ns.
 func (d *device) commandTime(port int, c verbs.CommandCall) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -20,7 +20,7 @@ type backend struct{ w *World }
 // Open implements verbs.Backend.
 func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	now := b.w.clock()
-	h := b.w.find(name, now)
+	h := b.w.findDevice(name, now)
 	if h == nil {
 		return nil, opError("ibv_open_device", name, 0, verbs.ErrNoDevice)
 	}
@@ -29,14 +29,14 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	}
 	d := &device{
 		w: b.w, h: h, led: led, attr: h.attr, gate: newGate(),
-		more:   wake.New(),
-		random: b.w.random(h.attr.Name, 0, 0, "async"),
-		probes: map[*probe]struct{}{}, fabrics: map[*fabricEnd]struct{}{},
+		eventQueued: wake.New(),
+		random:      b.w.random(h.attr.Name, 0, 0, "async"),
+		probes:      map[*probe]struct{}{}, fabrics: map[*fabricEnd]struct{}{},
 	}
 	d.attr.Name = name
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Entries that are due by now happened before the opening.
+	// Entries that are due now happened before the device was opened.
 	h.advance(now)
 	if h.gone > 0 {
 		return nil, opError("ibv_open_device", name, 0, verbs.ErrNoDevice)
@@ -45,8 +45,8 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	return d, nil
 }
 
-// WaitRemoved waits until the device that has this name now is removed, and then
-// returns nil. If ctx ends first, it returns the error of ctx.
+// WaitRemoved waits until the device that has this name now is removed. It returns the
+// error of ctx if ctx ends first.
 func (b backend) WaitRemoved(ctx context.Context, device string) error {
 	at, ever := b.w.Removed(device, b.w.clock())
 	if !ever {
@@ -68,22 +68,22 @@ func opError(op, device string, port int, err error) error {
 
 // device is an open device.
 type device struct {
-	w      *World
-	h      *hardware
-	led    *ledger.Ledger
-	attr   verbs.DeviceAttr
-	gate   *gate
-	more   wake.Signal // holds a token after an event was queued; the event may have been read since
-	random *rand.Rand  // used by the reader
+	w           *World
+	h           *hardware
+	led         *ledger.Ledger
+	attr        verbs.DeviceAttr
+	gate        *gate
+	eventQueued wake.Signal // holds a token after an event was queued, even if it was read since
+	random      *rand.Rand  // used by the reader
 
 	queue []pending // guarded by h.mu
 	gone  bool      // guarded by h.mu
 
 	mu       sync.Mutex
-	closed   bool // no probe or Fabric can be added
+	closed   bool // no probe or Fabric can be added any more
 	probes   map[*probe]struct{}
 	fabrics  map[*fabricEnd]struct{}
-	commands uint64 // that were made
+	commands uint64 // number of commands so far
 }
 
 // Attr implements verbs.Device.
@@ -105,11 +105,11 @@ func (d *device) queryPort(port int) (verbs.PortAttr, error) {
 	}
 	now := d.w.clock()
 	d.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: port, Beat: now})
-	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.Sleep(end, d.gate.lost) {
+	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.Sleep(end, d.gate.abandoned) {
 		return verbs.PortAttr{}, verbs.ErrClosed
 	}
 	defer func() { d.led.Control(ledger.Lane{Beat: d.w.clock()}) }()
-	if err := d.answerQuery(port); err != nil {
+	if err := d.awaitQueryAnswer(port); err != nil {
 		return verbs.PortAttr{}, err
 	}
 	d.h.mu.Lock()
@@ -149,12 +149,13 @@ func (d *device) destroy(ctx context.Context) error {
 	case stuck != nil:
 		return stuck
 	}
-	return d.release(ctx, func(c ledger.Call, now int64) { d.led.Control(ledger.Lane{Call: c, Beat: now}) }, ledger.CallCloseDevice)
+	return d.runDestroy(ctx, func(c ledger.Call, now int64) { d.led.Control(ledger.Lane{Call: c, Beat: now}) }, ledger.CallCloseDevice)
 }
 
-// release simulates a destroy call, which takes as long as a stuck_close lasts. If
-// it gives up, the ledger keeps the state of a thread in that call.
-func (d *device) release(ctx context.Context, setThreadState func(ledger.Call, int64), call ledger.Call) error {
+// runDestroy simulates a destroy call, which takes as long as a stuck_close lasts. If
+// ctx ends first, it returns verbs.ErrStuck and the ledger still shows a thread in that
+// call.
+func (d *device) runDestroy(ctx context.Context, setThreadState func(ledger.Call, int64), call ledger.Call) error {
 	now := d.w.clock()
 	setThreadState(call, now)
 	if f, end := d.h.fault(stuckClose, 0, 0, now); f != nil && !d.w.Sleep(end, ctx.Done()) {
@@ -169,7 +170,7 @@ type part interface {
 	close(ctx context.Context) error
 }
 
-// takeParts returns those that are open. After it, none can be added.
+// takeParts returns all open parts. No part can be added afterwards.
 func (d *device) takeParts() []part {
 	d.mu.Lock()
 	defer d.mu.Unlock()

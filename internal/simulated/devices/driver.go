@@ -10,13 +10,13 @@ func drivers() map[string]func(i int) spec {
 		"mlx5":        mlx5,
 		"mlx5_vf":     mlx5VF,
 		"mlx4":        mlx4,
-		"bnxt_re":     func(i int) spec { return without(roce(i), downs|flushEvent) },
-		"irdma":       func(i int) spec { return without(roce(i), counter) },
+		"bnxt_re":     func(i int) spec { return withoutFeatures(roce(i), downs|flushEvent) },
+		"irdma":       func(i int) spec { return withoutFeatures(roce(i), counter) },
 		"irdma_iwarp": func(i int) spec { return disassociating(iwarp(i)) },
-		"hns":         func(i int) spec { return without(roce(i), counter) },
+		"hns":         func(i int) spec { return withoutFeatures(roce(i), counter) },
 		"erdma":       func(i int) spec { return disassociating(iwarp(i)) },
 		"qedr":        qedr,
-		"mana":        func(i int) spec { return without(roce(i), counter|datagrams|flushEvent) },
+		"mana":        func(i int) spec { return withoutFeatures(roce(i), counter|datagrams|flushEvent) },
 		"cxgb4":       iwarp,
 		"rxe":         func(i int) spec { return inSoftware(roce(i)) },
 		"siw":         iwarp,
@@ -49,7 +49,7 @@ const (
 	flushCompletion                  // the completion of a receive that is flushed before the queue pair is connected
 )
 
-func without(s spec, l lack) spec {
+func withoutFeatures(s spec, l lack) spec {
 	p := &s.ports[0]
 	if l&counter != 0 {
 		p.attr.HasLinkDowned = false
@@ -101,7 +101,7 @@ func mlx5VF(i int) spec {
 // mlx4 raises each port event twice on RoCE: the firmware raises one and the netdev the
 // other. Its link_downed exists and stays 0.
 func mlx4(i int) spec {
-	s := countingFlushes(without(roce(i), downs))
+	s := countingFlushes(withoutFeatures(roce(i), downs))
 	s.portEvents = 2
 	return s
 }
@@ -109,7 +109,7 @@ func mlx4(i int) spec {
 // qedr raises each port event twice on Linux 7.3: the driver raises one and the core
 // the other.
 func qedr(i int) spec {
-	s := without(roce(i), counter|datagrams|flushCompletion)
+	s := withoutFeatures(roce(i), counter|datagrams|flushCompletion)
 	s.portEvents, s.disassociates = 2, false
 	return s
 }

@@ -10,7 +10,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// counterEntry is a [[counter]] of a scenario: a counter of a port grows.
+// counterEntry is a [[counter]] of a scenario: an increase of a port's counter.
 type counterEntry struct {
 	target
 	schedule
@@ -40,31 +40,31 @@ func readCounterEntry(t *table) counterEntry {
 func (h *hardware) planCounter(e counterEntry) {
 	for _, port := range h.portsOf(e.target) {
 		l := &h.ports[port-1]
-		l.counters[e.from][e.name] += 0 // there from the start, as a driver lists all it has
+		l.counters[e.from][e.name] += 0 // listed from the start, like the counters of a driver
 		h.add(e.schedule, true, func(int64) { l.counters[e.from][e.name] += e.by })
 	}
 }
 
-// Why a link is down, besides the words of ethtool's extended states.
+// Causes of a link that is down, in addition to ethtool's extended states.
 const (
 	noCarrier = "carrier" // the network device is up
 	setDown   = "admin"   // the network device was set down
 )
 
-// extStates are the words of ethtool that a driver may have for a link that is down.
+// extStates are the extended states that ethtool may report for a link that is down.
 var extStates = []string{
 	"autoneg", "link_training_failure", "bad_signal_integrity", "no_cable", "cable_issue", "eeprom_issue",
 	"calibration_failure", "power_budget_exceeded", "overheat", "module",
 }
 
-// newCounters returns the counters that every port of a kind of link has.
+// newCounters returns the counters of every port with a link layer.
 func newCounters(layer verbs.LinkLayer) verbs.Counters {
 	c := verbs.Counters{
 		verbs.CountersHardware: {"out_of_buffer": 0, "packet_seq_err": 0, "local_ack_timeout_err": 0, "rnr_nak_retry_err": 0},
 		verbs.CountersPort:     {"symbol_error": 0, "link_error_recovery": 0, "port_rcv_errors": 0, "port_xmit_wait": 0},
 		verbs.CountersPCI:      {"correctable RxErr": 0, "correctable BadTLP": 0, "nonfatal CmpltTO": 0},
 		verbs.CountersNetDev:   {},
-		verbs.CountersFEC:      {}, // only what a scenario has
+		verbs.CountersFEC:      {}, // only the counters of a scenario
 		verbs.CountersHWMon:    {}, // likewise
 	}
 	if layer == verbs.LinkEthernet {
@@ -73,13 +73,13 @@ func newCounters(layer verbs.LinkLayer) verbs.Counters {
 	return c
 }
 
-// dataRate is how fast a port's counter of data grows, in words of 4 bytes a second.
+// dataRate is the growth of a port's data counter, in words of 4 bytes per second.
 const dataRate = 300_000_000
 
 // ReadNetDev implements verbs.Device.
 func (d *device) ReadNetDev(port int) (verbs.NetDev, error) {
 	var n verbs.NetDev
-	err := d.atLink(port, func(l *link) error {
+	err := d.withLink(port, func(l *link) error {
 		if l.attr.NetDev == "" {
 			return fmt.Errorf("%w: no network device", verbs.ErrUnsupported)
 		}
@@ -95,9 +95,9 @@ func (d *device) ReadNetDev(port int) (verbs.NetDev, error) {
 
 // AskLink implements verbs.Device.
 func (d *device) AskLink(port int) (verbs.Link, error) {
-	defer d.inEvidence(ledger.CallEthtool, port)()
+	defer d.recordCall(ledger.CallEthtool, port)()
 	var v verbs.Link
-	err := d.atLink(port, func(l *link) error {
+	err := d.withLink(port, func(l *link) error {
 		if !l.isUp && slices.Contains(extStates, l.why) {
 			v.ExtState = l.why
 		}
@@ -118,12 +118,12 @@ func (d *device) readCounters(port int, from verbs.CounterSource) (values map[st
 	case from == verbs.CountersNetDev, from == verbs.CountersFEC:
 		call = ledger.CallEthtool
 	case from == verbs.CountersHardware && d.h.commands.Has(verbs.CommandHWCounters):
-		if err := d.ask(port, verbs.CommandHWCounters, call); err != nil {
+		if err := d.runCommand(port, verbs.CommandHWCounters, call); err != nil {
 			return nil, err
 		}
 	}
-	defer d.inEvidence(call, port)()
-	err = d.atLink(port, func(l *link) error {
+	defer d.recordCall(call, port)()
+	err = d.withLink(port, func(l *link) error {
 		if values = maps.Clone(l.counters[from]); len(values) == 0 {
 			return fmt.Errorf("%w: no %s", verbs.ErrUnsupported, from)
 		}
@@ -135,17 +135,17 @@ func (d *device) readCounters(port int, from verbs.CounterSource) (values map[st
 	return values, err
 }
 
-// inEvidence records a call in the ledger, until the function that it returns is called.
-func (d *device) inEvidence(call ledger.Call, port int) func() {
+// recordCall records a call in the ledger until the returned function is called.
+func (d *device) recordCall(call ledger.Call, port int) func() {
 	d.led.Evidence(ledger.Lane{Call: call, Port: port, Beat: d.w.clock()})
 	return func() { d.led.Evidence(ledger.Lane{Beat: d.w.clock()}) }
 }
 
-// atLink calls f with a port's link as it is now, outside of the gate: Close does not wait for
-// the caller.
-func (d *device) atLink(port int, f func(*link) error) error {
+// withLink calls f with the current link of a port. It is outside the gate: Close does not
+// wait for the caller.
+func (d *device) withLink(port int, f func(*link) error) error {
 	switch {
-	case d.gate.shutting():
+	case d.gate.isShutting():
 		return verbs.ErrClosed
 	case port < 1 || port > len(d.h.ports):
 		return fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, len(d.h.ports))

@@ -14,24 +14,24 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// fabricEnd implements verbs.Fabric. Peers are those of the scenario, or other Fabrics of this world.
+// fabricEnd implements verbs.Fabric. Its peers are hosts of the scenario or other Fabrics of this world.
 type fabricEnd struct {
 	d *device
 	c verbs.FabricConfig
-	life
-	ud    []uint32
-	qkey  uint32
-	inbox inbox
-	rcs   connections
-	nudge wake.Signal // holds one token of Nudge
-	count fabricCount
+	lifetime
+	ud      []uint32
+	qkey    uint32
+	inbox   inbox
+	rcs     connections
+	nudge   wake.Signal // holds a token after Nudge
+	counter fabricCounter
 
 	mu       sync.Mutex // guards the members below, which Run and the orders share
 	pairs    [verbs.MaxFabricPairs]*fabricPair
 	offered  [verbs.MaxFabricPairs]*fabricPair
-	joins    map[string]int // how often a peer was joined
+	joins    map[string]int // number of joins by peer
 	dry      [verbs.MaxFabricPaths]uint64
-	expected int64 // when Run meant to look at deadlines next
+	expected int64 // time at which Run intended to check deadlines next
 }
 
 // fabricReceives is the number of receives of a UD queue pair, as in the native backend.
@@ -60,8 +60,8 @@ func (d *device) newFabric(c verbs.FabricConfig) (*fabricEnd, verbs.FabricPort, 
 		return nil, port, fmt.Errorf("%w: %w", verbs.ErrLimit, err)
 	}
 	f := &fabricEnd{
-		d: d, c: c, count: fabricCount{led: d.led, slot: slot}, life: newLife(),
-		inbox: inbox{came: wake.New()}, nudge: wake.New(), joins: map[string]int{},
+		d: d, c: c, counter: fabricCounter{led: d.led, slot: slot}, lifetime: newLifetime(),
+		inbox: inbox{arrived: wake.New()}, nudge: wake.New(), joins: map[string]int{},
 		rcs: connections{to: map[uint32]uint32{}},
 	}
 	if err := d.addFabric(f); err != nil {
@@ -72,7 +72,7 @@ func (d *device) newFabric(c verbs.FabricConfig) (*fabricEnd, verbs.FabricPort, 
 	return f, port, nil
 }
 
-// fabricPort returns how a port is reached, but for queue pairs.
+// fabricPort returns the description of a port without queue pairs.
 func (d *device) fabricPort(c verbs.FabricConfig) (verbs.FabricPort, error) {
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
@@ -108,13 +108,13 @@ func (d *device) fabricPort(c verbs.FabricConfig) (verbs.FabricPort, error) {
 // defaultPKey is the P_Key of the default partition, with full membership.
 const defaultPKey = 0xffff
 
-// probesHosts reports whether a port has the queue pairs that a Fabric is made of.
+// probesHosts reports whether a port supports the queue pairs that a Fabric needs.
 func (p *portSpec) probesHosts() bool {
 	return slices.Contains(p.methods, verbs.MethodRCWrite) && slices.Contains(p.methods, verbs.MethodUDSend)
 }
 
-// fabricGIDs returns the entries of a port's table that a Fabric may send from, of which those behind an address of the host
-// come first. If index is not negative, it is that entry alone.
+// fabricGIDs returns the entries of a port's GID table that a Fabric may send from. Routable ones come first. If index is not negative, only
+// the entry with that index is returned.
 func fabricGIDs(l *link, index int) []verbs.FabricGID {
 	var routable, local []verbs.FabricGID
 	for _, g := range l.table {
@@ -136,9 +136,9 @@ func (f *fabricEnd) UD() (numbers []uint32, qkey uint32) { return slices.Clone(f
 
 // Offer implements verbs.Fabric.
 func (f *fabricEnd) Offer(pair int, role verbs.FabricRole) (rc uint32, err error) {
-	err = f.order("ibv_create_qp", pair, func() error {
-		rc = f.d.w.fabric.number()
-		f.offered[pair] = &fabricPair{f: f, place: pair, rc: rc, offered: role}
+	err = f.runOrder("ibv_create_qp", pair, func() error {
+		rc = f.d.w.fabric.newNumber()
+		f.offered[pair] = &fabricPair{f: f, slot: pair, rc: rc, offered: role}
 		return nil
 	})
 	return rc, err
@@ -146,32 +146,32 @@ func (f *fabricEnd) Offer(pair int, role verbs.FabricRole) (rc uint32, err error
 
 // Join implements verbs.Fabric.
 func (f *fabricEnd) Join(pair int, peer *verbs.FabricPeer) error {
-	err := f.order("ibv_modify_qp", pair, func() error {
+	err := f.runOrder("ibv_modify_qp", pair, func() error {
 		p := f.offered[pair]
 		if p == nil || len(peer.UD) == 0 || len(peer.UD) > f.c.Paths {
 			f.offered[pair] = nil
 			return unix.EINVAL
 		}
-		f.drop(f.pairs[pair])
+		f.disconnectPair(f.pairs[pair])
 		f.offered[pair], f.pairs[pair] = nil, p
-		f.join(p, peer)
+		f.connectPair(p, peer)
 		return nil
 	})
-	f.inbox.came.Send()
+	f.inbox.arrived.Send()
 	return err
 }
 
 // Leave implements verbs.Fabric.
 func (f *fabricEnd) Leave(pair int) error {
-	return f.order("ibv_destroy_qp", pair, func() error {
-		f.drop(f.pairs[pair])
+	return f.runOrder("ibv_destroy_qp", pair, func() error {
+		f.disconnectPair(f.pairs[pair])
 		f.pairs[pair], f.offered[pair] = nil, nil
 		return nil
 	})
 }
 
-// order does what an order says of a place.
-func (f *fabricEnd) order(op string, pair int, do func() error) error {
+// runOrder carries out an order for a slot.
+func (f *fabricEnd) runOrder(op string, pair int, do func() error) error {
 	err := verbs.ErrClosed
 	switch {
 	case pair < 0 || pair >= verbs.MaxFabricPairs:
@@ -187,7 +187,7 @@ func (f *fabricEnd) order(op string, pair int, do func() error) error {
 	return opError(op, f.d.attr.Name, f.c.Port, err)
 }
 
-// link reports whether the port is active now. It returns ErrNoDevice after the removal of the device.
+// link reports whether the port is active. It returns ErrNoDevice after the removal of the device.
 func (f *fabricEnd) link() (active bool, err error) {
 	h := f.d.h
 	h.mu.Lock()
@@ -210,9 +210,11 @@ func (f *fabricEnd) Close(timeout time.Duration) error {
 }
 
 // close is called by the device.
-func (f *fabricEnd) close(ctx context.Context) error { return f.closeBeside(ctx, f.destroy) }
+func (f *fabricEnd) close(ctx context.Context) error { return f.closeFromDevice(ctx, f.destroy) }
 
-func (f *fabricEnd) control(call ledger.Call, now int64) { f.count.control(call, f.c.Port, now) }
+func (f *fabricEnd) control(call ledger.Call, now int64) {
+	f.counter.setControlCall(call, f.c.Port, now)
+}
 
 func (f *fabricEnd) destroy(ctx context.Context) error {
 	if !f.gate.wait(ctx) {
@@ -220,13 +222,13 @@ func (f *fabricEnd) destroy(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	for i := range f.pairs {
-		f.drop(f.pairs[i])
+		f.disconnectPair(f.pairs[i])
 		f.pairs[i], f.offered[i] = nil, nil
 	}
 	f.mu.Unlock()
 	f.d.w.fabric.remove(f)
 	f.inbox.close()
-	if err := f.d.release(ctx, f.control, ledger.CallDestroyQP); err != nil {
+	if err := f.d.runDestroy(ctx, f.control, ledger.CallDestroyQP); err != nil {
 		return err
 	}
 	f.d.forgetFabric(f)

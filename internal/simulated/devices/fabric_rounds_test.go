@@ -108,9 +108,9 @@ func TestLossHasTheDirectionThatTheScenarioGivesIt(t *testing.T) {
 					last[f.Path] = f.Seq
 				}
 				for _, f := range p.of(verbs.FabricSent) {
-					there, _ := fate(pair.remote.ways, forward, f.Path, f.At)
-					back, _ := fate(pair.remote.ways, reverse, f.Path, f.At)
-					switch d := pair.remote.draw(f.Seq); {
+					there, _ := lossAndDelay(pair.remote.conditions, forward, f.Path, f.At)
+					back, _ := lossAndDelay(pair.remote.conditions, reverse, f.Path, f.At)
+					switch d := pair.remote.drawNumbers(f.Seq); {
 					case f.Seq > last[f.Path]: // not proved yet
 					case d.chance[0] >= there:
 						lost[0]++

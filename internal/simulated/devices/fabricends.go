@@ -10,11 +10,11 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// datagram is a probe or an echo under way. An echo has the members from rx on.
+// datagram is a probe or an echo in transit. Only an echo uses the fields from rx on.
 type datagram struct {
-	at          int64 // when it is received
+	at          int64 // time at which it is received
 	echo        bool
-	from        uint32 // the queue pair that sent it
+	from        uint32 // number of the sending queue pair
 	path        int
 	session     uint64
 	seq         uint64
@@ -22,19 +22,19 @@ type datagram struct {
 	delay       int64
 }
 
-// nearby is how long a datagram takes to another Fabric of this world, in ns.
+// nearby is the transmission time to another Fabric of this world, in ns.
 const nearby = int64(8 * time.Microsecond)
 
-// inbox has the datagrams that a Fabric receives, by the moments when they come.
+// inbox has the datagrams that a Fabric receives, sorted by the time of receipt.
 type inbox struct {
-	mu     sync.Mutex
-	all    []datagram
-	closed bool
-	came   wake.Signal // ends the wait of Run
+	mu      sync.Mutex
+	all     []datagram
+	closed  bool
+	arrived wake.Signal // ends the wait of Run
 }
 
-// put adds a datagram. The goroutine of Run calls it.
-func (b *inbox) put(m datagram) {
+// insert adds a datagram. Only the goroutine of Run calls it.
+func (b *inbox) insert(m datagram) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -44,16 +44,16 @@ func (b *inbox) put(m datagram) {
 	b.all = slices.Insert(b.all, i, m)
 }
 
-// deliver is put for other goroutines. Like a device, it drops a datagram for which no receive is left.
+// deliver adds a datagram from another goroutine. Like a device, it drops a datagram if no receive is left.
 func (b *inbox) deliver(m datagram) {
-	if b.waiting(m.path, m.at) < fabricReceives {
-		b.put(m)
-		b.came.Send()
+	if b.countArrived(m.path, m.at) < fabricReceives {
+		b.insert(m)
+		b.arrived.Send()
 	}
 }
 
-// waiting returns how many datagrams of a path there are by a moment.
-func (b *inbox) waiting(path int, at int64) int {
+// countArrived returns the number of datagrams of a path that are received by a time.
+func (b *inbox) countArrived(path int, at int64) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := 0
@@ -65,15 +65,15 @@ func (b *inbox) waiting(path int, at int64) int {
 	return n
 }
 
-// close drops what comes from now on.
+// close drops all datagrams, including later ones.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed, b.all = true, nil
 }
 
-// first returns when the next datagram comes, or never.
-func (b *inbox) first() int64 {
+// firstArrival returns the time at which the next datagram is received, or never.
+func (b *inbox) firstArrival() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.all) == 0 {
@@ -82,8 +82,8 @@ func (b *inbox) first() int64 {
 	return b.all[0].at
 }
 
-// take returns the next datagram, which there must be.
-func (b *inbox) take() datagram {
+// pop removes and returns the next datagram. There must be one.
+func (b *inbox) pop() datagram {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := b.all[0]
@@ -91,7 +91,7 @@ func (b *inbox) take() datagram {
 	return m
 }
 
-// connections has the RC queue pairs of a Fabric that answer writes, and of which queue pair.
+// connections has the RC queue pairs of a Fabric that acknowledge writes, each with the peer's queue pair.
 type connections struct {
 	mu sync.Mutex
 	to map[uint32]uint32
@@ -109,7 +109,7 @@ func (c *connections) remove(own uint32) {
 	delete(c.to, own)
 }
 
-// connected reports whether a queue pair is connected to one of a peer.
+// connected reports whether a queue pair is connected to a peer's queue pair.
 func (c *connections) connected(own, peer uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,34 +117,34 @@ func (c *connections) connected(own, peer uint32) bool {
 	return ok && to == peer
 }
 
-// fabricEnds has the Fabrics of a world. They may be each other's peers, as ports of one host are.
+// fabricEnds has the Fabrics of a world. They may be peers of each other, like ports of one host.
 type fabricEnds struct {
 	mu   sync.Mutex
 	all  []*fabricEnd
-	last uint32 // number of a queue pair
+	last uint32 // last assigned number of a queue pair
 }
 
-// leastNumber is above the queue pairs of the kernel.
-const leastNumber = 0x100
+// minNumber is higher than the numbers of the kernel's queue pairs.
+const minNumber = 0x100
 
-// number returns that of a new queue pair.
-func (e *fabricEnds) number() uint32 {
+// newNumber returns the number of a new queue pair.
+func (e *fabricEnds) newNumber() uint32 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.next()
+	return e.nextNumber()
 }
 
-func (e *fabricEnds) next() uint32 {
-	e.last = leastNumber + (e.last+1)%(maxNumber-leastNumber)
+func (e *fabricEnds) nextNumber() uint32 {
+	e.last = minNumber + (e.last+1)%(maxNumber-minNumber)
 	return e.last
 }
 
-// add gives a Fabric its queue pairs and their Q_Key, and keeps it.
+// add adds a Fabric, and assigns its queue pairs and their Q_Key.
 func (e *fabricEnds) add(f *fabricEnd, qkey uint32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for range f.c.Paths {
-		f.ud = append(f.ud, e.next())
+		f.ud = append(f.ud, e.nextNumber())
 	}
 	f.qkey = qkey
 	e.all = append(e.all, f)
@@ -156,7 +156,7 @@ func (e *fabricEnds) remove(f *fabricEnd) {
 	e.all = slices.DeleteFunc(e.all, func(other *fabricEnd) bool { return other == f })
 }
 
-// find returns the Fabric that has a queue pair, nil if it is of another host.
+// find returns the Fabric with a queue pair, or nil if the queue pair belongs to another host.
 func (e *fabricEnds) find(ud, qkey uint32) *fabricEnd {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -168,7 +168,7 @@ func (e *fabricEnds) find(ud, qkey uint32) *fabricEnd {
 	return nil
 }
 
-// wire returns the median of one way to a near host, in ns: two adapters and a switch, or two kernels.
+// wire returns the median transmission time in one direction to a near host, in ns: two adapters and a switch, or two kernels.
 func (p *portSpec) wire() float64 {
 	switch {
 	case p.software:
@@ -179,11 +179,13 @@ func (p *portSpec) wire() float64 {
 	return 1400
 }
 
-// distance returns how much longer the way to a host is than that to a near one: 0 to 0.5 of it.
-func (p *far) distance() float64 { return float64(p.w.key("", 0, 0, "distance of "+p.host)%100) / 200 }
+// extraDistance returns the additional transmission time to a host as a share of that to a near one, from 0 to 0.5.
+func (p *remotePort) extraDistance() float64 {
+	return float64(p.w.key("", 0, 0, "distance of "+p.host)%100) / 200
+}
 
-// ackTimeout returns how long the device waits for an acknowledgement before it sends again: 4.096 us << 14 in software, and up to
-// four times that in adapters (InfiniBand specification, 9.7.6.1.3).
+// ackTimeout returns the time after which the device retransmits without an acknowledgement: 4.096 us << 14 in software, and four times that,
+// the maximum, in adapters (InfiniBand specification, 9.7.6.1.3).
 func (h *hardware) ackTimeout() int64 {
 	const least = 4096 << 14
 	if h.ports[0].software {

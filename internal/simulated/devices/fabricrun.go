@@ -11,32 +11,32 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// sink is where facts go while Run lasts.
+// sink collects the facts of one call of Run.
 type sink struct {
-	facts []verbs.FabricFact
-	n     int
-	count *fabricCount
-	amiss bool // something that does not wait for the end of the call
+	facts  []verbs.FabricFact
+	n      int
+	count  *fabricCounter
+	urgent bool // a fact requires that Run returns at once
 }
 
-// add adds a fact of a pair, and counts it.
-func (s *sink) add(p *fabricPair, kind verbs.FabricKind, at int64) *verbs.FabricFact {
+// addFact adds a fact of a pair and counts it.
+func (s *sink) addFact(p *fabricPair, kind verbs.FabricKind, at int64) *verbs.FabricFact {
 	fact := &s.facts[s.n]
 	s.n++
-	*fact = verbs.FabricFact{Kind: kind, Pair: p.place, Session: p.peer.Session, At: at}
-	s.count.saw(fact)
+	*fact = verbs.FabricFact{Kind: kind, Pair: p.slot, Session: p.peer.Session, At: at}
+	s.count.countFact(fact)
 	return fact
 }
 
-// room reports whether the facts of one more step fit, of which there are at most four.
-func (s *sink) room() bool { return s.n+4 <= len(s.facts) }
+// hasRoom reports whether there is space for the facts of one more step, at most four.
+func (s *sink) hasRoom() bool { return s.n+4 <= len(s.facts) }
 
 // Run implements verbs.Fabric.
 func (f *fabricEnd) Run(facts []verbs.FabricFact, lasting time.Duration) (n int, upTo int64, err error) {
 	err = verbs.ErrClosed
 	if f.gate.enter() {
 		defer f.gate.leave()
-		n, upTo, err = f.run(&sink{facts: facts, count: &f.count}, lasting)
+		n, upTo, err = f.run(&sink{facts: facts, count: &f.counter}, lasting)
 	}
 	return n, upTo, opError("run fabric", f.d.attr.Name, f.c.Port, err)
 }
@@ -48,10 +48,10 @@ func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err 
 	end := f.d.w.clock() + int64(lasting)
 	for nudged := false; ; {
 		var taken, next int64
-		if taken, next, err = f.turn(s); err != nil {
+		if taken, next, err = f.runTurn(s); err != nil {
 			break
 		}
-		if upTo = taken; nudged || s.amiss || upTo >= end || !s.room() {
+		if upTo = taken; nudged || s.urgent || upTo >= end || !s.hasRoom() {
 			break
 		}
 		if nudged, err = f.wait(min(next, end)); err != nil {
@@ -61,24 +61,24 @@ func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err 
 	return s.n, upTo, err
 }
 
-// hang keeps Run inside a verbs call for as long as a hang_fabric lasts. It returns false if the Fabric closes meanwhile.
+// hang blocks Run in a verbs call while a hang_fabric lasts. It returns false if the Fabric closes meanwhile.
 func (f *fabricEnd) hang() bool {
 	now := f.d.w.clock()
 	fault, end := f.d.h.fault(hangFabric, f.c.Port, 0, now)
 	if fault == nil {
 		return true
 	}
-	f.count.lane(ledger.CallPostSend, now)
-	if !f.d.w.Sleep(end, f.gate.lost) {
+	f.counter.setCall(ledger.CallPostSend, now)
+	if !f.d.w.Sleep(end, f.gate.abandoned) {
 		return false
 	}
-	f.count.lane(ledger.CallNone, f.d.w.clock())
+	f.counter.setCall(ledger.CallNone, f.d.w.clock())
 	return true
 }
 
-// turn takes what has completed, and then does what is due. It returns the moment up to which all is in the sink, and when the
-// next turn is due.
-func (f *fabricEnd) turn(s *sink) (upTo, next int64, err error) {
+// runTurn handles all completions and then carries out the actions that are due. It returns the time up to which the sink has all facts, and the
+// time of the next turn.
+func (f *fabricEnd) runTurn(s *sink) (upTo, next int64, err error) {
 	if !f.hang() {
 		return 0, 0, verbs.ErrClosed
 	}
@@ -89,37 +89,37 @@ func (f *fabricEnd) turn(s *sink) (upTo, next int64, err error) {
 		return 0, 0, err
 	}
 	now := f.d.w.clock()
-	f.hear(now, active)
-	if upTo, ok := f.drain(now, active, s); !ok {
+	f.addRemoteProbes(now, active)
+	if upTo, ok := f.drainCompletions(now, active, s); !ok {
 		return upTo, now, nil
 	}
-	f.noticeLate(now, s)
+	f.reportLate(now, s)
 	for _, p := range f.pairs {
-		if p != nil && p.peer.Role == verbs.FabricProbes && s.room() {
-			p.step(now, active, s)
+		if p != nil && p.peer.Role == verbs.FabricProbes && s.hasRoom() {
+			p.runStep(now, active, s)
 		}
 	}
-	f.expected = f.due(now + int64(time.Second))
-	return now, f.comes(f.expected), nil
+	f.expected = f.nextDeadline(now + int64(time.Second))
+	return now, f.nextCompletion(f.expected), nil
 }
 
-// hear takes what the remotes have sent that probe.
-func (f *fabricEnd) hear(now int64, active bool) {
+// addRemoteProbes adds the probes of all remotes to the inbox.
+func (f *fabricEnd) addRemoteProbes(now int64, active bool) {
 	for _, p := range f.pairs {
 		if p != nil && p.peer.Role == verbs.FabricAnswers && p.remote != nil {
-			p.hear(now, active)
+			p.addRemoteProbes(now, active)
 		}
 	}
 }
 
-// drain takes all that has completed by now, in order. Deadlines are looked at only after it. If the sink is full before, it
-// returns the moment up to which it has taken all, and false.
-func (f *fabricEnd) drain(now int64, active bool, s *sink) (upTo int64, ok bool) {
+// drainCompletions handles all completions by now, in order. It must be called before deadlines are checked. If the sink is full first, it
+// returns the time up to which it has handled all completions, and false.
+func (f *fabricEnd) drainCompletions(now int64, active bool, s *sink) (upTo int64, ok bool) {
 	var got [verbs.MaxFabricPaths]int // receives
 	completed := false
-	for s.room() {
+	for s.hasRoom() {
 		p := f.firstWrite()
-		at := f.inbox.first()
+		at := f.inbox.firstArrival()
 		if p != nil && p.write.due <= at {
 			at = p.write.due
 		} else {
@@ -131,19 +131,19 @@ func (f *fabricEnd) drain(now int64, active bool, s *sink) (upTo int64, ok bool)
 		}
 		completed, upTo = true, at
 		if p != nil {
-			p.retry(active, s)
+			p.handleWriteDue(active, s)
 			continue
 		}
-		m := f.inbox.take()
+		m := f.inbox.pop()
 		if got[m.path]++; got[m.path] <= fabricReceives {
-			f.receive(&m, now, active, s)
+			f.receiveDatagram(&m, now, active, s)
 		}
 	}
 	f.finishDrain(completed, got)
 	return upTo, false
 }
 
-// firstWrite returns the pair of whose write something becomes first, nil if there is none.
+// firstWrite returns the pair whose outstanding write is due first, or nil if there is none.
 func (f *fabricEnd) firstWrite() *fabricPair {
 	var first *fabricPair
 	for _, p := range f.pairs {
@@ -154,23 +154,23 @@ func (f *fabricEnd) firstWrite() *fabricPair {
 	return first
 }
 
-// finishDrain counts the event of what was taken together. Whoever asked before receives were used up hears nothing of it; the
-// next one does.
+// finishDrain counts one event for all completions that were handled together, and counts paths whose receives were used up. Only later echoes
+// report that.
 func (f *fabricEnd) finishDrain(completed bool, got [verbs.MaxFabricPaths]int) {
 	if completed {
-		f.count.event()
+		f.counter.countEvent()
 	}
 	for path, n := range got {
 		if n >= fabricReceives {
 			f.dry[path]++
-			f.count.dry()
+			f.counter.countDry()
 		}
 	}
 }
 
-// receive takes a datagram if it is of a pair: of its session, of the queue pair that belongs to the path, and of the kind that
-// its role has to do with. A probe that arrives again is neither counted nor echoed again.
-func (f *fabricEnd) receive(m *datagram, now int64, active bool, s *sink) {
+// receiveDatagram handles a datagram if it belongs to a pair: it has the session of the pair, comes from the queue pair of its path, and is
+// of the kind that the role of the pair expects. A probe that arrives twice is neither counted nor echoed again.
+func (f *fabricEnd) receiveDatagram(m *datagram, now int64, active bool, s *sink) {
 	role := verbs.FabricAnswers
 	if m.echo {
 		role = verbs.FabricProbes
@@ -184,20 +184,20 @@ func (f *fabricEnd) receive(m *datagram, now int64, active bool, s *sink) {
 		case m.echo && p.takeEcho(m, s):
 			return
 		case !m.echo && p.isNew(m.seq):
-			p.answer(m, now)
+			p.answerProbe(m, now)
 			return
 		}
 		break
 	}
 	if active {
-		f.count.foreign()
+		f.counter.countForeign()
 	}
 }
 
-// noticeLate excuses pairs from what Run was too late for: they have all of their time once more.
-func (f *fabricEnd) noticeLate(now int64, s *sink) {
+// reportLate restarts the deadlines of all pairs if Run was delayed too long, and adds a fact about the delay.
+func (f *fabricEnd) reportLate(now int64, s *sink) {
 	late := now - f.expected
-	if f.expected == 0 || late <= verdict.LateAfter || !s.room() {
+	if f.expected == 0 || late <= verdict.LateAfter || !s.hasRoom() {
 		return
 	}
 	for _, p := range f.pairs {
@@ -205,13 +205,13 @@ func (f *fabricEnd) noticeLate(now int64, s *sink) {
 			p.watch.RestartDeadline(now)
 		}
 	}
-	fact := s.add(&fabricPair{place: -1}, verbs.FabricLate, now)
+	fact := s.addFact(&fabricPair{slot: -1}, verbs.FabricLate, now)
 	fact.Took = late
-	s.amiss = true
+	s.urgent = true
 }
 
-// due returns when the next step of a pair that probes is due, at most until.
-func (f *fabricEnd) due(until int64) int64 {
+// nextDeadline returns the time of the next step of a probing pair, at most until.
+func (f *fabricEnd) nextDeadline(until int64) int64 {
 	for _, p := range f.pairs {
 		if p == nil || p.peer.Role != verbs.FabricProbes {
 			continue
@@ -221,9 +221,9 @@ func (f *fabricEnd) due(until int64) int64 {
 	return until
 }
 
-// comes returns when something completes next, at most until.
-func (f *fabricEnd) comes(until int64) int64 {
-	until = min(until, f.inbox.first())
+// nextCompletion returns the time of the next completion, at most until.
+func (f *fabricEnd) nextCompletion(until int64) int64 {
+	until = min(until, f.inbox.firstArrival())
 	for _, p := range f.pairs {
 		switch {
 		case p == nil:
@@ -236,7 +236,7 @@ func (f *fabricEnd) comes(until int64) int64 {
 	return until
 }
 
-// wait waits for a moment, a datagram of another Fabric, or a nudge. It returns ErrClosed when the device or the Fabric closes.
+// wait waits until a time, a datagram of another Fabric, or a nudge. It returns ErrClosed when the device or the Fabric closes.
 func (f *fabricEnd) wait(until int64) (nudged bool, err error) {
 	if w := f.d.w; w.waits != nil {
 		if !w.waits(until) {
@@ -248,7 +248,7 @@ func (f *fabricEnd) wait(until int64) (nudged bool, err error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-f.inbox.came:
+	case <-f.inbox.arrived:
 	case <-f.nudge:
 		return true, nil
 	case <-f.gate.closing:

@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// faultKind is a kind of fault, by its name in scenarios.
+// faultKind is a kind of fault. The value is its name in scenarios.
 type faultKind string
 
 // The kinds of faults.
@@ -36,7 +36,7 @@ const (
 	tracerFull    faultKind = "tracer_full"
 )
 
-// ofTracer reports whether a fault is about the tracer of the host, and not about a device.
+// ofTracer reports whether a fault concerns the tracer of the host, not a device.
 func (k faultKind) ofTracer() bool {
 	return k == tracerRefused || k == tracerCrash || k == tracerLost || k == tracerFull
 }
@@ -56,8 +56,8 @@ type fault struct {
 	to     string         // renamed
 }
 
-// faultReaders returns for each kind the function that reads its keys beyond kind,
-// device, at, every and times.
+// faultReaders returns for each kind the function that reads its keys, except kind, device,
+// at, every and times.
 func faultReaders() map[faultKind]func(*table, *fault) {
 	period := func(t *table, f *fault) { f.window = t.window("for") }
 	port := func(t *table, f *fault) {
@@ -151,7 +151,7 @@ func openErrors() map[string]error {
 	}
 }
 
-// tracerErrors has the errors that a tracer may be refused with.
+// tracerErrors returns the errors with which a tracer may be refused.
 func tracerErrors() map[string]error {
 	return map[string]error{
 		"no_device": verbs.ErrNoDevice, "no_permission": verbs.ErrPermission, "unsupported": verbs.ErrUnsupported,

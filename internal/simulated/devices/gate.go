@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// gate lets calls in until it is shut. The caller that shuts it can wait for
-// the calls inside.
+// gate counts the calls that are inside, and refuses calls after it was shut. The
+// caller that shuts it can wait until the calls inside have left.
 type gate struct {
 	mu     sync.Mutex
 	inside int
 	isShut bool
 
-	closing chan struct{} // closed by shut: calls that wait for events leave
-	idle    chan struct{} // closed when the gate is shut and no call is inside
-	lost    chan struct{} // closed by abandon: calls that hang leave
+	closing   chan struct{} // closed by shut, after which calls that wait for events leave
+	idle      chan struct{} // closed when the gate is shut and no call is inside
+	abandoned chan struct{} // closed by abandon, after which calls that hang leave
 }
 
 func newGate() *gate {
 	return &gate{
-		closing: make(chan struct{}),
-		idle:    make(chan struct{}),
-		lost:    make(chan struct{}),
+		closing:   make(chan struct{}),
+		idle:      make(chan struct{}),
+		abandoned: make(chan struct{}),
 	}
 }
 
@@ -45,7 +45,7 @@ func (g *gate) leave() {
 	}
 }
 
-// shut reports whether this call shut the gate. If it did, the caller must call
+// shut shuts the gate. It returns true if this call shut it; the caller must then call
 // abandon.
 func (g *gate) shut() bool {
 	g.mu.Lock()
@@ -61,7 +61,7 @@ func (g *gate) shut() bool {
 	return true
 }
 
-// wait reports whether all calls have left before ctx is done.
+// wait waits until all calls have left. It returns false if ctx is done first.
 func (g *gate) wait(ctx context.Context) bool {
 	select {
 	case <-g.idle:
@@ -76,11 +76,11 @@ func (g *gate) wait(ctx context.Context) bool {
 	}
 }
 
-// abandon frees the calls that hang inside. A thread in a real library would
-// stay there for ever; the simulator gives its goroutine back.
-func (g *gate) abandon() { close(g.lost) }
+// abandon ends the calls that hang inside. A thread in a real library would hang
+// forever; the simulator releases the goroutine.
+func (g *gate) abandon() { close(g.abandoned) }
 
-func (g *gate) shutting() bool {
+func (g *gate) isShutting() bool {
 	select {
 	case <-g.closing:
 		return true

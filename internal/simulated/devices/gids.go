@@ -8,13 +8,13 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// gidEntry is a [[gid]] of a scenario: an entry of the GID table goes away and comes back.
+// gidEntry is a [[gid]] of a scenario: an entry of the GID table is removed and added again.
 type gidEntry struct {
 	target
 	window
-	gid   int // its index; -1: the last of the table
-	to    int // the index at which it comes back; -1: the same
-	index int // of its table, for errors
+	gid   int // index of the GID; -1: the last entry
+	to    int // index at which the GID is added again; -1: the same
+	index int // index of the entry's table, for errors
 }
 
 func readGID(t *table) gidEntry {
@@ -28,9 +28,9 @@ func readGID(t *table) gidEntry {
 	return e
 }
 
-// gids returns the GID table of a port: on Ethernet the default GID and then the GIDs of
-// an address of the host, each for both versions of RoCE as long as count lasts, else the
-// port's own GID.
+// gids returns the first count entries of a port's GID table. On Ethernet, these are the
+// default GID and the GID of an address of the host, each for both versions of RoCE.
+// Otherwise, or if count is 1, the table has only the port's own GID.
 func gids(device, port, count int, attr *verbs.PortAttr) []verbs.GID {
 	local := netip.MustParseAddr(fmt.Sprintf("fe80::200:ff:fe%02x:%02x%02x", device/256, device%256, port)).As16()
 	if attr.LinkLayer != verbs.LinkEthernet || count == 1 {
@@ -47,8 +47,8 @@ func gids(device, port, count int, attr *verbs.PortAttr) []verbs.GID {
 	return all
 }
 
-// planGID makes one entry of a port's table go away and come back. With each repetition it
-// goes back to where it was before.
+// planGID removes one entry of a port's table and adds it again. Each repetition moves the
+// entry back to its previous index.
 func (h *hardware) planGID(e gidEntry) error {
 	for _, port := range h.portsOf(e.target) {
 		l := &h.ports[port-1]
@@ -88,10 +88,10 @@ func (h *hardware) planGID(e gidEntry) error {
 	return nil
 }
 
-// AddAddress puts the GID of one more address at the end of a port's table now, as a new
-// address of the host does.
+// AddAddress adds the GID of another address to the end of a port's table now, like a new
+// address of the host.
 func (w *World) AddAddress(device string, port int, address netip.Addr) error {
-	return w.atPort("add address", device, port, func(h *hardware, l *link, now int64) {
+	return w.changePort("add address", device, port, func(h *hardware, l *link, now int64) {
 		next := 0
 		if n := len(l.table); n > 0 {
 			next = l.table[n-1].Index + 1
@@ -131,7 +131,7 @@ func (d *device) gids(port int) (verbs.GIDTable, error) {
 	}, nil
 }
 
-// probedGIDs returns the indexes of the GIDs that the open probes of a port send from.
+// probedGIDs returns the indexes of the GIDs from which the open probes of a port send.
 func (d *device) probedGIDs(port int) []int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

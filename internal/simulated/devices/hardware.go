@@ -9,23 +9,22 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// hardware is one device of the world, open or not. Times are CLOCK_MONOTONIC
-// in ns.
+// hardware is one device of the world, open or not. Times are CLOCK_MONOTONIC in ns.
 type hardware struct {
 	spec
 	faults   map[faultKind][]fault // not changed after Load
-	slowness []commandEntry        // likewise
-	apps     []appEntry            // likewise
-	notices  []eventEntry          // likewise; of the events, those of the device
+	slowness []commandEntry        // not changed after Load
+	apps     []appEntry            // not changed after Load
+	notices  []eventEntry          // events of the device itself; not changed after Load
 
-	mu      sync.Mutex // guards the members below, and those of device that name it
+	mu      sync.Mutex // guards the members below, and members of device that refer to it
 	entries []entry
 	ports   []link
-	gone    int // removals in effect
+	gone    int // number of removals in effect
 	open    map[*device]struct{}
 }
 
-// entry is one line of the timeline and its position.
+// entry is one entry of the timeline and its position.
 type entry struct {
 	schedule
 	due     int64 // time of its next occurrence
@@ -33,7 +32,7 @@ type entry struct {
 	do      func(due int64)
 }
 
-// allLanes is the number of lanes of a link of the profiles that name any.
+// allLanes is the number of lanes of a whole link in all profiles with lanes.
 const allLanes = 4
 
 // link is the state of a port's link.
@@ -41,21 +40,21 @@ type link struct {
 	portSpec
 	down     int    // entries of the scenario that hold it down
 	held     bool   // SetLink holds it down
-	why      string // why it is down, or was last
+	why      string // cause of its last down state
 	isUp     bool
-	lost     uint64 // how often it went down
-	changes  uint64 // how often it went down or came up
-	lanes    int    // that it came back with; 0: all
+	lost     uint64 // number of times it went down
+	changes  uint64 // number of times it went down or came up
+	lanes    int    // number of lanes when it last came up; 0: all
 	counters verbs.Counters
 	table    []verbs.GID
 }
 
-// pending is a run of equal events in a queue. With a signal it is a crash.
+// pending is a run of equal events in a queue. If signal is set, it is a crash instead.
 type pending struct {
 	typ    verbs.EventType
 	port   int
 	count  uint64
-	due    int64 // time of the first of them
+	due    int64 // time of the first event
 	signal syscall.Signal
 	read   bool // already counted as read
 }
@@ -73,14 +72,14 @@ func (h *hardware) add(s schedule, lasting bool, do func(due int64)) {
 	h.entries = append(h.entries, entry{schedule: s, due: s.next(math.MinInt64), lasting: lasting, do: do})
 }
 
-// advance executes all entries that are due. Like the kernel it drops events at once
-// while no handle has the device open.
+// advance executes all entries that are due. Like the kernel, it drops events while no
+// handle has the device open.
 func (h *hardware) advance(now int64) {
 	if len(h.open) == 0 {
-		h.skip(now)
+		h.skipDue(now)
 	}
 	for {
-		e := h.first()
+		e := h.firstEntry()
 		if e == nil || e.due > now {
 			return
 		}
@@ -90,7 +89,7 @@ func (h *hardware) advance(now int64) {
 	}
 }
 
-func (h *hardware) skip(now int64) {
+func (h *hardware) skipDue(now int64) {
 	for i := range h.entries {
 		if e := &h.entries[i]; !e.lasting && e.due <= now {
 			e.due = e.next(now)
@@ -98,8 +97,8 @@ func (h *hardware) skip(now int64) {
 	}
 }
 
-// first returns the entry that is due next, nil when the timeline is empty.
-func (h *hardware) first() *entry {
+// firstEntry returns the entry that is due next, or nil if the timeline is empty.
+func (h *hardware) firstEntry() *entry {
 	var next *entry
 	for i := range h.entries {
 		if e := &h.entries[i]; next == nil || e.due < next.due {
@@ -112,15 +111,15 @@ func (h *hardware) first() *entry {
 	return next
 }
 
-// nextDue returns when the next entry is due.
+// nextDue returns the time at which the next entry is due, or never.
 func (h *hardware) nextDue() int64 {
-	if e := h.first(); e != nil {
+	if e := h.firstEntry(); e != nil {
 		return e.due
 	}
 	return never
 }
 
-// emit gives a copy of p to every handle that has the device open.
+// emit queues p for every handle that has the device open.
 func (h *hardware) emit(p pending) {
 	if !h.attr.EventsSupported && p.signal == 0 {
 		return
@@ -130,8 +129,9 @@ func (h *hardware) emit(p pending) {
 	}
 }
 
-// settle sets a port to the present state of its link.
-func (h *hardware) settle(port int, due int64) {
+// updateLink updates a port after a change of its link, and emits the events of the
+// change.
+func (h *hardware) updateLink(port int, due int64) {
 	l := &h.ports[port-1]
 	isUp := l.down == 0 && !l.held
 	if isUp == l.isUp {
@@ -150,9 +150,9 @@ func (h *hardware) settle(port int, due int64) {
 	h.emit(pending{typ: typ, port: port, count: max(h.portEvents, 1), due: due})
 }
 
-// remove takes the device away from every handle that has it open. If the driver can
-// take devices away, the context reads device_fatal at last; otherwise it reads
-// nothing more.
+// remove removes the device from every handle that has it open. If the driver can
+// disassociate devices, the last event of a context is device_fatal. Otherwise a context
+// gets no further events.
 func (h *hardware) remove(due int64) {
 	h.gone++
 	if h.disassociates {
@@ -164,8 +164,8 @@ func (h *hardware) remove(due int64) {
 	clear(h.open)
 }
 
-// fault returns the fault of a kind that is in effect now, and when it ends. A fault
-// with port 0 or vector -1 is for all of them; pass port 0 if the kind has none.
+// fault returns the fault of a kind that is in effect now, and its end. A fault with port
+// 0 or vector -1 applies to all ports or vectors. Pass port 0 if the kind has no port.
 func (h *hardware) fault(kind faultKind, port, vector int, now int64) (*fault, int64) {
 	for i := range h.faults[kind] {
 		f := &h.faults[kind][i]
@@ -179,14 +179,13 @@ func (h *hardware) fault(kind faultKind, port, vector int, now int64) (*fault, i
 	return nil, 0
 }
 
-// present reports whether the device is there at a moment.
-func (h *hardware) present(at int64) bool {
+// isPresent reports whether the device is present at a time.
+func (h *hardware) isPresent(at int64) bool {
 	f, _ := h.fault(removed, 0, 0, at)
 	return f == nil
 }
 
-// nameAt returns the device's name at a moment: that of the latest renaming in
-// effect.
+// nameAt returns the device's name at a time. The latest renaming in effect determines it.
 func (h *hardware) nameAt(at int64) string {
 	name, since := h.attr.Name, int64(math.MinInt64)
 	for _, f := range h.faults[renamed] {
@@ -200,7 +199,7 @@ func (h *hardware) nameAt(at int64) string {
 	return name
 }
 
-// query returns the present attributes of a port.
+// query returns the current attributes of a port.
 func (l *link) query() verbs.PortAttr {
 	const polling, linkUp = 2, 5
 	attr := l.attr

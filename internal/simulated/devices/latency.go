@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// random returns the generator of one object. Equal seeds give equal numbers.
+// random returns the random generator of one object. Equal seeds give equal numbers.
 func (w *World) random(device string, port, vector int, what string) *rand.Rand {
 	return rand.New(rand.NewPCG(w.key(device, port, vector, what), 0))
 }
@@ -24,8 +24,8 @@ func (w *World) key(device string, port, vector int, what string) uint64 {
 	return h.Sum64()
 }
 
-// logNormal draws a duration in ns around a median. Like latencies, it is skewed to
-// the long side.
+// logNormal draws a duration in ns around a median. Like the distribution of latencies,
+// it has a long tail.
 func logNormal(r *rand.Rand, median, sigma float64) int64 {
 	return max(1, int64(median*math.Exp(sigma*r.NormFloat64())))
 }
@@ -35,8 +35,8 @@ type stages struct {
 	wake, get, arm, drain, ack int64
 }
 
-// The medians are those of an idle host adapter, close to its interrupt: a doorbell,
-// the loopback without a wire, an interrupt and a wake-up.
+// The medians are those of an idle host adapter whose interrupt is handled by a nearby
+// CPU: a doorbell, the loopback without a wire, an interrupt and a wake-up.
 const (
 	wakeMedian  = 6000
 	getMedian   = 350
@@ -66,7 +66,7 @@ func drawStages(r *rand.Rand, m verbs.Method) stages {
 	return s
 }
 
-// drawWake draws how long it takes until a thread sees a completion, in ns.
+// drawWake draws the time until a thread sees a completion, in ns.
 func drawWake(r *rand.Rand) int64 {
 	wake := logNormal(r, wakeMedian, 0.25)
 	if r.IntN(tailOdds) == 0 {

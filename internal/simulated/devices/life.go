@@ -6,27 +6,27 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// life is the end of what is closed by its owner or with its device: a probe or a Fabric.
-type life struct {
+// lifetime manages the end of a probe or Fabric, which is closed by its owner or with its device.
+type lifetime struct {
 	gate   *gate
 	done   chan struct{} // closed when it has ended, with result set
 	result error
 }
 
-func newLife() life { return life{gate: newGate(), done: make(chan struct{})} }
+func newLifetime() lifetime { return lifetime{gate: newGate(), done: make(chan struct{})} }
 
-// closeOnce shuts the gate and destroys. It returns ErrClosed if that was done before.
-func (l *life) closeOnce(ctx context.Context, destroy func(context.Context) error) error {
+// closeOnce shuts the gate and calls destroy. It returns ErrClosed if the gate was shut before.
+func (l *lifetime) closeOnce(ctx context.Context, destroy func(context.Context) error) error {
 	if !l.gate.shut() {
 		return verbs.ErrClosed
 	}
-	return l.end(ctx, destroy)
+	return l.finish(ctx, destroy)
 }
 
-// closeBeside is closeOnce of the device. If a closeOnce came first, it waits for that one.
-func (l *life) closeBeside(ctx context.Context, destroy func(context.Context) error) error {
+// closeFromDevice is like closeOnce, for the device. If a closeOnce is under way, it waits for its result.
+func (l *lifetime) closeFromDevice(ctx context.Context, destroy func(context.Context) error) error {
 	if l.gate.shut() {
-		return l.end(ctx, destroy)
+		return l.finish(ctx, destroy)
 	}
 	select {
 	case <-l.done:
@@ -36,7 +36,7 @@ func (l *life) closeBeside(ctx context.Context, destroy func(context.Context) er
 	}
 }
 
-func (l *life) end(ctx context.Context, destroy func(context.Context) error) error {
+func (l *lifetime) finish(ctx context.Context, destroy func(context.Context) error) error {
 	defer close(l.done)
 	defer l.gate.abandon()
 	l.result = destroy(ctx)

@@ -2,33 +2,33 @@ package devices
 
 import "time"
 
-// peerKind is what becomes of another host, by its name in scenarios.
+// peerKind is a kind of condition of another host. The value is its name in scenarios.
 type peerKind string
 
-// The kinds. A host that no [[peer]] names is well.
+// The kinds. A host without a [[peer]] has no fault.
 const (
-	peerStopped       peerKind = "stopped"        // all its processes are: its devices alone answer
-	peerWorkerStopped peerKind = "worker_stopped" // its host process goes on
+	peerStopped       peerKind = "stopped"        // all its processes are stopped: only its devices answer
+	peerWorkerStopped peerKind = "worker_stopped" // its worker is stopped, and its host process runs
 	peerBusy          peerKind = "busy"           // its echoes are late
-	peerDown          peerKind = "down"           // it is off, or has no such plugin
-	peerRestarts      peerKind = "restarts"       // its worker dies, and has a successor at the end
+	peerDown          peerKind = "down"           // it is off, or has no plugin
+	peerRestarts      peerKind = "restarts"       // its worker ends, and another one starts at the end of the period
 	peerInactive      peerKind = "inactive"       // its port is not active
-	peerRefuses       peerKind = "refuses"        // it refuses to meet
+	peerRefuses       peerKind = "refuses"        // it refuses to connect
 )
 
-// peerEntry is a [[peer]] of a scenario: how other hosts are for a time. The times and names are those of the other host, whose
-// devices are those of the profile.
+// peerEntry is a [[peer]] of a scenario: a condition of other hosts for a period. The device and port are those of the other host, which has the
+// devices of the profile.
 type peerEntry struct {
 	target
 	window
 	host   string // a glob
 	kind   peerKind
-	took   int64 // busy: of an echo, in ns
+	took   int64 // delay of an echo in ns, if kind is busy
 	reason Refusal
 	index  int // of its table, for errors
 }
 
-// Refusal is why another host refuses to meet: the word of verdict.Reason, "" if it does not refuse.
+// Refusal is the reason why another host refuses to connect, with the value of a verdict.Reason. It is "" if the host does not refuse.
 type Refusal string
 
 // The refusals that concern a host as a whole. The others are those of a port.
@@ -38,7 +38,7 @@ const (
 	RefusesVersion Refusal = "version"
 )
 
-// refusals has each Refusal, and whether it concerns a host as a whole.
+// refusals returns all Refusals, and whether each concerns a host as a whole.
 func refusals() map[Refusal]bool {
 	return map[Refusal]bool{
 		RefusesKey: true, RefusesHost: true, RefusesVersion: true,
@@ -46,7 +46,7 @@ func refusals() map[Refusal]bool {
 	}
 }
 
-// peerReaders returns for each kind the function that reads its keys beyond what, host, at, every, times and for.
+// peerReaders returns for each kind the function that reads its keys, except what, host, at, every, times and for.
 func peerReaders() map[peerKind]func(*table, *peerEntry) {
 	none := func(*table, *peerEntry) {}
 	device := func(t *table, e *peerEntry) { e.target = readTarget(t, false) }
@@ -81,20 +81,22 @@ func readPeer(t *table) peerEntry {
 	return e
 }
 
-// renews reports whether a kind leaves new queue pairs with new numbers behind.
-func (k peerKind) renews() bool { return k == peerDown || k == peerRestarts || k == peerInactive }
+// changesNumbers reports whether the port has new queue pairs with new numbers after a condition of this kind.
+func (k peerKind) changesNumbers() bool {
+	return k == peerDown || k == peerRestarts || k == peerInactive
+}
 
-// far is a port of another host, as a scenario has it. It does not change.
-type far struct {
+// remotePort is a port of another host in a scenario. It is immutable.
+type remotePort struct {
 	w            *World
 	host, device string
 	port         int
 	entries      []peerEntry
 }
 
-// far returns a port of another host.
-func (w *World) far(host, device string, port int) *far {
-	p := &far{w: w, host: host, device: device, port: port}
+// remotePort returns a port of another host.
+func (w *World) remotePort(host, device string, port int) *remotePort {
+	p := &remotePort{w: w, host: host, device: device, port: port}
 	for _, e := range w.peers {
 		if matches(e.host, host) && e.covers(device, port) {
 			p.entries = append(p.entries, e)
@@ -103,8 +105,8 @@ func (w *World) far(host, device string, port int) *far {
 	return p
 }
 
-// now returns the entry of any of some kinds that is in effect at a moment, nil if there is none, and the end of its period.
-func (p *far) now(at int64, kinds ...peerKind) (e *peerEntry, end int64) {
+// activeEntry returns an entry of one of the kinds that is in effect at a time, and the end of its period. It returns nil if there is none.
+func (p *remotePort) activeEntry(at int64, kinds ...peerKind) (e *peerEntry, end int64) {
 	for i := range p.entries {
 		for _, k := range kinds {
 			if p.entries[i].kind != k {
@@ -118,16 +120,16 @@ func (p *far) now(at int64, kinds ...peerKind) (e *peerEntry, end int64) {
 	return nil, 0
 }
 
-// is reports whether any of some kinds is in effect at a moment.
-func (p *far) is(at int64, kinds ...peerKind) bool {
-	e, _ := p.now(at, kinds...)
+// hasActive reports whether an entry of one of the kinds is in effect at a time.
+func (p *remotePort) hasActive(at int64, kinds ...peerKind) bool {
+	e, _ := p.activeEntry(at, kinds...)
 	return e != nil
 }
 
-// after returns the first moment, not earlier than at, when none of some kinds is in effect, or never.
-func (p *far) after(at int64, kinds ...peerKind) int64 {
+// firstWithout returns the first time, not earlier than at, at which no entry of the kinds is in effect, or never.
+func (p *remotePort) firstWithout(at int64, kinds ...peerKind) int64 {
 	for at != never {
-		e, end := p.now(at, kinds...)
+		e, end := p.activeEntry(at, kinds...)
 		if e == nil {
 			return at
 		}
@@ -136,14 +138,14 @@ func (p *far) after(at int64, kinds ...peerKind) int64 {
 	return never
 }
 
-// epoch returns the Epoch of the Fabric that the port has at a moment, 0 if it has none.
-func (p *far) epoch(at int64) uint64 {
-	if p.is(at, peerDown, peerRestarts, peerInactive) {
+// epochAt returns the Epoch of the port's Fabric at a time, or 0 if it has none.
+func (p *remotePort) epochAt(at int64) uint64 {
+	if p.hasActive(at, peerDown, peerRestarts, peerInactive) {
 		return 0
 	}
 	generation := int64(0)
 	for _, e := range p.entries {
-		if e.kind.renews() {
+		if e.kind.changesNumbers() {
 			generation += e.shift(e.length).count(at)
 		}
 	}

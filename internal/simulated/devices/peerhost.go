@@ -10,27 +10,27 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Peer is another host of the simulation. It has the devices of the profile, and is as the scenario says. It does not change, and
-// its methods may be called concurrently.
+// Peer is another host of the simulation, with the devices of the profile and the conditions of the scenario. It is immutable, and its
+// methods may be called concurrently.
 type Peer struct {
 	w    *World
 	host string
 }
 
-// PeerPort is a port of a Peer at a moment.
+// PeerPort describes a port of a Peer at one time.
 type PeerPort struct {
 	Device   string
-	Position int // of the device among those of the host that probe, by name
+	Position int // index of the device among the probing devices of the host, sorted by name
 	State    verbs.PortState
-	Refuses  Refusal // of those that concern a port
+	Refuses  Refusal // a Refusal that concerns a port
 	verbs.FabricPort
-	RC uint32 // the number of its queue pairs for writes
+	RC uint32 // number of its queue pair for writes
 }
 
-// Peer returns the host of a name.
+// Peer returns the host with a name.
 func (w *World) Peer(host string) *Peer { return &Peer{w, host} }
 
-// Ports returns the ports of the host that can probe others, at a moment of CLOCK_MONOTONIC.
+// Ports returns the ports of the host that can probe other hosts, at a time of CLOCK_MONOTONIC.
 func (p *Peer) Ports(at int64) []PeerPort {
 	var all []PeerPort
 	for number, h := range p.w.hardware {
@@ -53,29 +53,29 @@ func (p *Peer) Ports(at int64) []PeerPort {
 	return all
 }
 
-// port returns the port of a device of a number.
+// port returns a port of the device with a number.
 func (p *Peer) port(number, port int, spec *portSpec, device string, at int64) PeerPort {
-	far := p.w.far(p.host, device, port)
+	far := p.w.remotePort(p.host, device, port)
 	q := PeerPort{Device: device, State: verbs.PortActive}
-	if far.is(at, peerInactive) {
+	if far.hasActive(at, peerInactive) {
 		q.State = verbs.PortDown
 	}
-	if e, _ := far.now(at, peerRefuses); e != nil {
+	if e, _ := far.activeEntry(at, peerRefuses); e != nil {
 		q.Refuses = e.reason
 	}
-	q.Port, q.LinkLayer, q.Epoch = port, spec.attr.LinkLayer, far.epoch(at)
+	q.Port, q.LinkLayer, q.Epoch = port, spec.attr.LinkLayer, far.epochAt(at)
 	if q.Epoch == 0 {
 		q.Reason = "the scenario says so"
 		return q
 	}
-	n := far.numbers(q.Epoch)
+	n := far.numbersOf(q.Epoch)
 	q.UD, q.QKey, q.RC, q.MTU, q.PKey = n.ud[:], n.qkey, n.rc, spec.attr.MTU, defaultPKey
 	q.GIDs, q.LID = far.addresses(number, spec)
 	return q
 }
 
-// addresses returns the GIDs of a port of the device of a number, and its LID.
-func (p *far) addresses(number int, spec *portSpec) (all []verbs.FabricGID, lid int) {
+// addresses returns the GIDs and the LID of a port of the device with a number.
+func (p *remotePort) addresses(number int, spec *portSpec) (all []verbs.FabricGID, lid int) {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(p.host)) // a hash returns no error
 	sum := h.Sum32()
@@ -90,18 +90,18 @@ func (p *far) addresses(number int, spec *portSpec) (all []verbs.FabricGID, lid 
 	return []verbs.FabricGID{{Index: 3, Raw: mapped}, {Index: 1, Raw: local}}, 0
 }
 
-// Down reports whether the host is off at a moment, or has no such plugin: nothing answers there.
-func (p *Peer) Down(at int64) bool { return p.any().is(at, peerDown) }
+// IsDown reports whether the host is off or has no plugin at a time, so that nothing answers.
+func (p *Peer) IsDown(at int64) bool { return p.anyPort().hasActive(at, peerDown) }
 
-// Answers returns the first moment, not earlier than at, when the host's process answers others. False: it never does.
+// Answers returns the first time, not earlier than at, at which the host's process answers. It returns false if there is none.
 func (p *Peer) Answers(at int64) (int64, bool) {
-	at = p.any().after(at, peerStopped, peerDown)
+	at = p.anyPort().firstWithout(at, peerStopped, peerDown)
 	return at, at != never
 }
 
-// Refuses returns why the host refuses to talk at all at a moment, "" if it does not.
+// Refuses returns the reason why the host refuses all conversations at a time, or "" if it does not refuse.
 func (p *Peer) Refuses(at int64) Refusal {
-	for _, e := range p.any().entries {
+	for _, e := range p.anyPort().entries {
 		if e.kind != peerRefuses || !refusals()[e.reason] {
 			continue
 		}
@@ -112,7 +112,7 @@ func (p *Peer) Refuses(at int64) Refusal {
 	return ""
 }
 
-// NextChange returns the first moment later than at when something of the host may change. False: there is none.
+// NextChange returns the first time after at at which a condition of the host may change. It returns false if there is none.
 func (p *Peer) NextChange(at int64) (int64, bool) {
 	next := int64(never)
 	for i := range p.w.peers {
@@ -123,5 +123,5 @@ func (p *Peer) NextChange(at int64) (int64, bool) {
 	return next, next != never
 }
 
-// any returns a port of the host that is concerned by what concerns the host as a whole.
-func (p *Peer) any() *far { return p.w.far(p.host, p.w.hardware[0].attr.Name, 1) }
+// anyPort returns a port of the host for entries that concern the host as a whole.
+func (p *Peer) anyPort() *remotePort { return p.w.remotePort(p.host, p.w.hardware[0].attr.Name, 1) }

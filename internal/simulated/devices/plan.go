@@ -7,9 +7,9 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// plan puts a scenario on the devices, with its times counted from epoch.
-// Entries that are due at the same moment happen in this order: faults, links, GIDs,
-// events.
+// plan adds the entries of a scenario to the devices. The times of a scenario are
+// relative to epoch. Entries with the same time happen in the order of planning: faults,
+// links, GIDs, counters, events.
 func (w *World) plan(s scenario, epoch int64) error {
 	for _, f := range s.faults {
 		if err := w.planFault(f, epoch); err != nil {
@@ -19,7 +19,7 @@ func (w *World) plan(s scenario, epoch int64) error {
 	for _, l := range s.links {
 		l.at += epoch
 		where := problem{table: "link", index: l.index}
-		if err := w.each(l.target, where, func(h *hardware) { h.planLink(l) }); err != nil {
+		if err := w.forEachDevice(l.target, where, func(h *hardware) { h.planLink(l) }); err != nil {
 			return err
 		}
 	}
@@ -27,7 +27,7 @@ func (w *World) plan(s scenario, epoch int64) error {
 		g.at += epoch
 		where := problem{table: "gid", index: g.index}
 		var wrong error
-		err := w.each(g.target, where, func(h *hardware) {
+		err := w.forEachDevice(g.target, where, func(h *hardware) {
 			if err := h.planGID(g); wrong == nil {
 				wrong = err
 			}
@@ -39,47 +39,47 @@ func (w *World) plan(s scenario, epoch int64) error {
 	for _, c := range s.commands {
 		c.at += epoch
 		where := problem{table: "command", index: c.index}
-		if err := w.each(c.target, where, func(h *hardware) { h.slowness = append(h.slowness, c) }); err != nil {
+		if err := w.forEachDevice(c.target, where, func(h *hardware) { h.slowness = append(h.slowness, c) }); err != nil {
 			return err
 		}
 	}
 	for _, c := range s.counters {
 		c.at += epoch
 		where := problem{table: "counter", index: c.index}
-		if err := w.each(c.target, where, func(h *hardware) { h.planCounter(c) }); err != nil {
+		if err := w.forEachDevice(c.target, where, func(h *hardware) { h.planCounter(c) }); err != nil {
 			return err
 		}
 	}
 	for _, a := range s.apps {
 		a.at += epoch
 		where := problem{table: "app", index: a.index}
-		if err := w.each(a.target, where, func(h *hardware) { h.apps = append(h.apps, a) }); err != nil {
+		if err := w.forEachDevice(a.target, where, func(h *hardware) { h.apps = append(h.apps, a) }); err != nil {
 			return err
 		}
 	}
 	for _, e := range s.events {
 		e.at += epoch
 		where := problem{table: "event", index: e.index}
-		if err := w.each(e.target, where, func(h *hardware) { h.planEvent(e) }); err != nil {
+		if err := w.forEachDevice(e.target, where, func(h *hardware) { h.planEvent(e) }); err != nil {
 			return err
 		}
 	}
 	return w.planFabric(s, epoch)
 }
 
-// planFabric keeps what befalls other hosts and the ways to them.
+// planFabric adds the conditions of other hosts and of the network to them.
 func (w *World) planFabric(s scenario, epoch int64) error {
 	known := func(*hardware) {}
-	for _, e := range s.ways {
+	for _, e := range s.conditions {
 		e.at += epoch
-		if err := w.each(e.target, problem{table: "fabric", index: e.index}, known); err != nil {
+		if err := w.forEachDevice(e.target, problem{table: "fabric", index: e.index}, known); err != nil {
 			return err
 		}
-		w.ways = append(w.ways, e)
+		w.conditions = append(w.conditions, e)
 	}
 	for _, e := range s.peers {
 		e.at += epoch
-		if err := w.each(e.target, problem{table: "peer", index: e.index}, known); err != nil {
+		if err := w.forEachDevice(e.target, problem{table: "peer", index: e.index}, known); err != nil {
 			return err
 		}
 		w.peers = append(w.peers, e)
@@ -95,15 +95,15 @@ func (w *World) planFault(f fault, epoch int64) error {
 	}
 	where := problem{table: "fault", index: f.index}
 	var on []*hardware
-	if err := w.each(f.target, where, func(h *hardware) { on = append(on, h) }); err != nil {
+	if err := w.forEachDevice(f.target, where, func(h *hardware) { on = append(on, h) }); err != nil {
 		return err
 	}
 	if f.kind == renamed && len(on) != 1 {
 		where.key, where.text = "device", "matches several devices; allowed: one, as a name is given to one"
 		return &where
 	}
-	if f.kind == renamed && w.taken(f.to) {
-		where.key, where.text = "to", "is the name of another device; allowed: names other than "+w.names()
+	if f.kind == renamed && w.isNameTaken(f.to) {
+		where.key, where.text = "to", "is the name of another device; allowed: names other than "+w.deviceNames()
 		return &where
 	}
 	for _, h := range on {
@@ -112,8 +112,8 @@ func (w *World) planFault(f fault, epoch int64) error {
 	return nil
 }
 
-// each calls do for every device that an entry selects.
-func (w *World) each(t target, where problem, do func(*hardware)) error {
+// forEachDevice calls do for every device that an entry selects.
+func (w *World) forEachDevice(t target, where problem, do func(*hardware)) error {
 	matched, withPort := false, false
 	for _, h := range w.hardware {
 		ok, err := path.Match(t.device, h.attr.Name)
@@ -132,7 +132,7 @@ func (w *World) each(t target, where problem, do func(*hardware)) error {
 	}
 	switch {
 	case !matched:
-		where.key, where.text = "device", "matches no device; allowed: "+w.names()+", or a glob"
+		where.key, where.text = "device", "matches no device; allowed: "+w.deviceNames()+", or a glob"
 		return &where
 	case !withPort:
 		where.key, where.text = "port", "no device of the profile that is meant has this port"
@@ -155,8 +155,8 @@ func (h *hardware) planFault(f fault) {
 func (h *hardware) planLink(l linkEntry) {
 	for _, port := range h.portsOf(l.target) {
 		p := &h.ports[port-1]
-		h.add(l.schedule, true, func(due int64) { p.down, p.why = p.down+1, l.why; h.settle(port, due) })
-		h.add(l.shift(l.length), true, func(due int64) { p.down, p.lanes = p.down-1, l.lanes; h.settle(port, due) })
+		h.add(l.schedule, true, func(due int64) { p.down, p.why = p.down+1, l.why; h.updateLink(port, due) })
+		h.add(l.shift(l.length), true, func(due int64) { p.down, p.lanes = p.down-1, l.lanes; h.updateLink(port, due) })
 	}
 }
 

@@ -19,19 +19,19 @@ type probe struct {
 	c    verbs.ProbeConfig
 	slot int    // index in the ledger
 	key  uint64 // seed of its random numbers
-	life
-	broken atomic.Bool // the queue pair is in the error state
+	lifetime
+	broken atomic.Bool // the queue pair is in state error
 
 	// Used by the goroutine of Round, and by close after that goroutine has left.
 	rounds  uint64
-	lost    uint64 // the link's count when the queue pair was connected
-	late    uint64 // events of rounds given up that have come since then
+	lost    uint64 // link.lost when the queue pair was connected
+	late    uint64 // events of abandoned rounds that have arrived since
 	unacked uint64
-	oldest  int64              // when the first of the unacknowledged events was read
+	oldest  int64              // time at which the first unacknowledged event was read
 	held    ledger.ProbeCounts // counts of a trial
 	last    *ledger.Round      // the last round of a trial; nil: none
 
-	nudge wake.Signal // holds one token of Nudge
+	nudge wake.Signal // holds a token after Nudge
 }
 
 // NewProbe implements verbs.Device.
@@ -58,14 +58,14 @@ func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
 	}
 	c.AckBatch = max(c.AckBatch, 1)
 	p := &probe{
-		d: d, c: c, slot: slot, life: newLife(), lost: lost, nudge: wake.New(),
+		d: d, c: c, slot: slot, lifetime: newLifetime(), lost: lost, nudge: wake.New(),
 		key: d.w.key(d.h.attr.Name, c.Port, c.Vector, c.Method.String()),
 	}
 	return p, d.addProbe(p)
 }
 
-// check returns an error if the device cannot make this probe now, else how often
-// the link was lost so far.
+// check returns an error if the device cannot create this probe now. Otherwise it returns
+// the number of times that the link was lost so far.
 func (d *device) check(c verbs.ProbeConfig) (lost uint64, err error) {
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
@@ -100,13 +100,13 @@ func (p *probe) Keep() {
 	defer p.gate.leave()
 	p.d.led.AddRound(p.slot, p.held)
 	if p.last != nil {
-		p.list(*p.last)
+		p.listRound(*p.last)
 	}
 	p.c.Trial, p.held, p.last = false, ledger.ProbeCounts{}, nil
 }
 
 // Usable implements verbs.Probe.
-func (p *probe) Usable() bool { return !p.broken.Load() && !p.gate.shutting() }
+func (p *probe) Usable() bool { return !p.broken.Load() && !p.gate.isShutting() }
 
 // Close implements verbs.Probe.
 func (p *probe) Close(timeout time.Duration) error {
@@ -116,7 +116,7 @@ func (p *probe) Close(timeout time.Duration) error {
 }
 
 // close is called by the device.
-func (p *probe) close(ctx context.Context) error { return p.closeBeside(ctx, p.destroy) }
+func (p *probe) close(ctx context.Context) error { return p.closeFromDevice(ctx, p.destroy) }
 
 func (p *probe) destroy(ctx context.Context) error {
 	if !p.gate.wait(ctx) {
@@ -124,7 +124,7 @@ func (p *probe) destroy(ctx context.Context) error {
 	}
 	p.d.led.AddRound(p.slot, ledger.ProbeCounts{Acked: p.unacked})
 	p.unacked = 0
-	if err := p.d.release(ctx, p.setThreadState, ledger.CallDestroyCQ); err != nil {
+	if err := p.d.runDestroy(ctx, p.setThreadState, ledger.CallDestroyCQ); err != nil {
 		return err
 	}
 	p.d.forgetProbe(p)
@@ -133,8 +133,8 @@ func (p *probe) destroy(ctx context.Context) error {
 
 func (p *probe) setThreadState(c ledger.Call, now int64) { p.d.led.ProbeLane(p.slot, c, now) }
 
-// draw returns the durations of the present round. They depend only on the seed, the
-// target of the probe and the number of the round.
-func (p *probe) draw() stages {
+// drawStages returns the durations of the current round. They depend only on the seed,
+// the target of the probe and the number of the round.
+func (p *probe) drawStages() stages {
 	return drawStages(rand.New(rand.NewPCG(p.key, p.rounds)), p.c.Method)
 }

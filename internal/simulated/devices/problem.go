@@ -30,8 +30,8 @@ func (p *problem) Error() string {
 	return where + ": " + p.text
 }
 
-// located prefixes an error of parse or plan with the scenario's name and the line.
-// The result is one line.
+// located adds the scenario's name and the line to an error of parseScenario or plan. The
+// result is one line.
 func located(name, text string, err error) error {
 	var bad *problem
 	if errors.As(err, &bad) {
@@ -48,9 +48,9 @@ func located(name, text string, err error) error {
 	return fmt.Errorf("scenario %s: %w", name, err)
 }
 
-// line returns the line of the key, else that of its table, else 0. The TOML decoder
-// keeps positions by dotted key, so of an array of tables it has only those of the
-// last table.
+// line returns the line of the key. If it is not found, line returns the line of the
+// table, or 0. The TOML decoder stores positions by dotted key, so for an array of tables
+// it has only the positions of the last table.
 func (p *problem) line(text string) int {
 	header := regexp.MustCompile(`^\s*\[\[\s*["']?` + regexp.QuoteMeta(p.table) + `["']?\s*\]\]`)
 	key := regexp.MustCompile(`^\s*(\[\[?\s*)?["']?` + regexp.QuoteMeta(p.key) + `["']?\s*[.=\]]`)

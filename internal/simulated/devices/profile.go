@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// maxFleet is the greatest N of the profile fleetN.
+// maxFleet is the maximum N of the profile fleetN.
 const maxFleet = 256
 
 // profileNames lists the allowed values of Options.Profile.
@@ -76,7 +76,7 @@ func fleet(n int, build func(i int) spec) []spec {
 	return specs
 }
 
-// attrOf returns the attributes that the i-th device of every profile has.
+// attrOf returns the attributes of the i-th device, which are the same in every profile.
 func attrOf(i int) verbs.DeviceAttr {
 	return verbs.DeviceAttr{
 		Name:            fmt.Sprintf("sim%d", i),
@@ -137,8 +137,8 @@ func dual(i int) spec {
 	}
 }
 
-// iwarp supports flush alone: its queue pairs can connect to themselves only over
-// TCP. Like siw it has no link_downed and does not disassociate.
+// iwarp supports only the method flush, because its queue pairs can connect to themselves
+// only over TCP. Like siw, it has no link_downed and does not disassociate.
 func iwarp(i int) spec {
 	port := ethernet(i, 0)
 	port.methods = []verbs.Method{verbs.MethodFlush}
@@ -149,8 +149,8 @@ func iwarp(i int) spec {
 	return spec{attr: attr, ports: []portSpec{port}}
 }
 
-// efa raises no asynchronous events and has no RC queue pairs. Other than the driver, it
-// reports a port as down whose link is down.
+// efa raises no asynchronous events and has no RC queue pairs. In contrast to the driver,
+// it reports a port as down if its link is down.
 func efa(i int) spec {
 	port := ethernet(i, 0)
 	port.methods = []verbs.Method{verbs.MethodUDSend}

@@ -21,16 +21,16 @@ func (d *device) readEvents(runs []verbs.Run, wait time.Duration) (int, error) {
 	defer d.gate.leave()
 	until := d.deadline(wait)
 	for len(runs) > 0 {
-		n, err := d.drain(runs)
+		n, err := d.readQueued(runs)
 		if n > 0 || err != nil {
 			return n, err
 		}
 		if d.w.clock() >= until {
 			break
 		}
-		if !d.pause(until) {
-			// Events that have happened by now are still read.
-			if n, err := d.drain(runs); n > 0 || err != nil {
+		if !d.waitForEvent(until) {
+			// Events that have already happened are still read.
+			if n, err := d.readQueued(runs); n > 0 || err != nil {
 				return n, err
 			}
 			return 0, verbs.ErrClosed
@@ -47,8 +47,9 @@ func (d *device) deadline(wait time.Duration) int64 {
 	return now + int64(wait)
 }
 
-// pause waits for something to read. It returns false if the device closes.
-func (d *device) pause(until int64) bool {
+// waitForEvent waits until there may be something to read, or until a time. It returns
+// false if the device closes.
+func (d *device) waitForEvent(until int64) bool {
 	var timeout <-chan time.Time
 	until = min(until, d.nextDue())
 	if d.w.waits != nil {
@@ -61,14 +62,15 @@ func (d *device) pause(until int64) bool {
 	}
 	select {
 	case <-timeout:
-	case <-d.more:
+	case <-d.eventQueued:
 	case <-d.gate.closing:
 		return false
 	}
 	return true
 }
 
-// nextDue returns when this reader may get something without a token in more.
+// nextDue returns the time at which the next entry of the timeline may provide an event
+// for this reader.
 func (d *device) nextDue() int64 {
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
@@ -78,8 +80,8 @@ func (d *device) nextDue() int64 {
 	return d.h.nextDue()
 }
 
-// enqueue must be called with the hardware's lock held. Equal neighbours become one
-// run, so that an unread storm takes no memory.
+// enqueue queues a run of events. It must be called with the hardware's lock held. It
+// merges equal neighbours into one run, so that an unread storm takes no memory.
 func (d *device) enqueue(p pending) {
 	if n := len(d.queue); n > 0 && p.signal == 0 {
 		if last := &d.queue[n-1]; last.signal == 0 && !last.read && last.typ == p.typ && last.port == p.port {
@@ -88,11 +90,11 @@ func (d *device) enqueue(p pending) {
 		}
 	}
 	d.queue = append(d.queue, p)
-	d.more.Send()
+	d.eventQueued.Send()
 }
 
-// drain reads and acknowledges the queued events, as many as runs has space for.
-func (d *device) drain(runs []verbs.Run) (int, error) {
+// readQueued reads and acknowledges queued events, as many as runs has space for.
+func (d *device) readQueued(runs []verbs.Run) (int, error) {
 	n := 0
 	for n < len(runs) {
 		d.led.Reader(ledger.CallGetAsyncEvent, d.w.clock())
@@ -134,9 +136,8 @@ func (d *device) pop() (pending, bool) {
 	return p, true
 }
 
-// acknowledge counts a run as read, and counts it as acknowledged after a hang_ack
-// has ended. It returns false if Close gave up during the hang; the run then stays
-// unacknowledged.
+// acknowledge counts a run as read, and as acknowledged after the end of a hang_ack. It
+// returns false if Close gave up during the hang; the run then remains unacknowledged.
 func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	got := d.w.clock()
 	if !p.read {
@@ -145,7 +146,7 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	d.led.Reader(ledger.CallAckAsyncEvent, got)
 	var hung int64
 	if f, end := d.h.fault(hangAck, 0, 0, got); f != nil {
-		if !d.w.Sleep(end, d.gate.lost) {
+		if !d.w.Sleep(end, d.gate.abandoned) {
 			return verbs.Run{}, false
 		}
 		hung = d.w.clock() - got
@@ -153,8 +154,7 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	d.led.Count(int32(p.typ), int32(p.port), 0, p.count)
 	run := verbs.Run{Type: p.typ, Port: p.port, Count: p.count, First: got, Last: got}
 	run.AckSum, run.AckMax = drawAcks(d.random, ackMedian, p.count)
-	// The time from the return of get to the return of ack is little more than the
-	// ack.
+	// The time between the returns of get and ack is little longer than the call of ack.
 	run.HoldSum, run.HoldMax = drawAcks(d.random, ackMedian/2, p.count)
 	run.HoldSum, run.HoldMax = run.HoldSum+run.AckSum, run.HoldMax+run.AckMax
 	for _, ns := range []*int64{&run.AckSum, &run.AckMax, &run.HoldSum, &run.HoldMax} {
@@ -163,8 +163,8 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	return run, true
 }
 
-// crash ends the process in the middle of an acknowledgement: the events of the same
-// moment are read and stay unacknowledged.
+// crash ends the process during an acknowledgement: events with the same time count as
+// read and remain unacknowledged.
 func (d *device) crash(p pending) {
 	d.h.mu.Lock()
 	for i := range d.queue {

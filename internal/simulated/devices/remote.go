@@ -8,48 +8,48 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// remote is the other end of a pair: a port of another host, and the way there and back. What becomes of a packet follows from
-// the scenario when it leaves. The lock of the pair's Fabric guards it.
+// remote is the other end of a pair: a port of another host, and the network between them. The scenario at the time when a packet is sent
+// determines what happens to the packet. The lock of the pair's Fabric guards a remote.
 type remote struct {
-	*far
-	peer verbs.FabricPeer // as this side knows it
-	ways []wayEntry
-	key  uint64  // seed of its random numbers
-	wire float64 // median of one way, in ns
+	*remotePort
+	peer       verbs.FabricPeer // the peer's port as known to this side
+	conditions []conditionEntry
+	key        uint64  // seed of its random numbers
+	wire       float64 // median transmission time in one direction, in ns
 
 	path   [verbs.MaxFabricPaths]remotePath
-	posted int64 // when its thread posted the last echo
+	posted int64 // time at which its thread posted the last echo
 	limit  echoLimit
 }
 
-// remotePath is one of its UD queue pairs, as far as it has to do with the pair.
+// remotePath is the state of one of its UD queue pairs for this pair.
 type remotePath struct {
-	taken       []int64 // when the thread takes the probes that wait for it
+	taken       []int64 // times at which the thread handles the waiting probes
 	rx, tx, dry uint64
-	dries       int64 // dry counts one more after this moment; 0: it does not
-	there, back int64 // when the last packet arrives at either end
+	dries       int64 // time after which dry is incremented; 0: it is not
+	there, back int64 // times at which the last packet arrives at the peer and at this side
 }
 
-// remoteReceives is the share of a pair in the receives of a queue pair of its peer, which 8 hosts probe.
+// remoteReceives is the number of receives of a peer's queue pair that are available to one pair, if 8 hosts probe the peer.
 const remoteReceives = fabricReceives / 8
 
-// draws are the random numbers of a packet and of its answer.
+// draws has the random numbers of a packet and its answer. Arrays have the values for both directions, to the peer and back.
 type draws struct {
-	chance [2]float64 // of being lost, there and back
-	wire   [2]int64   // there and back
-	wake   [2]int64   // until the thread there, and the one here, sees it
-	delay  int64      // until the answer is posted
+	chance [2]float64 // compared with the probability of arrival
+	wire   [2]int64   // transmission times
+	wake   [2]int64   // times until the receiving thread sees the packet
+	delay  int64      // time until the answer is posted
 	busy   float64    // from 0 to 1
 }
 
-// writeDraws is the bit that the numbers of writes have, so that they draw others than probes.
+// writeDraws is set in the numbers of writes, so that they have other random numbers than probes.
 const writeDraws = 1 << 63
 
 // echoDelayMedian is the time from a poll to the post of an echo, in ns.
 const echoDelayMedian = 700
 
-// draw returns the random numbers of the nth packet, which are the same whenever it leaves.
-func (r *remote) draw(nth uint64) draws {
+// drawNumbers returns the random numbers of the nth packet. They do not depend on the time at which the packet is sent.
+func (r *remote) drawNumbers(nth uint64) draws {
 	random := rand.New(rand.NewPCG(r.key, nth))
 	d := draws{chance: [2]float64{random.Float64(), random.Float64()}, busy: random.Float64()}
 	for i := range d.wire {
@@ -60,16 +60,16 @@ func (r *remote) draw(nth uint64) draws {
 	return d
 }
 
-// echo returns the echo of a probe that leaves now, false if none ever comes.
-func (r *remote) echo(path int, seq uint64, now int64) (datagram, bool) {
-	d, p := r.draw(seq), &r.path[path]
-	came, ok := r.pass(forward, path, now, d.chance[0], d.wire[0])
+// echoProbe returns the echo of a probe that is sent now, or false if there is none.
+func (r *remote) echoProbe(path int, seq uint64, now int64) (datagram, bool) {
+	d, p := r.drawNumbers(seq), &r.path[path]
+	came, ok := r.transmit(forward, path, now, d.chance[0], d.wire[0])
 	if !ok {
 		return datagram{}, false
 	}
 	came = max(came, p.there+1) // packets of a path keep their order
 	p.there = came
-	taken, ok := r.take(p, came, &d)
+	taken, ok := r.takeProbe(p, came, &d)
 	if !ok {
 		return datagram{}, false
 	}
@@ -83,7 +83,7 @@ func (r *remote) echo(path int, seq uint64, now int64) (datagram, bool) {
 		return datagram{}, false
 	}
 	p.tx++
-	back, ok := r.pass(reverse, path, r.posted, d.chance[1], d.wire[1]+d.wake[1])
+	back, ok := r.transmit(reverse, path, r.posted, d.chance[1], d.wire[1]+d.wake[1])
 	if !ok {
 		return datagram{}, false
 	}
@@ -95,9 +95,9 @@ func (r *remote) echo(path int, seq uint64, now int64) (datagram, bool) {
 	}, true
 }
 
-// take returns when the thread there takes a probe that came, false if it never does.
-func (r *remote) take(p *remotePath, came int64, d *draws) (taken int64, ok bool) {
-	if !r.knows(came) {
+// takeProbe returns the time at which the peer's thread handles a probe that arrived, or false if it never does.
+func (r *remote) takeProbe(p *remotePath, came int64, d *draws) (taken int64, ok bool) {
+	if !r.hasPeerNumbers(came) {
 		return 0, false
 	}
 	p.taken = slices.DeleteFunc(p.taken, func(at int64) bool { return at <= came })
@@ -105,51 +105,51 @@ func (r *remote) take(p *remotePath, came int64, d *draws) (taken int64, ok bool
 		return 0, false
 	}
 	taken = came + d.wake[0]
-	if e, _ := r.now(came, peerBusy); e != nil {
+	if e, _ := r.activeEntry(came, peerBusy); e != nil {
 		taken += e.took/2 + int64(d.busy*float64(e.took))
 	}
-	if taken = r.after(taken, peerStopped, peerWorkerStopped); taken != never {
+	if taken = r.firstWithout(taken, peerStopped, peerWorkerStopped); taken != never {
 		taken = max(taken, r.posted)
 	}
 	if p.taken = append(p.taken, taken); len(p.taken) == remoteReceives {
 		p.dries = taken
 	}
-	return taken, taken != never && r.knows(taken)
+	return taken, taken != never && r.hasPeerNumbers(taken)
 }
 
-// pass returns when a packet arrives that leaves now, false if it is lost on the way.
-func (r *remote) pass(direction string, path int, now int64, chance float64, wire int64) (at int64, ok bool) {
-	arrives, delay := fate(r.ways, direction, path, now)
+// transmit returns the time at which a packet that is sent now arrives, or false if it is lost.
+func (r *remote) transmit(direction string, path int, now int64, chance float64, wire int64) (at int64, ok bool) {
+	arrives, delay := lossAndDelay(r.conditions, direction, path, now)
 	return now + wire + delay, chance < arrives
 }
 
-// knows reports whether the port has the queue pairs at a moment that this side has in mind.
-func (r *remote) knows(at int64) bool {
-	n := r.numbers(r.epoch(at))
+// hasPeerNumbers reports whether the port's queue pairs at a time have the numbers that this side knows.
+func (r *remote) hasPeerNumbers(at int64) bool {
+	n := r.numbersOf(r.epochAt(at))
 	return n.qkey == r.peer.QKey && slices.Equal(n.ud[:len(r.peer.UD)], r.peer.UD)
 }
 
-// acknowledge returns when the acknowledgement of a write comes that leaves now, false if none does.
-func (r *remote) acknowledge(nth uint64, now int64) (at int64, ok bool) {
-	d := r.draw(nth)
-	came, there := r.pass(forward, writePath, now, d.chance[0], d.wire[0])
-	back, here := r.pass(reverse, writePath, came, d.chance[1], d.wire[1]+d.wake[1])
-	return back, there && here && r.knows(came) && r.peer.RC == r.numbers(r.epoch(came)).rc
+// ackArrival returns the time at which the acknowledgement of a write that is sent now arrives, or false if there is none.
+func (r *remote) ackArrival(nth uint64, now int64) (at int64, ok bool) {
+	d := r.drawNumbers(nth)
+	came, there := r.transmit(forward, writePath, now, d.chance[0], d.wire[0])
+	back, here := r.transmit(reverse, writePath, came, d.chance[1], d.wire[1]+d.wake[1])
+	return back, there && here && r.hasPeerNumbers(came) && r.peer.RC == r.numbersOf(r.epochAt(came)).rc
 }
 
-// probes returns when the probe comes that the port sends now, false if it sends none or if it is lost.
-func (r *remote) probes(path int, seq uint64, now int64) (at int64, ok bool) {
-	if !r.knows(now) || r.is(now, peerStopped, peerWorkerStopped) {
+// probeArrival returns the time at which the probe that the port sends now arrives, or false if it sends none or the probe is lost.
+func (r *remote) probeArrival(path int, seq uint64, now int64) (at int64, ok bool) {
+	if !r.hasPeerNumbers(now) || r.hasActive(now, peerStopped, peerWorkerStopped) {
 		return 0, false
 	}
-	d, p := r.draw(seq), &r.path[path]
-	at, ok = r.pass(reverse, path, now, d.chance[1], d.wire[1]+d.wake[1])
+	d, p := r.drawNumbers(seq), &r.path[path]
+	at, ok = r.transmit(reverse, path, now, d.chance[1], d.wire[1]+d.wake[1])
 	at = max(at, p.back+1)
 	p.back = at
 	return at, ok
 }
 
-// echoLimit is how many more echoes a peer gets in a second.
+// echoLimit limits the number of echoes to a peer per second.
 type echoLimit struct {
 	since int64
 	sent  int
@@ -166,21 +166,21 @@ func (l *echoLimit) allows(now int64) bool {
 	return l.sent <= echoesPerSecond
 }
 
-// numbers are those of the queue pairs of a port.
+// numbers has the numbers of a port's queue pairs.
 type numbers struct {
 	ud   [verbs.MaxFabricPaths]uint32
 	qkey uint32
-	rc   uint32 // of every pair: a remote does not keep its sessions apart
+	rc   uint32 // the same for all pairs, since a remote does not distinguish sessions
 }
 
-// numbers returns those that a port has in an epoch, of which 0 has none.
-func (p *far) numbers(epoch uint64) numbers {
+// numbersOf returns the numbers of the port's queue pairs in an epoch. Epoch 0 has none.
+func (p *remotePort) numbersOf(epoch uint64) numbers {
 	if epoch == 0 {
 		return numbers{}
 	}
 	random := rand.New(rand.NewPCG(epoch, 1))
-	n := numbers{qkey: random.Uint32() >> 1} // the top bit makes it a privileged one
-	first := leastNumber + random.Uint32N(maxNumber-leastNumber-verbs.MaxFabricPaths)
+	n := numbers{qkey: random.Uint32() >> 1} // the top bit would make it a privileged Q_Key
+	first := minNumber + random.Uint32N(maxNumber-minNumber-verbs.MaxFabricPaths)
 	for i := range n.ud {
 		n.ud[i] = first + uint32(i)
 	}

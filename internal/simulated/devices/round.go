@@ -8,18 +8,18 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// decision is how a round goes. It is made before the waits of the round.
+// decision determines the course of a round. It is made before the waits of the round.
 type decision struct {
 	outcome verbs.Outcome
 	failure
-	events uint64 // events read in this round
-	stray  uint64 // of them, those without a completion
-	tardy  bool   // its event comes after the deadline
-	breaks bool   // the queue pair ends in the error state
-	until  int64  // end of the round; 0: it ends at once, without waiting for the drawn durations
+	events    uint64 // events read in this round
+	stray     uint64 // events of these without a completion
+	lateEvent bool   // the event arrives after the deadline
+	breaks    bool   // the queue pair ends in state error
+	until     int64  // end of the round; 0: it ends at once, without waiting for the drawn durations
 }
 
-// failure is why a round fails: the call that fails with EIO, or the status of its completion.
+// failure is the cause of a failed round: the call that fails with EIO, or the status of its completion.
 type failure struct {
 	call       ledger.Call // CallNone: none
 	completion int
@@ -33,10 +33,10 @@ func (p *probe) Round(pause time.Duration) (verbs.Round, error) {
 	canceled := verbs.Round{Outcome: verbs.OutcomeCanceled}
 	if p.gate.enter() {
 		defer p.gate.leave()
-		if p.nudged(pause) {
+		if p.pauseUntilNudge(pause) {
 			return canceled, nil
 		}
-		if r, ok := p.round(); ok {
+		if r, ok := p.runRound(); ok {
 			return r, nil
 		}
 	}
@@ -61,9 +61,9 @@ func (p *probe) Rounds(pace verbs.Pace) (last verbs.Round, done int, err error) 
 	}
 }
 
-// nudged waits for pause and reports whether Nudge ended it. Close ends it too; the
-// round that follows then finds the gate shut.
-func (p *probe) nudged(pause time.Duration) bool {
+// pauseUntilNudge waits for pause. It returns true if Nudge ended the wait. Close ends it
+// too; the next round then finds the gate shut.
+func (p *probe) pauseUntilNudge(pause time.Duration) bool {
 	if pause <= 0 {
 		return false
 	}
@@ -81,50 +81,50 @@ func (p *probe) nudged(pause time.Duration) bool {
 // Nudge implements verbs.Probe.
 func (p *probe) Nudge() { p.nudge.Send() }
 
-func (p *probe) round() (verbs.Round, bool) {
-	if p.gate.shutting() {
+func (p *probe) runRound() (verbs.Round, bool) {
+	if p.gate.isShutting() {
 		return verbs.Round{}, false
 	}
 
 	p.rounds++
 	start := p.d.w.clock()
-	s := p.draw()
-	if !p.hang(start, &s) {
+	s := p.drawStages()
+	if !p.hangIfDue(start, &s) {
 		return verbs.Round{}, false
 	}
-	d := p.judge(start, &s)
+	d := p.decideRound(start, &s)
 	if d.until > 0 && !p.d.w.Sleep(d.until, p.gate.closing) {
 		return verbs.Round{}, false
 	}
-	r := p.conclude(start, s, d)
+	r := p.recordRound(start, s, d)
 	p.setThreadState(ledger.CallNone, p.d.w.clock())
 	return r, true
 }
 
-// hang keeps the round inside a verbs call for as long as a hang_round lasts. It
-// returns false if the probe closes meanwhile.
-func (p *probe) hang(start int64, s *stages) bool {
+// hangIfDue blocks the round in a verbs call while a hang_round lasts. It returns false
+// if the probe closes meanwhile.
+func (p *probe) hangIfDue(start int64, s *stages) bool {
 	f, end := p.fault(hangRound, start)
 	if f == nil {
 		return true
 	}
 	p.setThreadState(ledger.CallReqNotifyCQ, start)
-	if !p.d.w.Sleep(end, p.gate.lost) {
+	if !p.d.w.Sleep(end, p.gate.abandoned) {
 		return false
 	}
 	p.setThreadState(ledger.CallNone, p.d.w.clock())
 	s.arm += p.d.w.clock() - start
-	return !p.gate.shutting()
+	return !p.gate.isShutting()
 }
 
 func (p *probe) fault(kind faultKind, now int64) (*fault, int64) {
 	return p.d.h.fault(kind, p.c.Port, p.c.Vector, now)
 }
 
-// judge decides how the round goes: by the state of the device first, then by the
-// faults in effect at its start.
-func (p *probe) judge(start int64, s *stages) decision {
-	gone, dropped := p.link()
+// decideRound decides the course of the round, first by the state of the device, then by
+// the faults in effect at its start.
+func (p *probe) decideRound(start int64, s *stages) decision {
+	gone, dropped := p.linkState()
 	switch {
 	case gone:
 		return decision{outcome: verbs.OutcomeError, failure: failure{call: p.firstCall()}, breaks: true}
@@ -145,7 +145,7 @@ func (p *probe) judge(start int64, s *stages) decision {
 		return givenUp(verbs.OutcomeLostEvent, deadline)
 	}
 	if f, _ := p.fault(late, start); f != nil {
-		return tardy(deadline)
+		return givenUpLate(deadline)
 	}
 	if f, _ := p.fault(completionError, start); f != nil {
 		return decision{
@@ -159,7 +159,7 @@ func (p *probe) judge(start int64, s *stages) decision {
 		d.until = start + s.wake
 	}
 	if s.wake >= int64(p.c.Timeout) {
-		return tardy(deadline)
+		return givenUpLate(deadline)
 	}
 	if f, _ := p.fault(spurious, start); f != nil {
 		d.events, d.stray = 2, 1
@@ -171,15 +171,15 @@ func givenUp(o verbs.Outcome, deadline int64) decision {
 	return decision{outcome: o, until: deadline}
 }
 
-func tardy(deadline int64) decision {
+func givenUpLate(deadline int64) decision {
 	d := givenUp(verbs.OutcomeLostEvent, deadline)
-	d.tardy = true
+	d.lateEvent = true
 	return d
 }
 
-// link reports whether the device has been removed, and whether the link was lost
-// since the queue pair was connected. Flush has no connection.
-func (p *probe) link() (gone, dropped bool) {
+// linkState reports whether the device has been removed, and whether the link was lost
+// after the queue pair was connected. The method flush has no connection.
+func (p *probe) linkState() (gone, dropped bool) {
 	h := p.d.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,16 +196,16 @@ func (p *probe) firstCall() ledger.Call {
 	return ledger.CallPostSend
 }
 
-// conclude counts the round and fills in its durations.
-func (p *probe) conclude(start int64, s stages, d decision) verbs.Round {
+// recordRound counts the round and sets its durations.
+func (p *probe) recordRound(start int64, s stages, d decision) verbs.Round {
 	r := ledger.Round{Outcome: int32(d.outcome), Call: d.call, Completion: int32(d.completion), Start: start}
 	if d.call != ledger.CallNone {
 		r.Errno = int32(syscall.EIO)
 	}
 	c := ledger.ProbeCounts{Events: d.events + p.late, Late: p.late, Spurious: d.stray}
-	// The next round reads the event of a round that was given up.
+	// The next round reads the event of an abandoned round.
 	p.late = 0
-	if d.tardy {
+	if d.lateEvent {
 		p.late = 1
 	}
 	if p.unacked == 0 {
@@ -236,12 +236,12 @@ func (p *probe) conclude(start int64, s stages, d decision) verbs.Round {
 	if p.c.Trial {
 		p.last = &r
 	} else {
-		p.list(r)
+		p.listRound(r)
 	}
 	return verbs.RoundOf(&r)
 }
 
-func (p *probe) list(r ledger.Round) {
+func (p *probe) listRound(r ledger.Round) {
 	p.d.led.ListRound(p.slot, r, verbs.Outcome(r.Outcome) != verbs.OutcomeSuccess)
 }
 

@@ -19,17 +19,17 @@ var builtin embed.FS
 // healthy is the scenario without entries.
 const healthy = "healthy"
 
-// scenario is a parsed timeline that is not bound to devices yet.
+// scenario is a parsed timeline before it is applied to devices.
 type scenario struct {
-	events   []eventEntry
-	links    []linkEntry
-	gids     []gidEntry
-	faults   []fault
-	commands []commandEntry
-	counters []counterEntry
-	apps     []appEntry
-	ways     []wayEntry
-	peers    []peerEntry
+	events     []eventEntry
+	links      []linkEntry
+	gids       []gidEntry
+	faults     []fault
+	commands   []commandEntry
+	counters   []counterEntry
+	apps       []appEntry
+	conditions []conditionEntry
+	peers      []peerEntry
 }
 
 // target selects the devices and ports of an entry.
@@ -43,39 +43,39 @@ type eventEntry struct {
 	schedule
 	typ   verbs.EventType
 	count uint64
-	smLID int // sm_change: of the subnet manager from then on; 0: the same
-	index int // of its table, for errors
+	smLID int // LID of the subnet manager after an sm_change; 0: unchanged
+	index int // index of its table, for errors
 }
 
 type linkEntry struct {
 	target
 	window
-	lanes int    // of the link when it comes back; 0: all
+	lanes int    // number of lanes when the link comes up again; 0: all
 	why   string // noCarrier, setDown, or one of extStates
 	index int
 }
 
-// load returns the scenario of a name, which is "", a built-in one or a file.
-// If text is not "", it returns the scenario in text instead. locate adds the
-// name of the scenario to an error, and the line if text is available.
-func load(name, text string) (s scenario, locate func(error) error, err error) {
+// loadScenario returns the scenario with a name, which is "", a built-in name or a file.
+// If text is not "", it parses text instead. locate adds the name of the scenario to an
+// error, and the line if the text is available.
+func loadScenario(name, text string) (s scenario, locate func(error) error, err error) {
 	locate = func(err error) error { return fmt.Errorf("scenario %s: %w", name, err) }
 	if text != "" {
 		name = "text"
 	} else if name == "" || name == healthy {
 		return scenario{}, locate, nil
-	} else if text, err = source(name); err != nil {
+	} else if text, err = readSource(name); err != nil {
 		return scenario{}, locate, err
 	}
 	locate = func(err error) error { return located(name, text, err) }
-	s, err = parse(text)
+	s, err = parseScenario(text)
 	if err != nil {
 		return scenario{}, locate, locate(err)
 	}
 	return s, locate, nil
 }
 
-func source(name string) (string, error) {
+func readSource(name string) (string, error) {
 	if slices.Contains(builtinNames(), name) {
 		text, err := builtin.ReadFile("scenarios/" + name + ".toml")
 		return string(text), err
@@ -97,10 +97,9 @@ func builtinNames() []string {
 	return names
 }
 
-// parse reads a timeline. It decodes to plain maps, because the decoder alone
-// matches keys in any case and does not keep in which of several tables a key
-// was.
-func parse(text string) (scenario, error) {
+// parseScenario parses a timeline. It decodes to plain maps, because the decoder itself
+// ignores the case of keys and does not report in which of several tables a key is.
+func parseScenario(text string) (scenario, error) {
 	var top map[string]any
 	if _, err := toml.Decode(text, &top); err != nil {
 		return scenario{}, err
@@ -114,7 +113,7 @@ func parse(text string) (scenario, error) {
 		"command": func(t *table) { s.commands = append(s.commands, readCommand(t)) },
 		"counter": func(t *table) { s.counters = append(s.counters, readCounterEntry(t)) },
 		"app":     func(t *table) { s.apps = append(s.apps, readApp(t)) },
-		"fabric":  func(t *table) { s.ways = append(s.ways, readWay(t)) },
+		"fabric":  func(t *table) { s.conditions = append(s.conditions, readCondition(t)) },
 		"peer":    func(t *table) { s.peers = append(s.peers, readPeer(t)) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
@@ -134,7 +133,7 @@ func readTables(name string, value any, read func(*table)) error {
 	for i, values := range tables {
 		t := &table{name: name, index: i, values: values}
 		read(t)
-		if err := t.end(); err != nil {
+		if err := t.finish(); err != nil {
 			return err
 		}
 	}

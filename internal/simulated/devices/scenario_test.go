@@ -166,7 +166,7 @@ func TestEveryBuiltInScenarioFitsEveryProfile(t *testing.T) {
 }
 
 func TestTheLivelyScenarioHasEveryKindThatADemonstrationNeeds(t *testing.T) {
-	s, _, err := load("lively", "")
+	s, _, err := loadScenario("lively", "")
 	require.NoError(t, err)
 	kinds := map[faultKind]bool{}
 	for _, f := range s.faults {
@@ -193,13 +193,13 @@ func documented(t testing.TB) string {
 }
 
 func TestTheDocumentedExampleParses(t *testing.T) {
-	s, err := parse(documented(t))
+	s, err := parseScenario(documented(t))
 	require.NoError(t, err)
 	require.Len(t, s.links, 3)
 	require.Len(t, s.events, 3)
 	require.Len(t, s.faults, 5)
 	require.Len(t, s.apps, 1)
-	require.Len(t, s.ways, 1)
+	require.Len(t, s.conditions, 1)
 	require.Len(t, s.peers, 1)
 	mustLoad(t, Options{Profile: "roce2", Scenario: write(t, documented(t))})
 }
@@ -222,7 +222,7 @@ func TestTheDocumentKnowsEveryKindOfFaultAndPeerAndEveryProfile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	lively, err := source("lively")
+	lively, err := readSource("lively")
 	require.NoError(f, err)
 	f.Add(documented(f))
 	f.Add(lively)
@@ -232,7 +232,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("[[fault]]\nkind = 'renamed'\nto = 'x'\ndevice = 'sim0'\nevery = '2ms'\nfor = '1ms'\n")
 	f.Add("[[\"link\"]]\n\"down_for\" = '87600h'\nat = '87600h'\n")
 	f.Add("[[app]]\nname = 'a'\nevent = 'qp_fatal'\nevent_every = '1ms'\nread_after = 'never'\nhang_at = '1s'\n")
-	network, err := source("fabric")
+	network, err := readSource("fabric")
 	require.NoError(f, err)
 	f.Add(network)
 	f.Add("[[fabric]]\npath = 'write'\nloss = 1e-9\ndelay = '87600h'\nhost = '[a'\n")
@@ -242,7 +242,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("[[\"\\nk\"]]")
 	f.Add("[[event]]\ntype = 'sm_change'\n\"\\nk\" = 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := parse(text)
+		s, err := parseScenario(text)
 		if err == nil {
 			w := &World{clock: clock.Monotonic, tracer: map[faultKind][]fault{}}
 			w.hardware = []*hardware{newHardware(0, dual(0))}
@@ -263,10 +263,10 @@ func (w *World) runPeer(host string) {
 		ports := peer.Ports(at)
 		peer.Answers(at)
 		peer.Refuses(at)
-		r := &remote{far: w.far(host, ports[0].Device, 1), ways: w.ways, wire: 1000}
+		r := &remote{remotePort: w.remotePort(host, ports[0].Device, 1), conditions: w.conditions, wire: 1000}
 		r.peer = verbs.FabricPeer{UD: ports[0].UD, QKey: ports[0].QKey, Session: 1}
 		if ports[0].Epoch != 0 {
-			if echo, ok := r.echo(0, 1, at); ok && echo.at <= at {
+			if echo, ok := r.echoProbe(0, 1, at); ok && echo.at <= at {
 				panic("an echo is there before its probe")
 			}
 		}

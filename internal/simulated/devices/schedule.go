@@ -5,9 +5,9 @@ import "math"
 // never is later than anything on a timeline.
 const never = math.MaxInt64
 
-// schedule has the times of an entry, in ns since the epoch. The first is at.
-// Unless every is 0, the entry repeats at that interval: times occurrences in
-// total, or without end if times is 0.
+// schedule has the times of an entry, in ns since the epoch. The first time is at. If
+// every is not 0, the entry repeats at that interval, times times in total, or forever if
+// times is 0.
 type schedule struct {
 	at, every, times int64
 }
@@ -27,7 +27,7 @@ func (s schedule) next(after int64) int64 {
 	return s.at + k*s.every
 }
 
-// last returns the latest occurrence not later than t.
+// last returns the last occurrence not later than t. It returns false if there is none.
 func (s schedule) last(t int64) (int64, bool) {
 	if t < s.at {
 		return 0, false
@@ -42,7 +42,7 @@ func (s schedule) last(t int64) (int64, bool) {
 	return s.at + k*s.every, true
 }
 
-// count returns how many occurrences are not later than t.
+// count returns the number of occurrences not later than t.
 func (s schedule) count(t int64) int64 {
 	switch {
 	case t < s.at:
@@ -57,8 +57,7 @@ func (s schedule) count(t int64) int64 {
 	return k
 }
 
-// shift returns the schedule delayed by d. With a delay of never, it has no
-// occurrence.
+// shift returns the schedule delayed by d. If d is never, the result has no occurrence.
 func (s schedule) shift(d int64) schedule {
 	if d == never {
 		return schedule{at: never}
@@ -74,7 +73,7 @@ type window struct {
 	length int64
 }
 
-// active reports whether t is in a period, and when that period ends.
+// active reports whether t is in a period, and returns the end of that period.
 func (w window) active(t int64) (end int64, ok bool) {
 	start, ok := w.last(t)
 	if !ok {

@@ -7,25 +7,25 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// AppContext is one time that a simulated process has a device open. It is comparable.
+// AppContext identifies a period in which a simulated process has a device open. It is comparable.
 type AppContext struct {
-	Device  string // its name at that time
+	Device  string // name of the device when it was opened
 	Process Process
 	Opened  int64 // CLOCK_MONOTONIC ns
 }
 
-// AppChange is what happens to an AppContext.
+// AppChange is a kind of change of an AppContext.
 type AppChange uint8
 
 // The changes.
 const (
-	AppQueued    AppChange = iota // events came to its queue
-	AppSkipped                    // they came, and the kernel had no memory for them
-	AppRead                       // the process read them
-	AppDiscarded                  // they are gone, unread
-	AppDestroys                   // a thread begins to wait, in a destroy, for acknowledgements that are missing
-	AppDestroyed                  // it does not wait any more
-	AppClosed                     // nothing comes after this
+	AppQueued    AppChange = iota // events were queued
+	AppSkipped                    // events could not be queued because the kernel had no memory
+	AppRead                       // the process read events
+	AppDiscarded                  // unread events were discarded
+	AppDestroys                   // a thread starts to wait for missing acknowledgements while it destroys an object
+	AppDestroyed                  // the thread no longer waits
+	AppClosed                     // the device was closed; no changes follow
 )
 
 // AppStep is one change.
@@ -34,27 +34,27 @@ type AppStep struct {
 	What AppChange
 	At   int64 // CLOCK_MONOTONIC ns
 
-	// Of AppQueued, AppSkipped, AppRead and AppDiscarded. The last has no Queued, since not all events came at one moment.
+	// For AppQueued, AppSkipped, AppRead and AppDiscarded. AppDiscarded has no Queued, since its events may have been queued at different times.
 	Type   verbs.EventType
 	Count  uint64
 	Queued int64
 
-	Number uint32 // of the object; 0: of the device
+	Number uint32 // number of the object; 0: the event is of the device
 
-	// Of AppDestroys and AppDestroyed.
+	// For AppDestroys and AppDestroyed.
 	Object  verbs.Scope
-	Missing uint32 // acknowledgements
+	Missing uint32 // number of missing acknowledgements
 	Asleep  bool   // the thread does not run while it waits
 }
 
-// AppQueue is what is unread in the queue of an AppContext.
+// AppQueue has the unread events in the queue of an AppContext.
 type AppQueue struct {
 	AppContext
 	Unread map[verbs.EventType]uint64
-	Since  int64 // the last moment when the queue was empty or read
+	Since  int64 // last time at which the queue was empty or read
 }
 
-// AppSteps returns what happens in (from, until] to the processes that have devices open, in order.
+// AppSteps returns the steps in (from, until] of all processes with open devices, in order.
 func (w *World) AppSteps(from, until int64) []AppStep {
 	var steps []AppStep
 	w.eachOpening(from, until, func(o *opening) { steps = append(steps, o.steps(from, until)...) })
@@ -62,22 +62,22 @@ func (w *World) AppSteps(from, until int64) []AppStep {
 	return steps
 }
 
-// AppQueues returns the queues that are not empty at a moment.
+// AppQueues returns the queues that are not empty at a time.
 func (w *World) AppQueues(at int64) []AppQueue {
 	var queues []AppQueue
 	w.eachOpening(at, at, func(o *opening) {
-		if q := o.queue(at); len(q.Unread) > 0 {
+		if q := o.unreadQueue(at); len(q.Unread) > 0 {
 			queues = append(queues, q)
 		}
 	})
 	return queues
 }
 
-// eachOpening calls f for all that last in a part of (from, until], or at that moment if both are the same.
+// eachOpening calls f for every opening that overlaps (from, until], or that includes the time if both are equal.
 func (w *World) eachOpening(from, until int64, f func(*opening)) {
-	all := func(h *hardware, runs []run) {
+	all := func(h *hardware, runs []processRun) {
 		for i := range runs {
-			openings := h.openings(&runs[i], from, until)
+			openings := h.findOpenings(&runs[i], from, until)
 			for j := range openings {
 				f(&openings[j])
 			}
@@ -87,12 +87,12 @@ func (w *World) eachOpening(from, until int64, f func(*opening)) {
 		for i := range h.apps {
 			all(h, h.apps[i].runs(from, until))
 		}
-		all(h, w.stage.runs(h, until))
+		all(h, w.actors.runs(h, until))
 	}
 }
 
-// queue returns what is unread at a moment.
-func (o *opening) queue(at int64) AppQueue {
+// unreadQueue returns the unread events at a time.
+func (o *opening) unreadQueue(at int64) AppQueue {
 	q := AppQueue{AppContext: o.AppContext, Unread: map[verbs.EventType]uint64{}}
 	for i := range o.streams {
 		s := &o.streams[i]
@@ -106,17 +106,17 @@ func (o *opening) queue(at int64) AppQueue {
 	if len(q.Unread) == 0 {
 		return q
 	}
-	// The first event that is unread may have come when others were, which are gone with their object since.
-	filled := o.first(at)
-	for first := o.first(filled); first < filled && filled > q.Since; first = o.first(filled) {
+	// The queue may already have had other unread events when its first unread event was queued. They were discarded with their object since.
+	filled := o.firstUnread(at)
+	for first := o.firstUnread(filled); first < filled && filled > q.Since; first = o.firstUnread(filled) {
 		filled = first
 	}
 	q.Since = max(q.Since, filled)
 	return q
 }
 
-// first returns when the first event came that is unread at a moment, or never.
-func (o *opening) first(at int64) int64 {
+// firstUnread returns the time at which the first event that is unread at a time was queued, or never.
+func (o *opening) firstUnread(at int64) int64 {
 	first := int64(never)
 	for i := range o.streams {
 		if n, came := o.streams[i].unread(o.reads, at); n > 0 {
@@ -126,8 +126,8 @@ func (o *opening) first(at int64) int64 {
 	return first
 }
 
-// TracerRefused returns why a tracer cannot begin at a moment: verbs.ErrPermission, ErrUnsupported or ErrNoDevice; nil if it
-// can.
+// TracerRefused returns the error with which a tracer cannot start at a time: verbs.ErrPermission, ErrUnsupported or ErrNoDevice. It
+// returns nil if the tracer can start.
 func (w *World) TracerRefused(at int64) error {
 	if f := w.tracerFault(tracerRefused, at); f != nil {
 		return f.err
@@ -135,10 +135,10 @@ func (w *World) TracerRefused(at int64) error {
 	return nil
 }
 
-// TracerLoses reports whether a record that a tracer makes at a moment is lost.
+// TracerLoses reports whether the tracer loses a record at a time.
 func (w *World) TracerLoses(at int64) bool { return w.tracerFault(tracerLost, at) != nil }
 
-// TracerFull reports whether a tracer has no place for one more process at a moment.
+// TracerFull reports whether the tracer has no space for another process at a time.
 func (w *World) TracerFull(at int64) bool { return w.tracerFault(tracerFull, at) != nil }
 
 func (w *World) tracerFault(kind faultKind, at int64) *fault {
@@ -155,8 +155,8 @@ func active(f *fault, at int64) bool {
 	return ok
 }
 
-// TracerCrash returns when a tracer dies next, later than a moment, and what ends its process then. It is false if it does
-// not.
+// TracerCrash returns the time of the first crash of the tracer after later, and a function that ends the process. It returns false if
+// there is no such crash.
 func (w *World) TracerCrash(later int64) (at int64, die func(), ok bool) {
 	at = never
 	var signal syscall.Signal

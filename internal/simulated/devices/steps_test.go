@@ -253,7 +253,7 @@ func TestAnActorChangesNothingThatWasTold(t *testing.T) {
 	require.NoError(t, err)
 	now += second
 	require.Empty(t, w.AppSteps(crowdEpoch, now))
-	a.Cause(verbs.EventQPFatal, 7, 2)
+	a.QueueEvents(verbs.EventQPFatal, 7, 2)
 	require.Empty(t, w.AppSteps(crowdEpoch, now), "the present was told")
 	steps := w.AppSteps(now, now+second)
 	require.Len(t, steps, 2)

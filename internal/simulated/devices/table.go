@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// maxSpan bounds every duration of a scenario, so that sums cannot overflow.
+// maxSpan limits every duration of a scenario, so that sums cannot overflow.
 const maxSpan = 10 * 365 * 24 * time.Hour
 
-// minEvery bounds how often an entry repeats: a restarted worker executes all
-// link changes since the epoch.
+// minEvery is the minimum interval of repetitions. A restarted worker executes all link
+// changes since the epoch, so there must not be too many.
 const minEvery = time.Millisecond
 
 // table reads the keys of one TOML table. It keeps the first problem and
@@ -31,7 +31,7 @@ func (t *table) fail(key, format string, args ...any) {
 	}
 }
 
-// value returns the value of a key, nil if there is none.
+// value returns the value of a key, or nil if there is none.
 func (t *table) value(key string) any {
 	t.known = append(t.known, key)
 	return t.values[key]
@@ -135,8 +135,8 @@ func (t *table) window(length string) window {
 	return w
 }
 
-// without fails at the keys with a prefix if the key that gives them a meaning is not there.
-func (t *table) without(prefix, key string) {
+// requireKey fails for keys with a prefix if the key that they refine is missing.
+func (t *table) requireKey(prefix, key string) {
 	if t.values[key] != nil {
 		return
 	}
@@ -147,8 +147,8 @@ func (t *table) without(prefix, key string) {
 	}
 }
 
-// end returns the first problem. An unknown key is a problem, too.
-func (t *table) end() error {
+// finish returns the first problem. An unknown key is a problem, too.
+func (t *table) finish() error {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if !slices.Contains(t.known, key) {
 			slices.Sort(t.known)

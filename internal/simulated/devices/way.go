@@ -6,19 +6,19 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// wayEntry is a [[fabric]] of a scenario: a period in which packets between ports and other hosts are lost or late.
-type wayEntry struct {
-	target // the own ports
+// conditionEntry is a [[fabric]] of a scenario: a period in which packets between ports of this host and other hosts are lost or delayed.
+type conditionEntry struct {
+	target // ports of this host
 	window
-	host      string // a glob of the hosts at the other end
-	path      int    // allPaths, writePath, or that of the datagrams
+	host      string // glob for the other hosts
+	path      int    // path of the datagrams, allPaths or writePath
 	direction string
-	loss      float64 // the share of the packets
-	delay     int64   // of those that are not lost, in ns
-	index     int     // of its table, for errors
+	loss      float64 // share of lost packets
+	delay     int64   // delay of the other packets in ns
+	index     int     // index of its table, for errors
 }
 
-// What wayEntry.path and the path of a packet may be, besides that of a datagram.
+// The special values of conditionEntry.path and of the path of a packet.
 const (
 	allPaths  = -1
 	writePath = verbs.MaxFabricPaths
@@ -31,8 +31,8 @@ const (
 	both    = "both"
 )
 
-func readWay(t *table) wayEntry {
-	e := wayEntry{
+func readCondition(t *table) conditionEntry {
+	e := conditionEntry{
 		target: readTarget(t, true), window: t.window("for"), index: t.index,
 		host: readHosts(t), path: readPath(t),
 		direction: t.choice("direction", both, []string{forward, reverse, both}),
@@ -46,7 +46,7 @@ func readWay(t *table) wayEntry {
 	return e
 }
 
-// readHosts reads which other hosts an entry is about.
+// readHosts reads the glob for the other hosts of an entry.
 func readHosts(t *table) string {
 	hosts := t.text("host", "*")
 	if _, err := path.Match(hosts, ""); err != nil {
@@ -55,7 +55,7 @@ func readHosts(t *table) string {
 	return hosts
 }
 
-// readPath reads which packets an entry is about.
+// readPath reads the path of an entry.
 func readPath(t *table) int {
 	const word = "write"
 	switch v := t.value("path").(type) {
@@ -74,24 +74,24 @@ func readPath(t *table) int {
 	return allPaths
 }
 
-// leadsTo reports whether an entry is about packets between a port and a host.
-func (e *wayEntry) leadsTo(device string, port int, host string) bool {
+// appliesTo reports whether an entry applies to packets between a port and a host.
+func (e *conditionEntry) appliesTo(device string, port int, host string) bool {
 	return e.covers(device, port) && matches(e.host, host)
 }
 
-// covers reports whether a port is one of the target.
+// covers reports whether the target includes a port.
 func (t target) covers(device string, port int) bool {
 	return matches(t.device, device) && (t.port == 0 || t.port == port)
 }
 
-// matches reports whether a glob that was read fits a name.
+// matches reports whether a name matches a valid glob.
 func matches(glob, name string) bool {
 	ok, err := path.Match(glob, name)
 	return ok && err == nil
 }
 
-// fate returns what share of the packets arrives that leave in a direction, on a path, at a moment, and how much later.
-func fate(ways []wayEntry, direction string, path int, at int64) (arrives float64, delay int64) {
+// lossAndDelay returns the share of packets that arrive, and their delay, for packets sent in a direction on a path at a time.
+func lossAndDelay(ways []conditionEntry, direction string, path int, at int64) (arrives float64, delay int64) {
 	arrives = 1
 	for i := range ways {
 		e := &ways[i]

@@ -9,43 +9,43 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// Options describes a simulation. Processes that are to see the same world must pass
-// the same Profile, Scenario, Seed and Epoch.
+// Options describes a simulation. Processes that share a world must pass the same
+// Profile, Scenario, Seed and Epoch.
 type Options struct {
 	Profile  string // see docs/reference/scenario.md
 	Scenario string // "" (healthy), a built-in name, or a path
-	Timeline string // the text of a scenario; unless "", it replaces Scenario
+	Timeline string // text of a scenario, which replaces Scenario; "": not used
 	Seed     int64
 	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline starts; 0: now
 	Clock    Clock // nil: CLOCK_MONOTONIC
-	// Wait is for a Clock that does not keep pace with timers. It returns true when
-	// Clock has reached until, and false to end the caller as Close does. It may let
-	// other goroutines of the same world run. Nil: timers.
+	// Wait replaces timers for a Clock that does not run in step with them. It returns
+	// true when Clock has reached until. It returns false to end the caller, as Close
+	// does. It may run other goroutines of the same world. Nil: timers are used.
 	Wait func(until int64) bool
 
-	// Die ends this process when a crash is due on a device that the process has
-	// open. The goroutine in ReadEvents calls it. It may return; the crash then has
-	// no consequences. The same holds for nil.
+	// Die ends this process when a crash is due on a device that the process has open.
+	// The goroutine in ReadEvents calls it. If it returns, or if it is nil, the crash has
+	// no effect.
 	Die func(syscall.Signal)
 }
 
 // World is the simulated hardware with its timeline. Its methods may be called
 // concurrently, and only Sleep blocks.
 type World struct {
-	clock    Clock
-	waits    func(until int64) bool
-	die      func(syscall.Signal)
-	seed     int64
-	hardware []*hardware
-	tracer   map[faultKind][]fault // not changed after Load
-	ways     []wayEntry            // likewise
-	peers    []peerEntry           // likewise
-	stage    stage
-	fabric   fabricEnds
+	clock      Clock
+	waits      func(until int64) bool
+	die        func(syscall.Signal)
+	seed       int64
+	hardware   []*hardware
+	tracer     map[faultKind][]fault // not changed after Load
+	conditions []conditionEntry      // likewise
+	peers      []peerEntry           // likewise
+	actors     actorSet
+	fabric     fabricEnds
 }
 
-// Load builds a world. Its error is one line that names the problem and the allowed
-// values, with file and line if the problem is in a scenario's file.
+// Load builds a world. Its error is one line with the problem and the allowed values,
+// and with file and line if the problem is in a scenario's file.
 func Load(o Options) (*World, error) {
 	if o.Clock == nil {
 		o.Clock = clock.Monotonic
@@ -60,7 +60,7 @@ func Load(o Options) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, locate, err := load(o.Scenario, o.Timeline)
+	s, locate, err := loadScenario(o.Scenario, o.Timeline)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func Load(o Options) (*World, error) {
 // Now returns the world's CLOCK_MONOTONIC in ns.
 func (w *World) Now() int64 { return w.clock() }
 
-// Sleep waits until a moment of Now, and reports whether it came before stop.
+// Sleep waits until Now reaches until. It returns false if stop is closed first.
 func (w *World) Sleep(until int64, stop <-chan struct{}) bool {
 	if w.waits != nil {
 		return w.waits(until)
@@ -85,22 +85,21 @@ func (w *World) Sleep(until int64, stop <-chan struct{}) bool {
 	return w.clock.sleep(until, stop)
 }
 
-// Devices returns the names of the devices that are present at a moment of
-// CLOCK_MONOTONIC, in the profile's order.
+// Devices returns the names of the devices that are present at a time of
+// CLOCK_MONOTONIC, in the order of the profile.
 func (w *World) Devices(at int64) []string {
 	var names []string
 	for _, h := range w.hardware {
-		if h.present(at) {
+		if h.isPresent(at) {
 			names = append(names, h.nameAt(at))
 		}
 	}
 	return names
 }
 
-// NextChange returns the first moment later than at when the result of Devices
-// changes: a device appears, disappears or gets a new name. If entries of a scenario
-// overlap, the result at that moment may be unchanged. False: there is no such
-// moment.
+// NextChange returns the first time after at when the result of Devices changes: a
+// device appears, disappears or gets a new name. If entries of a scenario overlap, the
+// result may be unchanged at that time. It returns false if there is no such time.
 func (w *World) NextChange(at int64) (int64, bool) {
 	next := int64(never)
 	for _, h := range w.hardware {
@@ -114,11 +113,11 @@ func (w *World) NextChange(at int64) (int64, bool) {
 	return next, next != never
 }
 
-// Removed returns when the device that has this name at the moment after is removed
-// next. If no such device is present then, it returns after. A new name is no
-// removal. False: the device stays.
+// Removed returns the time at which the device with this name at time after is removed
+// next. If no such device is present at that time, it returns after. A new name is not
+// a removal. It returns false if the device is never removed.
 func (w *World) Removed(device string, after int64) (int64, bool) {
-	h := w.find(device, after)
+	h := w.findDevice(device, after)
 	if h == nil {
 		return after, true
 	}
@@ -129,20 +128,20 @@ func (w *World) Removed(device string, after int64) (int64, bool) {
 	return next, next != never
 }
 
-// find returns the present device of that name, nil if there is none.
-func (w *World) find(name string, at int64) *hardware {
+// findDevice returns the device with a name at a time, or nil if there is none.
+func (w *World) findDevice(name string, at int64) *hardware {
 	for _, h := range w.hardware {
-		if h.present(at) && h.nameAt(at) == name {
+		if h.isPresent(at) && h.nameAt(at) == name {
 			return h
 		}
 	}
 	return nil
 }
 
-// Inject makes count events of one type happen now, on every handle that has the
-// device open. port is 0 unless the type's scope is verbs.ScopePort.
+// Inject queues count events of one type now, on every handle that has the device open.
+// port is 0 unless the type's scope is verbs.ScopePort.
 func (w *World) Inject(device string, typ verbs.EventType, port int, count uint64) error {
-	h := w.find(device, w.clock())
+	h := w.findDevice(device, w.clock())
 	if h == nil {
 		return fmt.Errorf("inject %v into %s: %w", typ, device, verbs.ErrNoDevice)
 	}
@@ -157,20 +156,20 @@ func (w *World) Inject(device string, typ verbs.EventType, port int, count uint6
 	return nil
 }
 
-// SetLink takes the link of a port down now, or ends that if up is true. The link
-// stays down as long as an entry of the scenario holds it down, too.
+// SetLink takes the link of a port down now, or ends that if up is true. The link also
+// stays down while an entry of the scenario holds it down.
 func (w *World) SetLink(device string, port int, up bool) error {
-	return w.atPort("set link", device, port, func(h *hardware, l *link, now int64) {
+	return w.changePort("set link", device, port, func(h *hardware, l *link, now int64) {
 		if l.held = !up; l.held {
 			l.why = noCarrier
 		}
-		h.settle(port, now)
+		h.updateLink(port, now)
 	})
 }
 
-// atPort does something at a port now, after what the timeline has for this moment.
-func (w *World) atPort(what, device string, port int, do func(h *hardware, l *link, now int64)) error {
-	h := w.find(device, w.clock())
+// changePort calls do for a port, after all entries of the timeline that are due.
+func (w *World) changePort(what, device string, port int, do func(h *hardware, l *link, now int64)) error {
+	h := w.findDevice(device, w.clock())
 	if h == nil || port < 1 || port > len(h.ports) {
 		return fmt.Errorf("%s of %s port %d: %w", what, device, port, verbs.ErrNoDevice)
 	}
@@ -182,8 +181,8 @@ func (w *World) atPort(what, device string, port int, do func(h *hardware, l *li
 	return nil
 }
 
-// names lists the devices of the profile for an error text.
-func (w *World) names() string {
+// deviceNames lists the devices of the profile for an error text.
+func (w *World) deviceNames() string {
 	first, last := w.hardware[0].attr.Name, w.hardware[len(w.hardware)-1].attr.Name
 	if first == last {
 		return first
@@ -191,6 +190,6 @@ func (w *World) names() string {
 	return first + " to " + last
 }
 
-func (w *World) taken(name string) bool {
+func (w *World) isNameTaken(name string) bool {
 	return slices.ContainsFunc(w.hardware, func(h *hardware) bool { return h.attr.Name == name })
 }

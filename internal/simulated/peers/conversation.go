@@ -59,7 +59,7 @@ func (c *conversation) watchHost() {
 		if !c.peer.w.Sleep(next, c.ctx.Done()) {
 			break
 		}
-		if host.Down(next) {
+		if host.IsDown(next) {
 			c.endWith(errReset)
 			return
 		}
