@@ -94,8 +94,8 @@ func TestHostsCanBeUsedWithoutAFile(t *testing.T) {
 // answers is the Handler of a host whose list has gpu01 alone.
 type answers struct{ exchange.Handler }
 
-func (answers) Listed(host string) (string, bool) { return "00112233aabbccdd", host == "gpu01" }
-func (answers) Ended(string, []uint64)            {}
+func (answers) Listed(host string) (string, bool)      { return "00112233aabbccdd", host == "gpu01" }
+func (answers) HandleConversationEnd(string, []uint64) {}
 
 // responds runs a host that answers with a key, and returns its address.
 func responds(t *testing.T, name, key string) pinglist.Host {
