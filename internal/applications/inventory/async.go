@@ -46,7 +46,7 @@ func (p *Picture) asyncPoints(m *Moment) []*measure.AppAsync {
 	}
 	for s, c := range t.counts {
 		a := at(s)
-		a.AppCounts, a.Delay = c.AppCounts, c.delay.Take()
+		a.AppCounts, a.Delay = c.AppCounts, c.delay.End()
 	}
 	for _, who := range t.processes {
 		a := at(who.series)

@@ -212,7 +212,7 @@ func (c *command) view(device string, t *moment, g *gathering) *measure.Command 
 		BusyNS: c.busy, Stuck: c.stuck,
 	}
 	if g != nil {
-		v.Took, v.At = c.took.interval.Take(), c.stamp.next(g.now.UnixNano(), t.epoch)
+		v.Took, v.At = c.took.interval.End(), c.stamp.next(g.now.UnixNano(), t.epoch)
 		v.TookP = c.took.window.Percentiles(t.mono, g.tmp)
 	}
 	return v

@@ -92,7 +92,7 @@ func (p *probe) view(device string, g *gathering) *measure.Probe {
 		Counts: p.base.Add(p.live), Unacked: p.live.Events - p.live.Acked, Released: p.released,
 		OK: p.ok, HasOK: p.ended, Status: p.status, At: g.now,
 	}
-	v.EventsRate = p.rate.Take(v.Counts.Events, g.elapsed)
+	v.EventsRate = p.rate.Update(v.Counts.Events, g.elapsed)
 	stats := [laps]struct {
 		stat   *aggregate.Stat
 		window *aggregate.Percentiles
@@ -101,7 +101,7 @@ func (p *probe) view(device string, g *gathering) *measure.Probe {
 		{&v.Get, &v.GetP}, {&v.Arm, &v.ArmP}, {&v.Drain, &v.DrainP},
 	}
 	for i := range p.laps {
-		*stats[i].stat = p.laps[i].interval.Take()
+		*stats[i].stat = p.laps[i].interval.End()
 		*stats[i].window = p.laps[i].window.Percentiles(g.t.mono, g.tmp)
 	}
 	return v

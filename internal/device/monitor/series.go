@@ -72,7 +72,7 @@ func (s *series) read() uint64 {
 func (s *series) view(device string, g *gathering) *measure.Async {
 	v := &measure.Async{
 		Device: device, Port: s.port, Types: make([]measure.EventCount, 0, len(s.counters)),
-		Hold: s.hold.Take(), Ack: s.ack.Take(), At: g.now,
+		Hold: s.hold.End(), Ack: s.ack.End(), At: g.now,
 	}
 	for _, c := range s.counters {
 		read, acked := c.running()
@@ -81,7 +81,7 @@ func (s *series) view(device string, g *gathering) *measure.Async {
 		v.Unacked += read - acked
 		v.Released += c.released
 		v.Types = append(v.Types, measure.EventCount{
-			Type: c.typ, Total: c.base + read, Rate: c.rate.Take(c.base+read, g.elapsed),
+			Type: c.typ, Total: c.base + read, Rate: c.rate.Update(c.base+read, g.elapsed),
 		})
 	}
 	return v

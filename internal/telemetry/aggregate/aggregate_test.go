@@ -10,22 +10,22 @@ import (
 
 func TestAnIntervalHasMeanAndMaximumAndStartsAnew(t *testing.T) {
 	var i Interval
-	require.Equal(t, Stat{}, i.Take())
+	require.Equal(t, Stat{}, i.End())
 	i.Add(10)
 	i.Add(20)
 	i.AddRun(3, 90, 60)
-	require.Equal(t, Stat{Count: 5, Mean: 24, Max: 60}, i.Take())
+	require.Equal(t, Stat{Count: 5, Mean: 24, Max: 60}, i.End())
 	i.Add(7)
-	require.Equal(t, Stat{Count: 1, Mean: 7, Max: 7}, i.Take())
+	require.Equal(t, Stat{Count: 1, Mean: 7, Max: 7}, i.End())
 }
 
 func TestARateIsTheGrowthPerSecond(t *testing.T) {
 	var r Rate
-	require.InDelta(t, 2.0, r.Take(20, 10e9), 1e-9)
-	require.InDelta(t, 0.0, r.Take(20, 10e9), 1e-9)
-	require.Zero(t, r.Take(30, 0))
-	require.InDelta(t, 30.0, r.Take(35, 5e8), 1e-9)
-	require.Zero(t, r.Take(34, 1e9), "a counter that fell has no rate")
+	require.InDelta(t, 2.0, r.Update(20, 10e9), 1e-9)
+	require.InDelta(t, 0.0, r.Update(20, 10e9), 1e-9)
+	require.Zero(t, r.Update(30, 0))
+	require.InDelta(t, 30.0, r.Update(35, 5e8), 1e-9)
+	require.Zero(t, r.Update(34, 1e9), "a counter that fell has no rate")
 }
 
 func TestAHistogramIsCumulativeWithInclusiveBounds(t *testing.T) {

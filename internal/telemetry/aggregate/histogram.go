@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// bounds are the upper bounds of a Histogram in 1-2-5 steps. They are fixed, so
-// that the histograms of all hosts can be added.
+// bounds holds the upper bounds of a Histogram in 1-2-5 steps. They are fixed, so that
+// a database can add up the histograms of all hosts.
 var bounds = [...]time.Duration{
 	5 * time.Microsecond, 10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
 	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
@@ -15,7 +15,7 @@ var bounds = [...]time.Duration{
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
 }
 
-// Bounds returns the upper bounds, each inclusive, without the last one, +Inf.
+// Bounds returns the upper bounds of a Histogram, each inclusive, without the last bound, +Inf.
 func Bounds() []time.Duration { return slices.Clone(bounds[:]) }
 
 // Histogram counts values between fixed bounds. Its counts are never reset. The zero
@@ -24,14 +24,14 @@ type Histogram struct {
 	counts [len(bounds) + 1]uint64
 }
 
-// Add counts v, in ns.
+// Add counts the value v, in ns.
 func (h *Histogram) Add(v int64) {
 	i, _ := slices.BinarySearch(bounds[:], time.Duration(v))
 	h.counts[i]++
 }
 
-// Cumulative returns for each bound, and last for +Inf, how many values were not above
-// it.
+// Cumulative returns, for each bound and finally for +Inf, the number of values that are
+// less than or equal to it.
 func (h *Histogram) Cumulative() []uint64 {
 	sums := make([]uint64, len(h.counts))
 	var sum uint64

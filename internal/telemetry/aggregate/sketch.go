@@ -2,77 +2,77 @@ package aggregate
 
 import "math/bits"
 
-// subBits sets the resolution of a sketch: each octave has 64 buckets, so that
-// the middle of a bucket is less than 1/128 away from any value in it.
+// subBits sets the resolution of a sketch: each octave has 64 buckets. The middle of a
+// bucket therefore differs by less than 1/128 from any value in the bucket.
 const (
 	subBits = 6
 	subs    = 1 << subBits
 	octaves = 64 - subBits
 )
 
-// sketch is a log-linear histogram of values from 0 to the greatest int64.
-// The 256 bytes of an octave are allocated with its first value. Latencies span few
-// octaves. So a slice of a window has about a kilobyte, where a dense histogram of this
-// resolution has fifteen.
+// sketch is a log-linear histogram of values from 0 to the greatest int64. The first
+// value of an octave allocates the octave's 256 bytes. Latencies span few octaves, so a
+// slice of a window takes about 1 KB. A dense histogram of this resolution takes 15 KB.
 type sketch struct {
-	count  int64
-	octave [octaves]*[subs]uint32
+	count   int64
+	octaves [octaves]*[subs]uint32 // counts of the buckets; nil: no value
 }
 
 func (s *sketch) add(v int64) {
-	o, sub := bucket(uint64(max(0, v)))
-	s.page(o)[sub]++
+	o, sub := bucketOf(uint64(max(0, v)))
+	s.octave(o)[sub]++
 	s.count++
 }
 
-func (s *sketch) page(o int) *[subs]uint32 {
-	if s.octave[o] == nil {
-		s.octave[o] = new([subs]uint32)
+// octave returns the buckets of octave o, which it allocates if necessary.
+func (s *sketch) octave(o int) *[subs]uint32 {
+	if s.octaves[o] == nil {
+		s.octaves[o] = new([subs]uint32)
 	}
-	return s.octave[o]
+	return s.octaves[o]
 }
 
 func (s *sketch) merge(from *sketch) {
-	for o, page := range from.octave {
-		if page == nil {
+	for o, buckets := range from.octaves {
+		if buckets == nil {
 			continue
 		}
-		to := s.page(o)
-		for i, n := range page {
+		to := s.octave(o)
+		for i, n := range buckets {
 			to[i] += n
 		}
 	}
 	s.count += from.count
 }
 
-// clear empties s and keeps its memory.
+// clear removes all values and keeps the memory.
 func (s *sketch) clear() {
-	for _, page := range s.octave {
-		if page != nil {
-			clear(page[:])
+	for _, buckets := range s.octaves {
+		if buckets != nil {
+			clear(buckets[:])
 		}
 	}
 	s.count = 0
 }
 
-// rank returns approximately the value at place n, counted from 0, in sorted order.
-func (s *sketch) rank(n int64) int64 {
-	for o, page := range s.octave {
-		if page == nil {
+// valueAt returns the value at index n of the sorted values, to within 1/128.
+func (s *sketch) valueAt(n int64) int64 {
+	for o, buckets := range s.octaves {
+		if buckets == nil {
 			continue
 		}
-		for i, c := range page {
+		for i, c := range buckets {
 			if n -= int64(c); n < 0 {
-				return middle(o, i)
+				return bucketMiddle(o, i)
 			}
 		}
 	}
 	return 0
 }
 
-// bucket returns where v is counted: octave 0 holds 0 to 63 exactly, octave o
-// above it 64<<(o-1) up to twice that.
-func bucket(v uint64) (octave, sub int) {
+// bucketOf returns the bucket that counts v. Octave 0 has a bucket for each value from 0
+// to 63. Each octave o above it covers the values from 64<<(o-1) up to twice that.
+func bucketOf(v uint64) (octave, sub int) {
 	if v < subs {
 		return 0, int(v)
 	}
@@ -80,7 +80,7 @@ func bucket(v uint64) (octave, sub int) {
 	return o, int(v>>(o-1)) & (subs - 1)
 }
 
-func middle(octave, sub int) int64 {
+func bucketMiddle(octave, sub int) int64 {
 	if octave == 0 {
 		return int64(sub)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reference computes percentiles by nearest rank from all samples.
+// reference computes the percentiles by the nearest-rank method from all samples.
 func reference(samples []int64) Percentiles {
 	s := slices.Sorted(slices.Values(samples))
 	at := func(p float64) int64 { return s[int(math.Ceil(p*float64(len(s))/100))-1] }
@@ -115,14 +115,14 @@ func TestAnyValueFallsIntoABucketLessThanOnePercentAway(t *testing.T) {
 	for shift := range 63 {
 		for _, d := range []int64{-1, 0, 1, 12345} {
 			v := max(0, int64(1)<<shift+d)
-			got := middle(bucket(uint64(v)))
+			got := bucketMiddle(bucketOf(uint64(v)))
 			require.InDelta(t, float64(v), float64(got), 0.01*float64(v), "%d", v)
 		}
 	}
-	require.Positive(t, middle(bucket(math.MaxInt64)))
+	require.Positive(t, bucketMiddle(bucketOf(math.MaxInt64)))
 	var s sketch
 	s.add(-5)
-	require.Zero(t, s.rank(0))
+	require.Zero(t, s.valueAt(0))
 }
 
 func TestAddingDoesNotAllocateOnceAWindowHasGoneRound(t *testing.T) {
