@@ -124,7 +124,7 @@ func (a *Agent) Start(acc emit.Accumulator) error {
 // Telegraf to read. While the previous interval is still unread it gathers nothing, and
 // the next interval covers both.
 func (a *Agent) Gather() {
-	if !a.points.emitter.Ready() {
+	if !a.points.emitter.AdmitInterval() {
 		return
 	}
 	now := a.now()
@@ -149,7 +149,7 @@ func (a *Agent) Stop(interrupt func()) {
 	a.stopEmitting(ctx, interrupt)
 	a.records.stop(ctx)
 	a.status.stop(ctx)
-	if points, events := a.points.emitter.Left(); points > 0 {
+	if points, events := a.points.emitter.Dropped(); points > 0 {
 		a.options.Log.Warn(fmt.Sprintf("Stopping: Telegraf did not read within %s; %d points with %d events are lost", limit, points, events))
 	}
 }

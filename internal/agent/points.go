@@ -29,5 +29,5 @@ func (p *points) interval(i *measure.Interval, now time.Time) {
 	p.records.recordInterval(i)
 	all := append(i.Points, i.Own)
 	p.status.keep(all, now)
-	p.emitter.Interval(all)
+	p.emitter.EmitInterval(all)
 }

@@ -233,8 +233,8 @@ func (p *plugin) drain() {
 // nowhere is an emit.Sink of points that nobody reads.
 type nowhere struct{}
 
-// Put implements emit.Sink.
-func (nowhere) Put(context.Context, measure.Point, time.Time) (lost uint64) { return 0 }
+// Write implements emit.Sink.
+func (nowhere) Write(context.Context, measure.Point, time.Time) (dropped uint64) { return 0 }
 
 // Run implements verbs.Discovery.
 func (p *plugin) Run(ctx context.Context, report func([]verbs.Found)) error {
@@ -506,7 +506,7 @@ func (h *host) judge() {
 	i.Own.Recorder = &recorder
 	points := slices.Concat(i.Points, h.other.points(h.wall()), []measure.Point{i.Own})
 	h.plugin.status = h.plugin.keeper.Observe(points, h.wall())
-	h.plugin.emitter.Interval(points)
+	h.plugin.emitter.EmitInterval(points)
 	for _, p := range h.plugin.status.Problems {
 		i := slices.IndexFunc(h.seen, func(s seen) bool {
 			return s.ID == p.ID && s.Device == p.Device && s.Port == p.Port && h.elapsed()-s.till <= h.every

@@ -228,7 +228,7 @@ func (h *host) gather() {
 		records := h.records
 		i.Own.Recorder = &records
 		h.tracing.gather(&i)
-		h.emitter.Interval(append(i.Points, i.Own))
+		h.emitter.EmitInterval(append(i.Points, i.Own))
 	}
 }
 

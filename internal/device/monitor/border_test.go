@@ -157,7 +157,7 @@ func TestChangesOfGIDsHaveTimesOfTheirOwn(t *testing.T) {
 		}
 		h.batch(sup, table(now...))
 		for _, c := range of[measure.GIDChange](h.sink.take()) {
-			require.NotEmpty(t, c.Key().Apart)
+			require.NotEmpty(t, c.Key().Identity)
 			require.Emptyf(t, times[c.At], "%s %s", c.Action, c.GID)
 			times[c.At] = fmt.Sprint(c.Action, c.GID)
 		}

@@ -81,8 +81,8 @@ type sink struct {
 	changes *Changes
 }
 
-// Put implements emit.Sink.
-func (s sink) Put(_ context.Context, p measure.Point, _ time.Time) (lost uint64) {
+// Write implements emit.Sink.
+func (s sink) Write(_ context.Context, p measure.Point, _ time.Time) (dropped uint64) {
 	if one, ok := s.changes.Of(p, nil); ok {
 		s.Add(one)
 	}

@@ -1,3 +1,3 @@
-// Package emit passes points to Telegraf. It limits how many points a series gets in a second, merges the points above
-// the limit, and makes the times of a series rise.
+// Package emit passes points to Telegraf. It limits the number of points of a series within a second, merges the points
+// above the limit, and gives the points of a series increasing times.
 package emit

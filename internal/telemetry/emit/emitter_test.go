@@ -16,8 +16,8 @@ import (
 	"rdma_events/tests/accumulator"
 )
 
-// run runs an Emitter until cancel is called. wait returns when it has ended.
-func run(ctx context.Context, perSecond int, acc Accumulator) (e *Emitter, cancel context.CancelFunc, wait func()) {
+// startEmitter starts an Emitter that runs until the test calls cancel. wait returns when it has ended.
+func startEmitter(ctx context.Context, perSecond int, acc Accumulator) (e *Emitter, cancel context.CancelFunc, wait func()) {
 	e = New(perSecond, time.Now)
 	ctx, cancel = context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -25,10 +25,10 @@ func run(ctx context.Context, perSecond int, acc Accumulator) (e *Emitter, cance
 	return e, cancel, wg.Wait
 }
 
-// emitting runs an Emitter until the test ends.
-func emitting(t *testing.T, perSecond int, acc Accumulator) *Emitter {
+// newRunningEmitter starts an Emitter that runs until the test ends.
+func newRunningEmitter(t *testing.T, perSecond int, acc Accumulator) *Emitter {
 	t.Helper()
-	e, cancel, wait := run(t.Context(), perSecond, acc)
+	e, cancel, wait := startEmitter(t.Context(), perSecond, acc)
 	t.Cleanup(func() {
 		cancel()
 		wait()
@@ -43,13 +43,13 @@ func portErr(port int, count, total uint64) *measure.Event {
 	}
 }
 
-// collected returns the points of an interval without devices.
-func collected(e *Emitter) []measure.Point {
+// intervalWithoutDevices returns the points of an interval of a host without devices.
+func intervalWithoutDevices(e *Emitter) []measure.Point {
 	return []measure.Point{&measure.Collector{Queue: e.Queue(), At: time.Now()}}
 }
 
-// counts adds up a field over all points of a measurement.
-func counts(acc *testutil.Accumulator, measurement, field string) (sum int64, points int) {
+// sumField adds up a field over all points of a measurement.
+func sumField(acc *testutil.Accumulator, measurement, field string) (sum int64, points int) {
 	for _, m := range acc.GetTelegrafMetrics() {
 		if m.Name() != measurement {
 			continue
@@ -65,7 +65,7 @@ func counts(acc *testutil.Accumulator, measurement, field string) (sum int64, po
 func TestAnEventIsEmittedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acc testutil.Accumulator
-		e := emitting(t, 20, &acc)
+		e := newRunningEmitter(t, 20, &acc)
 		before := time.Now()
 		e.Emit(portErr(1, 1, 1))
 		synctest.Wait()
@@ -80,22 +80,22 @@ func TestAStormBecomesAFewPointsThatAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acc testutil.Accumulator
 		const perSecond, seconds, perMillisecond = 20, 10, 7
-		e := emitting(t, perSecond, &acc)
+		e := newRunningEmitter(t, perSecond, &acc)
 		var total uint64
 		for range seconds * 1000 {
 			total += perMillisecond
 			e.Emit(portErr(1, perMillisecond, total))
-			time.Sleep(time.Millisecond) // by the clock of the bubble
+			time.Sleep(time.Millisecond) // of the synctest bubble
 			synctest.Wait()
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		sum, points := counts(&acc, "rdma_async_event", "count")
+		sum, points := sumField(&acc, "rdma_async_event", "count")
 		require.Equal(t, int64(total), sum)
 		require.LessOrEqual(t, points, perSecond*(seconds+1))
 		require.Greater(t, points, perSecond*(seconds-1))
-		_, merged := counts(&acc, "rdma_async_event", "first_ns")
-		require.Equal(t, points, merged, "runs of 7 all say when they began")
+		_, merged := sumField(&acc, "rdma_async_event", "first_ns")
+		require.Equal(t, points, merged, "all points of several events have first_ns")
 	})
 }
 
@@ -104,7 +104,7 @@ func TestNothingIsLostWhileTelegrafDoesNotReadForAnHour(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 4))
 			acc := accumulator.NewBlocked()
-			e := emitting(t, 20, acc)
+			e := newRunningEmitter(t, 20, acc)
 			var total, changes uint64
 			perPort := map[int]uint64{}
 			for range 3600 {
@@ -120,20 +120,20 @@ func TestNothingIsLostWhileTelegrafDoesNotReadForAnHour(t *testing.T) {
 					Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown,
 					Transitions: 1, At: time.Now(), Witness: verbs.WitnessEvent,
 				})
-				if e.Ready() {
-					e.Interval(collected(e))
+				if e.AdmitInterval() {
+					e.EmitInterval(intervalWithoutDevices(e))
 				}
 				require.LessOrEqual(t, e.Queue().Length, minCapacity+100)
 			}
 			acc.Open()
 			e.Close()
 			synctest.Wait()
-			sum, points := counts(&acc.Accumulator, "rdma_async_event", "count")
+			sum, points := sumField(&acc.Accumulator, "rdma_async_event", "count")
 			require.Equal(t, int64(total), sum)
 			require.Less(t, points, 2000)
-			transitions, _ := counts(&acc.Accumulator, "rdma_port_change", "transitions")
+			transitions, _ := sumField(&acc.Accumulator, "rdma_port_change", "transitions")
 			require.Equal(t, int64(changes), transitions)
-			dropped, lost := e.Left()
+			dropped, lost := e.Dropped()
 			require.Zero(t, dropped)
 			require.Zero(t, lost)
 		})
@@ -144,12 +144,12 @@ func TestPointsOfASeriesAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 5))
 		var acc testutil.Accumulator
-		e := emitting(t, 5, &acc)
+		e := newRunningEmitter(t, 5, &acc)
 		for i := range 5000 {
 			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
 			v := &measure.Port{Device: "mlx5_0", Port: 1, Transitions: uint64(i), At: time.Now()}
-			if r.IntN(50) == 0 && e.Ready() {
-				e.Interval([]measure.Point{v})
+			if r.IntN(50) == 0 && e.AdmitInterval() {
+				e.EmitInterval([]measure.Point{v})
 			} else {
 				e.Emit(v)
 			}
@@ -167,19 +167,19 @@ func TestPointsOfASeriesAreInOrder(t *testing.T) {
 			require.Greater(t, v.(int64), transitions)
 			last, transitions = m.Time(), v.(int64)
 		}
-		require.Equal(t, int64(4999), transitions, "the newest view came through")
+		require.Equal(t, int64(4999), transitions, "the newest point was emitted")
 	})
 }
 
 func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acc := accumulator.NewBlocked()
-		e := emitting(t, 20, acc)
+		e := newRunningEmitter(t, 20, acc)
 		gather := func() bool {
-			if !e.Ready() {
+			if !e.AdmitInterval() {
 				return false
 			}
-			e.Interval(collected(e))
+			e.EmitInterval(intervalWithoutDevices(e))
 			return true
 		}
 		require.True(t, gather())
@@ -191,7 +191,7 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 		synctest.Wait()
 		require.True(t, gather())
 		synctest.Wait()
-		skipped, _ := counts(&acc.Accumulator, "rdma_collector", "skipped_intervals")
+		skipped, _ := sumField(&acc.Accumulator, "rdma_collector", "skipped_intervals")
 		require.Equal(t, int64(3), skipped)
 	})
 }
@@ -199,17 +199,17 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 func TestTheDeadlineCountsWhatItCutsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acc := accumulator.NewBlocked()
-		e, cancel, wait := run(t.Context(), 20, acc)
+		e, cancel, wait := startEmitter(t.Context(), 20, acc)
 		for i := range 10 {
 			e.Emit(portErr(1, 3, uint64(3*i+3)))
-			synctest.Wait() // one in the accumulator, nine in the queue
+			synctest.Wait() // one point is in the accumulator, nine are in the queue
 		}
 		e.Close()
 		synctest.Wait()
 		cancel()
 		acc.Open()
 		wait()
-		points, events := e.Left()
+		points, events := e.Dropped()
 		require.Equal(t, uint64(10), points)
 		require.Equal(t, uint64(30), events)
 	})
@@ -218,9 +218,9 @@ func TestTheDeadlineCountsWhatItCutsOff(t *testing.T) {
 func TestAnIntervalThatIsCutOffLosesItsLastLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acc := accumulator.NewBlocked()
-		e, cancel, wait := run(t.Context(), 20, acc)
+		e, cancel, wait := startEmitter(t.Context(), 20, acc)
 		at := time.Now()
-		e.Interval([]measure.Point{
+		e.EmitInterval([]measure.Point{
 			&point{series: "a", at: at, lines: 3, count: 4}, &point{series: "b", at: at, lines: 2, count: 5},
 		})
 		synctest.Wait() // the first line is in the accumulator
@@ -228,10 +228,10 @@ func TestAnIntervalThatIsCutOffLosesItsLastLines(t *testing.T) {
 		acc.Open()
 		wait()
 		require.Len(t, acc.GetTelegrafMetrics(), 1)
-		lines, events := e.Left()
-		require.Equal(t, uint64(5), lines, "the line that was blocked is counted as well")
+		lines, events := e.Dropped()
+		require.Equal(t, uint64(5), lines, "the blocked line counts as dropped too")
 		require.Equal(t, uint64(9), events)
-		require.False(t, e.Ready(), "nothing is gathered after the deadline")
+		require.False(t, e.AdmitInterval(), "no interval is gathered after the deadline")
 	})
 }
 
@@ -245,18 +245,18 @@ func TestDrainSaysWhenTheNextPointIsDue(t *testing.T) {
 	e.Emit(&point{series: "a", at: now, count: 1})
 	e.Emit(&point{series: "a", at: now, count: 1})
 	require.Equal(t, time.Second, e.Drain(Lines(&acc)))
-	sum, points := counts(&acc, "m", "v")
+	sum, points := sumField(&acc, "m", "v")
 	require.Equal(t, []int{1, 1}, []int{int(sum), points})
 	now = now.Add(time.Second)
 	require.Negative(t, e.Drain(Lines(&acc)))
-	sum, points = counts(&acc, "m", "v")
+	sum, points = sumField(&acc, "m", "v")
 	require.Equal(t, []int{3, 2}, []int{int(sum), points})
 }
 
 func TestPushingNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acc := accumulator.NewBlocked()
-		e := emitting(t, 20, acc)
+		e := newRunningEmitter(t, 20, acc)
 		before := time.Now()
 		for i := range 100_000 {
 			e.Emit(portErr(1, 1, uint64(i+1)))

@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// point is a point of the series with that name. It has one line or several.
+// point is a measure.Point of the named series. It has one or several lines.
 type point struct {
 	series string
 	at     time.Time
@@ -35,7 +35,8 @@ func (p *point) Lines(add func(measure.Line)) {
 	}
 }
 
-func emitted(t *testing.T, points ...*point) []int64 {
+// emittedTimes emits the points and returns the times of all lines, in ns.
+func emittedTimes(t *testing.T, points ...*point) []int64 {
 	t.Helper()
 	var acc testutil.Accumulator
 	e := New(1000, time.Now)
@@ -53,7 +54,7 @@ func emitted(t *testing.T, points ...*point) []int64 {
 func TestTimesRiseWithinASeries(t *testing.T) {
 	at := time.Unix(100, 0)
 	base := at.UnixNano()
-	require.Equal(t, []int64{base, base + 1, base, base + 2, base + 1e9}, emitted(t,
+	require.Equal(t, []int64{base, base + 1, base, base + 2, base + 1e9}, emittedTimes(t,
 		&point{series: "a", at: at}, &point{series: "a", at: at}, &point{series: "b", at: at},
 		&point{series: "a", at: at.Add(-time.Millisecond)}, &point{series: "a", at: at.Add(time.Second)}))
 }
@@ -61,7 +62,7 @@ func TestTimesRiseWithinASeries(t *testing.T) {
 func TestAllLinesOfAPointHaveItsTime(t *testing.T) {
 	at := time.Unix(100, 0)
 	base := at.UnixNano()
-	require.Equal(t, []int64{base, base, base + 1, base + 1}, emitted(t,
+	require.Equal(t, []int64{base, base, base + 1, base + 1}, emittedTimes(t,
 		&point{series: "a", at: at, lines: 2}, &point{series: "a", at: at, lines: 2}))
 }
 
@@ -72,13 +73,13 @@ func TestAClockSetBackIsFollowed(t *testing.T) {
 		points = append(points, &point{series: "a", at: at.Add(-back)})
 	}
 	base := at.UnixNano()
-	require.Equal(t, []int64{base, base + 1, base - 3600e9, base - 3600e9 + 1}, emitted(t, points...))
+	require.Equal(t, []int64{base, base + 1, base - 3600e9, base - 3600e9 + 1}, emittedTimes(t, points...))
 }
 
 func TestTimesOfSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
-	s := times{last: make(map[measure.Key]time.Time)}
-	for i := range 20 * seriesKept {
+	s := seriesTimes{last: make(map[measure.Key]time.Time)}
+	for i := range 20 * keptSeries {
 		s.next(&point{series: strconv.Itoa(i), at: time.Unix(int64(i), 0)})
 	}
-	require.LessOrEqual(t, len(s.last), 2*seriesKept)
+	require.LessOrEqual(t, len(s.last), 2*keptSeries)
 }

@@ -7,26 +7,27 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// queue decides when each point is emitted. Points below the limits are emitted at once,
-// one by one. Points above the limits merge into one point of their series, which is
-// held until the limits admit it. The capacity and the number of series bound the memory
-// of the queue. It is not safe for concurrent use, and reads no clock: now is in ns.
+// queue decides when to emit each point. It emits points within the limits at once, one by
+// one. Points above the limits merge into one point of their series, which the queue holds
+// until the limits admit it. The capacity and the number of series bound the memory of the
+// queue. It is not safe for concurrent use and reads no clock: callers pass the time now,
+// in ns.
 type queue struct {
-	perSecond int // points of one series
-	capacity  int // entries in ready above which everything merges
-	all       window
+	perSecond int // limit for the points of one series
+	capacity  int // number of ready entries from which on every further point merges
+	total     window
 	series    map[measure.Key]*series
-	full      int      // size of series at which old entries are deleted
-	ready     []*entry // in the order in which they are emitted
-	held      []*entry // in the order in which they wait
-	due       int64    // no held entry is admitted before this time
+	cleanupAt int      // size of series above which stale entries are deleted
+	ready     []*entry // admitted entries, in the order in which they are emitted
+	held      []*entry // entries that the limits do not admit yet, in the order of arrival
+	due       int64    // the limits admit no held entry before this time
 	merged    uint64
 }
 
 type series struct {
 	limit  window
-	tail   *entry    // the last entry, while it waits
-	newest time.Time // of the last point pushed
+	tail   *entry    // the newest entry, until it is emitted
+	newest time.Time // time of the newest point
 }
 
 // entry is one point of a series, or all points of an interval.
@@ -36,17 +37,17 @@ type entry struct {
 	held   bool
 }
 
-// minCapacity is enough for a burst on many devices even when the limits are low.
+// minCapacity suffices for a burst on many devices even when the limits are low.
 const minCapacity = 1000
 
-// allSeries times the limit of one series is the usual limit for all series together.
+// allSeries is the usual ratio of the limit for all series together to the limit for one.
 const allSeries = 10
 
-func newQueue(perSecond, all int) *queue {
+func newQueue(perSecond, total int) *queue {
 	return &queue{
 		perSecond: perSecond,
-		capacity:  max(minCapacity, all),
-		all:       window{limit: all},
+		capacity:  max(minCapacity, total),
+		total:     window{limit: total},
 		series:    make(map[measure.Key]*series),
 	}
 }
@@ -60,12 +61,12 @@ func (q *queue) push(p measure.Point, now int64) {
 		q.series[key] = s
 	}
 	s.newest = p.Time()
-	q.full = forget(q.series, q.full, func(o *series) bool {
-		return o.tail == nil && s.newest.Sub(o.newest) > forgettable
+	q.cleanupAt = deleteStale(q.series, q.cleanupAt, func(o *series) bool {
+		return o.tail == nil && s.newest.Sub(o.newest) > staleAfter
 	})
-	// Points that already wait are admitted first.
-	q.release(now)
-	admitted := q.wait(s, now) == 0 && len(q.ready) < q.capacity
+	// Held points are admitted first.
+	q.releaseHeld(now)
+	admitted := q.waitTime(s, now) == 0 && len(q.ready) < q.capacity
 	switch {
 	case s.tail != nil && (s.tail.held || !admitted):
 		s.tail.points[0].Merge(p)
@@ -77,42 +78,50 @@ func (q *queue) push(p measure.Point, now int64) {
 	default:
 		s.tail = &entry{points: []measure.Point{p}, series: s, held: true}
 		q.held = append(q.held, s.tail)
-		q.due = min(q.due, now+int64(q.wait(s, now)))
+		q.due = min(q.due, now+int64(q.waitTime(s, now)))
 	}
 }
 
-// pushInterval queues the points of one Gather. Each of them replaces an older held
-// point of its key, and is dropped if a newer point of its key was pushed.
+// pushInterval queues the points of one interval. Each of them replaces an older held point
+// of its series. If the series already has a newer point, pushInterval discards the point
+// of the interval instead. Both count as merged.
 func (q *queue) pushInterval(points []measure.Point) {
-	points = slices.DeleteFunc(points, func(p measure.Point) bool { return q.overtaken(p.Key(), p.Time()) })
+	points = slices.DeleteFunc(points, func(p measure.Point) bool {
+		s := q.series[p.Key()]
+		if s == nil {
+			return false
+		}
+		if s.hasNewerThan(p.Time()) {
+			q.merged++
+			return true
+		}
+		q.closeTail(s)
+		return false
+	})
 	q.ready = append(q.ready, &entry{points: points})
 }
 
-// overtaken reports whether a point newer than at was pushed for a series. If not, it
-// drops the held point of the series. A point that is newer by more than setBack does
-// not count: it was stamped before the wall clock was set back.
-func (q *queue) overtaken(key measure.Key, at time.Time) bool {
-	s := q.series[key]
-	switch {
-	case s == nil:
-		return false
-	case s.newest.After(at) && s.newest.Sub(at) <= setBack:
-		q.merged++
-		return true
-	case s.tail != nil && s.tail.held:
-		q.held = slices.DeleteFunc(q.held, func(e *entry) bool { return e == s.tail })
-		s.tail = nil
-		q.merged++
-	case s.tail != nil:
-		s.tail = nil // it is emitted before the interval, so later points must not merge into it
-	}
-	return false
+// hasNewerThan reports whether the series has a point that is newer than at. A point that
+// is newer by more than clockSetBack does not count: it was made before the wall clock was
+// set back.
+func (s *series) hasNewerThan(at time.Time) bool {
+	return s.newest.After(at) && s.newest.Sub(at) <= clockSetBack
 }
 
-// next removes and returns the entry to be emitted now. If there is none, it returns how
-// long to wait for one, or a negative duration if no entry waits.
+// closeTail discards the tail of a series if it is held. A tail that is ready is emitted
+// before the interval, so closeTail keeps later points from merging into it.
+func (q *queue) closeTail(s *series) {
+	if s.tail != nil && s.tail.held {
+		q.held = slices.DeleteFunc(q.held, func(e *entry) bool { return e == s.tail })
+		q.merged++
+	}
+	s.tail = nil
+}
+
+// next removes and returns the entry to emit now. If there is none, it returns nil and the
+// time to wait for one, or a negative duration if the queue is empty.
 func (q *queue) next(now int64) (*entry, time.Duration) {
-	q.release(now)
+	q.releaseHeld(now)
 	if len(q.ready) == 0 {
 		if len(q.held) == 0 {
 			return nil, -1
@@ -128,7 +137,7 @@ func (q *queue) next(now int64) (*entry, time.Duration) {
 	return e, 0
 }
 
-// flush makes all entries ready, without regard to the limits.
+// flush makes all entries ready, regardless of the limits.
 func (q *queue) flush() {
 	for _, e := range q.held {
 		e.held = false
@@ -137,15 +146,15 @@ func (q *queue) flush() {
 	q.held = nil
 }
 
-// rest removes and returns all entries.
-func (q *queue) rest() []*entry {
+// takeAll removes and returns all entries.
+func (q *queue) takeAll() []*entry {
 	q.flush()
-	rest := q.ready
+	all := q.ready
 	q.ready = nil
-	return rest
+	return all
 }
 
-// length returns how many points wait.
+// length returns the number of waiting points.
 func (q *queue) length() int {
 	n := len(q.held)
 	for _, e := range q.ready {
@@ -154,14 +163,14 @@ func (q *queue) length() int {
 	return n
 }
 
-// release moves the held entries that the limits admit now to ready.
-func (q *queue) release(now int64) {
+// releaseHeld moves the held entries that the limits admit now to ready.
+func (q *queue) releaseHeld(now int64) {
 	if len(q.held) == 0 || now < q.due {
 		return
 	}
 	soonest := time.Duration(1<<63 - 1)
 	q.held = slices.DeleteFunc(q.held, func(e *entry) bool {
-		if wait := q.wait(e.series, now); wait > 0 {
+		if wait := q.waitTime(e.series, now); wait > 0 {
 			soonest = min(soonest, wait)
 			return false
 		}
@@ -176,11 +185,13 @@ func (q *queue) release(now int64) {
 	}
 }
 
-func (q *queue) wait(s *series, now int64) time.Duration {
-	return max(s.limit.wait(now), q.all.wait(now))
+// waitTime returns the time until the limits admit a point of the series; 0 means now.
+func (q *queue) waitTime(s *series, now int64) time.Duration {
+	return max(s.limit.waitTime(now), q.total.waitTime(now))
 }
 
+// admit counts one point of the series against the limits.
 func (q *queue) admit(s *series, now int64) {
 	s.limit.admit(now)
-	q.all.admit(now)
+	q.total.admit(now)
 }

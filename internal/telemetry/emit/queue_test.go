@@ -13,14 +13,14 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// model holds the expected sums of the points of each series.
+// model computes the expected sums of the points of each series.
 type model struct {
 	t      *testing.T
 	start  time.Time
-	pushed map[measure.Key]*measure.Event // all pushed points, merged by hand
+	pushed map[measure.Key]*measure.Event // all pushed points, merged by the test
 	got    map[measure.Key]*measure.Event
-	times  map[measure.Key][]int64 // when the queue returned points, by the clock of the limits
-	all    []int64
+	times  map[measure.Key][]int64 // when the queue returned points, by the limits' clock
+	all    []int64                 // times of the points of all series
 }
 
 func newModel(t *testing.T) *model {
@@ -53,7 +53,7 @@ func (m *model) drain(q *queue, now int64) {
 	}
 }
 
-// record adds an entry that the queue returned, and checks that it is in order.
+// record checks that an entry that the queue returned is in order, and adds it to the sums.
 func (m *model) record(e *entry, now int64) {
 	require.Len(m.t, e.points, 1)
 	it := e.points[0].(*measure.Event)
@@ -63,7 +63,7 @@ func (m *model) record(e *entry, now int64) {
 		sum = &measure.Event{First: it.First}
 		m.got[key] = sum
 	} else {
-		require.False(m.t, it.First.Before(sum.At.Add(-1000)), "a point begins before the one before ended")
+		require.False(m.t, it.First.Before(sum.At.Add(-1000)), "a point starts before the end of the previous point")
 		require.False(m.t, it.At.Before(sum.At))
 	}
 	require.Equal(m.t, sum.Count+it.Count, it.Total, "total is the sum of count so far")
@@ -72,8 +72,8 @@ func (m *model) record(e *entry, now int64) {
 	m.all = append(m.all, now)
 }
 
-// pace checks that no second had more than limit points.
-func pace(t *testing.T, times []int64, limit int) {
+// requireLimit checks that no second had more than limit points.
+func requireLimit(t *testing.T, times []int64, limit int) {
 	t.Helper()
 	for i := limit; i < len(times); i++ {
 		require.GreaterOrEqual(t, times[i]-times[i-limit], int64(time.Second))
@@ -118,9 +118,9 @@ func TestLimitsHoldWhileTelegrafReads(t *testing.T) {
 			m.drain(q, now)
 		}
 		for _, times := range m.times {
-			pace(t, times, perSecond)
+			requireLimit(t, times, perSecond)
 		}
-		pace(t, m.all, allSeries*perSecond)
+		requireLimit(t, m.all, allSeries*perSecond)
 		require.Positive(t, q.merged)
 		// No series starves behind the limit for all.
 		require.Len(t, m.got, 30)
@@ -220,7 +220,7 @@ func TestPointAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
 	q.pushInterval([]measure.Point{view(2)})
 	q.push(view(3), 0) // above the limit
 	var order []int64
-	for _, e := range q.rest() {
+	for _, e := range q.takeAll() {
 		order = append(order, e.points[0].Time().Unix())
 	}
 	require.Equal(t, []int64{1, 2, 3}, order)
@@ -238,7 +238,7 @@ func TestSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
 		}
 	}
 	for hour := range int64(20) {
-		push(seriesKept/4, hour*3601)
+		push(keptSeries/4, hour*3601)
 	}
-	require.LessOrEqual(t, len(q.series), 2*seriesKept)
+	require.LessOrEqual(t, len(q.series), 2*keptSeries)
 }

@@ -16,7 +16,7 @@ func TestNoSecondHasMoreThanTheLimit(t *testing.T) {
 		now := int64(0)
 		for range 2000 {
 			now += r.Int64N(int64(100 * time.Millisecond))
-			if w.wait(now) == 0 {
+			if w.waitTime(now) == 0 {
 				w.admit(now)
 				admitted = append(admitted, now)
 			}
@@ -32,8 +32,8 @@ func TestWaitIsExact(t *testing.T) {
 	w := window{limit: 2}
 	w.admit(10)
 	w.admit(20)
-	require.Equal(t, time.Second-20, w.wait(30))
-	require.Zero(t, w.wait(10+int64(time.Second)))
+	require.Equal(t, time.Second-20, w.waitTime(30))
+	require.Zero(t, w.waitTime(10+int64(time.Second)))
 	w.admit(10 + int64(time.Second))
-	require.Equal(t, 10*time.Nanosecond, w.wait(10+int64(time.Second)))
+	require.Equal(t, 10*time.Nanosecond, w.waitTime(10+int64(time.Second)))
 }

@@ -26,7 +26,7 @@ type GIDChange struct {
 func (g *GIDChange) Key() Key {
 	return Key{
 		Measurement: gidChanges.Name, Device: g.Device, Of: string(g.Action), Port: g.Port,
-		Apart: g.GID.Type.String() + " " + g.GID.String(),
+		Identity: g.GID.Type.String() + " " + g.GID.String(),
 	}
 }
 

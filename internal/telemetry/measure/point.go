@@ -34,9 +34,9 @@ type Key struct {
 	Of          string // event, method, application or peer; "": none of them
 	Port        int    // 0: the device
 	Vector      int    // completion vector
-	// Apart keeps points of one series from being merged: they have the same tags, and are about different things. Who makes
+	// Identity keeps points of one series from being merged: they have the same tags, and are about different things. Who makes
 	// them gives each a time of its own. "": the points of the series merge.
-	Apart string
+	Identity string
 }
 
 // The values of Metric.Emitted. AsItHappens is that of points of single moments.
