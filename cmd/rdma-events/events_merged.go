@@ -121,7 +121,7 @@ func (m *mergedEvents) read(dir string) error {
 
 // print writes the records of all directories, merged by time.
 func (m *mergedEvents) print(out io.Writer) error {
-	var streams []iter.Seq2[timeline.Kept, error]
+	var streams []iter.Seq2[timeline.StoredRecord, error]
 	width := 0
 	for _, part := range m.parts {
 		streams = append(streams, m.stream(part))
@@ -142,11 +142,11 @@ func (m *mergedEvents) print(out io.Writer) error {
 	return p.Flush()
 }
 
-func (m *mergedEvents) stream(part spoolPart) iter.Seq2[timeline.Kept, error] {
-	return func(yield func(timeline.Kept, error) bool) {
+func (m *mergedEvents) stream(part spoolPart) iter.Seq2[timeline.StoredRecord, error] {
+	return func(yield func(timeline.StoredRecord, error) bool) {
 		in := json.NewDecoder(io.NewSectionReader(m.spool, part.begin, part.end-part.begin))
 		for {
-			var k timeline.Kept
+			var k timeline.StoredRecord
 			err := in.Decode(&k)
 			if errors.Is(err, io.EOF) {
 				return

@@ -110,7 +110,7 @@ func TestEventsOfSeveralHostsAreMergedByTime(t *testing.T) {
 	require.Zero(t, code, problems)
 	var faults []string
 	for line := range strings.Lines(out) {
-		var k timeline.Kept
+		var k timeline.StoredRecord
 		require.NoError(t, json.Unmarshal([]byte(line), &k))
 		require.NotEmpty(t, k.Host)
 		if k.Event == "port_err" {

@@ -50,7 +50,7 @@ type lesson struct {
 func lessonOf(points []measure.Point) lesson {
 	l := lesson{devices: map[float64][]string{}}
 	rates := map[string]float64{}
-	for p := range measure.Only[*measure.Port](points) {
+	for p := range measure.OfType[*measure.Port](points) {
 		up, known := p.Up()
 		switch {
 		case known && !up:
@@ -59,7 +59,7 @@ func lessonOf(points []measure.Point) lesson {
 			rates[p.Device] = min(cmp.Or(rates[p.Device], p.Attr.RateGbps), p.Attr.RateGbps)
 		}
 	}
-	for d := range measure.Only[*measure.Device](points) {
+	for d := range measure.OfType[*measure.Device](points) {
 		switch {
 		case !d.Present:
 		case !d.Open:

@@ -100,12 +100,12 @@ func opened(ctx context.Context, devices *agent.Watcher, wanted int) ([]measure.
 func settled(points []measure.Point) int {
 	n := 0
 	unknown := map[string]bool{}
-	for p := range measure.Only[*measure.Port](points) {
+	for p := range measure.OfType[*measure.Port](points) {
 		if !p.HasState {
 			unknown[p.Device] = true
 		}
 	}
-	for d := range measure.Only[*measure.Device](points) {
+	for d := range measure.OfType[*measure.Device](points) {
 		refused := !d.Open && d.Reason != status.ReasonStarting && d.Reason != status.ReasonOK
 		if d.Present && (refused || d.Open && !unknown[d.Device]) {
 			n++

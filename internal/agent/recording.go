@@ -39,7 +39,7 @@ func (k *recordKeeper) start(c *RecorderConfig, version string, now func() time.
 	var rec *recorder.Recorder
 	if err == nil {
 		rec, err = recorder.Open(recorder.Config{
-			Directory: dir, SizeMiB: c.SizeMiB, Yielding: timeline.Yielding(),
+			Directory: dir, SizeMiB: c.SizeMiB, Yielding: timeline.YieldingKinds(),
 			BootID: strings.TrimSpace(string(boot)), Host: plugin.Host, Clock: clock.WallAndBoot, Log: log,
 			AliveEvery: aliveEvery,
 		})
@@ -84,7 +84,7 @@ func (k *recordKeeper) recordInterval(i *measure.Interval) {
 	if k.recording == nil {
 		return
 	}
-	k.recording.Interval(i.Points)
+	k.recording.RecordInterval(i.Points)
 	c := k.recording.Counts()
 	i.Own.Recorder = &measure.Recorder{Recorded: c.Recorded, Errors: c.Errors, Lost: c.Lost}
 }

@@ -86,7 +86,7 @@ func (c *Case) pointsOf(t *testing.T) [][]measure.Point {
 			}
 			tags := s.tags()
 			p := &point{at: start().Add(time.Duration(minute) * time.Minute), line: measure.Line{Name: s.Measurement, Tags: tags, Fields: map[string]any{}}}
-			p.key = measure.Key{Measurement: s.Measurement, Device: tags["device"], Of: s.Tags}
+			p.key = measure.Key{Measurement: s.Measurement, Device: tags["device"], Subject: s.Tags}
 			for name, v := range fields {
 				p.line.Fields[name] = typed(t, metric, name, v)
 			}

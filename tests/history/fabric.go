@@ -205,7 +205,7 @@ func (f *written) interval(host int, since time.Duration) []measure.Point {
 		}
 		g.Add(&t.counts)
 	}
-	own.FabricLane = laneOf(&own.FabricCounts)
+	own.FabricProberCounts = laneOf(&own.FabricCounts)
 	return points
 }
 
@@ -220,9 +220,9 @@ func latenciesOf(write int64) measure.FabricLatencies {
 }
 
 // laneOf returns what the prober of a port counts while it sends and echoes so much.
-func laneOf(c *measure.FabricCounts) measure.FabricLane {
+func laneOf(c *measure.FabricCounts) measure.FabricProberCounts {
 	events := c.Answered + c.Sent + c.WritesOK
-	return measure.FabricLane{
+	return measure.FabricProberCounts{
 		FabricCounts: ledger.FabricCounts{
 			Events: events, Acked: events, Echoed: c.Sent, Refused: c.BusyLost / 10, Foreign: c.UnknownLost / 10, Dry: c.BusyLost / 20,
 		},

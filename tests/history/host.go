@@ -83,7 +83,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		return nil, err
 	}
 	h.emitter = emit.New(maxEventPoints, h.wall)
-	h.changes = timelines.NewChanges(timelines.OfDevices, timelines.OfFabric, timelines.OfApplications, timelines.OfUnreadErrors)
+	h.changes = timelines.NewChanges(timelines.RegisterDevices, timelines.RegisterFabric, timelines.RegisterApplications, timelines.RegisterUnreadErrors)
 	if h.tracing, err = newTracing(h); err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 
 // each calls take for the points of its type, in their order.
 func each[P measure.Point](points []measure.Point, take func(P)) {
-	for p := range measure.Only[P](points) {
+	for p := range measure.OfType[P](points) {
 		take(p)
 	}
 }

@@ -49,7 +49,7 @@ func placeOf(p *measure.Probe) place { return place{p.Device, p.Port, p.Vector} 
 
 // follow updates the current method of each place: the method that had the last round.
 func (s *Screen) follow(points []measure.Point) {
-	for p := range measure.Only[*measure.Probe](points) {
+	for p := range measure.OfType[*measure.Probe](points) {
 		if p.Wake.Count > 0 || s.current[placeOf(p)] == verbs.MethodNone {
 			s.current[placeOf(p)] = p.Method
 		}

@@ -72,10 +72,10 @@ type record struct {
 func New(c Config) *Screen {
 	apps := timeline.NewChanges()
 	if c.Apps {
-		apps = timeline.NewChanges(timeline.OfApplications, timeline.OfUnreadErrors)
+		apps = timeline.NewChanges(timeline.RegisterApplications, timeline.RegisterUnreadErrors)
 	}
 	return &Screen{
-		cfg: c, wake: wake.New(), changes: timeline.NewChanges(timeline.OfDevices, timeline.OfFabric), apps: apps,
+		cfg: c, wake: wake.New(), changes: timeline.NewChanges(timeline.RegisterDevices, timeline.RegisterFabric), apps: apps,
 		style: timeline.Style{Colours: c.Colours, ASCII: c.ASCII},
 		block: block{width: c.Width, height: c.Height}, current: make(map[place]verbs.Method),
 	}

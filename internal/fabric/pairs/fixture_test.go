@@ -372,7 +372,7 @@ func (h *fakeHost) portPoint() *measure.FabricPort {
 	c := &port.FabricCounts
 	require.Equal(h.t, c.Sent, c.Answered+c.ForwardLost+c.ReverseLost+c.BusyLost+c.UnknownLost+c.Pending, "parity")
 	require.Equal(h.t, *c, groups, "groups and ports have the same sums")
-	l := &port.FabricLane
+	l := &port.FabricProberCounts
 	require.Equal(h.t, l.Events, l.Acked+l.Unacked+l.Released, "parity of events")
 	return port
 }

@@ -338,7 +338,7 @@ func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
 // with the bad verdict.
 func TestIntervalAfterRecoveryReportsPairOnce(t *testing.T) {
 	interval := func(h *fakeHost) (verdicts []verdict.Verdict) {
-		for p := range measure.Only[*measure.FabricPeer](h.k.Points(time.Now())) {
+		for p := range measure.OfType[*measure.FabricPeer](h.k.Points(time.Now())) {
 			verdicts = append(verdicts, p.Verdict)
 		}
 		return verdicts
@@ -361,7 +361,7 @@ func TestIntervalAfterRecoveryReportsPairOnce(t *testing.T) {
 func TestPairIsNotReportedWhileOwnPortIsDown(t *testing.T) {
 	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
 		peers := func() (all []verdict.Verdict) {
-			for p := range measure.Only[*measure.FabricPeer](h[0].k.Points(time.Now())) {
+			for p := range measure.OfType[*measure.FabricPeer](h[0].k.Points(time.Now())) {
 				all = append(all, p.Verdict)
 			}
 			return all

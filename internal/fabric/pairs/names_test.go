@@ -123,7 +123,7 @@ func TestPairMadeByPositionIsRemadeByName(t *testing.T) {
 					}
 				}
 				missed := int64(-1)
-				for p := range measure.Only[*measure.FabricPort](b.k.Points(time.Now())) {
+				for p := range measure.OfType[*measure.FabricPort](b.k.Points(time.Now())) {
 					if p.Device == "d1" {
 						missed = p.Pairs
 					}

@@ -94,7 +94,7 @@ func (p *port) newPoint(at int64) *measure.FabricPort {
 		Device: p.device, Port: p.number, OwnGroup: k.ownList.own.Group, Role: p.role,
 		FabricCounts: measure.FabricCounts{Counts: p.removedPairs}, FabricLatencies: p.summarize(at, &k.scratch),
 		Verdict: p.verdict.verdict, Bad: p.verdict.verdict == verdict.VerdictOwnLink, VerdictAgeNS: max(0, at-p.verdict.since),
-		List: k.ownList.Digest(), FabricLane: p.workerCounts(), At: k.wallTime(at),
+		List: k.ownList.Digest(), FabricProberCounts: p.workerCounts(), At: k.wallTime(at),
 	}
 	for _, pr := range p.pairs {
 		if pr != nil {

@@ -29,9 +29,9 @@ type port struct {
 		since   int64 // CLOCK_MONOTONIC ns
 	}
 
-	removedPairs  verdict.Counts     // counts of removed pairs
-	endedWorkers  measure.FabricLane // counts of ended workers
-	currentWorker measure.FabricLane // counts of the running worker
+	removedPairs  verdict.Counts             // counts of removed pairs
+	endedWorkers  measure.FabricProberCounts // counts of ended workers
+	currentWorker measure.FabricProberCounts // counts of the running worker
 	latencies
 }
 
@@ -123,7 +123,7 @@ func (p *port) isUsed() bool { return p.known && !p.info.Unable && p.k.ownList.o
 // updateCounts records the counts of the worker. over is true if the worker has ended: events that it read and did not acknowledge are then
 // released.
 func (p *port) updateCounts(c *ledger.Fabric, over bool) {
-	p.currentWorker = measure.FabricLane{FabricCounts: c.FabricCounts, Unacked: c.Events - c.Acked}
+	p.currentWorker = measure.FabricProberCounts{FabricCounts: c.FabricCounts, Unacked: c.Events - c.Acked}
 	p.updateResponders(c.Pairs)
 	if !over {
 		return
@@ -136,7 +136,7 @@ func (p *port) updateCounts(c *ledger.Fabric, over bool) {
 		}
 	}
 	p.currentWorker.Released, p.currentWorker.Unacked = p.currentWorker.Unacked, 0
-	p.endedWorkers, p.currentWorker = p.workerCounts(), measure.FabricLane{}
+	p.endedWorkers, p.currentWorker = p.workerCounts(), measure.FabricProberCounts{}
 }
 
 // updateResponders records which responders have answered probes since the previous call.
@@ -153,9 +153,9 @@ func (p *port) updateResponders(pairs []ledger.FabricPair) {
 }
 
 // workerCounts returns the sums of the counts of all workers of the port.
-func (p *port) workerCounts() measure.FabricLane {
+func (p *port) workerCounts() measure.FabricProberCounts {
 	a, b := &p.endedWorkers, &p.currentWorker
-	return measure.FabricLane{
+	return measure.FabricProberCounts{
 		FabricCounts: a.Add(b.FabricCounts), Unacked: a.Unacked + b.Unacked, Released: a.Released + b.Released,
 	}
 }

@@ -49,7 +49,7 @@ type holders map[measure.Key]bool
 func (h holders) changes(points []measure.Point) []Record {
 	var all []Record
 	seen := map[measure.Key]bool{}
-	for a := range measure.Only[*measure.App](points) {
+	for a := range measure.OfType[*measure.App](points) {
 		if a.Unit == "" && a.App != OtherApps && a.App != UnknownApps {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 )
 
 func TestOnlyWhatIsKnownOfAnApplicationIsOnItsLine(t *testing.T) {
-	l := one(t, &App{Device: "d", App: "a", QPs: Held{Count: 0, Known: true}, Contexts: Held{Count: 7}})
+	l := onlyLine(t, &App{Device: "d", App: "a", QPs: Held{Count: 0, Known: true}, Contexts: Held{Count: 7}})
 	require.Equal(t, Line{Name: "rdma_app", Tags: map[string]string{"device": "d", "app": "a"}, Fields: map[string]any{"qps": int64(0)}}, l)
 
 	(&App{Device: "d", App: "a"}).Lines(func(l Line) { require.Fail(t, "a line without a field", "%v", l) })
@@ -54,7 +54,7 @@ func TestMergedEventsKeepOnlyWhatAllOfThemHave(t *testing.T) {
 func TestErrorsOfAnApplicationAreAlwaysOnItsLineAndOtherEventsOnceTheyWereSeen(t *testing.T) {
 	a := &AppAsync{Device: "d", App: "a", Attached: true}
 	a.Types[verbs.EventCommEst] = 2
-	l := one(t, a)
+	l := onlyLine(t, a)
 	require.Equal(t, map[string]any{
 		"processes": int64(0), "queued": int64(2), "read": int64(0), "discarded": int64(0), "skipped": int64(0), "unread": int64(0),
 		"unread_errors": int64(0), "unread_age_ns": int64(0), "destroyed_unacked": int64(0), "comm_est": int64(2),
@@ -65,7 +65,7 @@ func TestErrorsOfAnApplicationAreAlwaysOnItsLineAndOtherEventsOnceTheyWereSeen(t
 }
 
 func TestAnEventWithoutANumberHasNone(t *testing.T) {
-	l := one(t, &AppEvent{Device: "d", App: "a", Type: verbs.EventDeviceFatal, Count: 1, Total: 1})
+	l := onlyLine(t, &AppEvent{Device: "d", App: "a", Type: verbs.EventDeviceFatal, Count: 1, Total: 1})
 	require.Equal(t, map[string]any{"count": int64(1), "total": int64(1)}, l.Fields)
 	require.Equal(t, map[string]string{"device": "d", "app": "a", "event": "device_fatal", "object": "device"}, l.Tags)
 }
@@ -74,25 +74,26 @@ func TestATracerThatNeverRanSaysSo(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"attached": int64(0), "hooks_missing": int64(0), "restarts": int64(0), "gaps": int64(0), "blind_ns": int64(0),
 		"lost_records": int64(0), "map_full": int64(0), "processes": int64(0),
-	}, one(t, &Tracer{}).Fields)
+	}, onlyLine(t, &Tracer{}).Fields)
 }
 
 func TestAHostHasNothingOfApplicationsUnlessAsked(t *testing.T) {
 	for _, name := range []string{"app_errors", "app_hangs", "app_unread_errors"} {
-		require.NotContains(t, one(t, &Host{}).Fields, name)
-		require.Equal(t, int64(0), one(t, &Host{Apps: &HostApps{Attached: true}}).Fields[name])
+		require.NotContains(t, onlyLine(t, &Host{}).Fields, name)
+		require.Equal(t, int64(0), onlyLine(t, &Host{Apps: &HostApps{Attached: true}}).Fields[name])
 	}
 }
 
 func TestWithoutATracerNobodyKnowsWhatIsUnread(t *testing.T) {
-	fields := one(t, &AppAsync{Device: "d", App: "a", Unread: 3, UnreadErrors: 2, UnreadAge: 7}).Fields
+	fields := onlyLine(t, &AppAsync{Device: "d", App: "a", Unread: 3, UnreadErrors: 2, UnreadAge: 7}).Fields
 	for _, name := range []string{"unread", "unread_errors", "unread_age_ns"} {
 		require.NotContains(t, fields, name)
 	}
-	require.NotContains(t, one(t, &Host{Apps: &HostApps{UnreadErrors: 2}}).Fields, "app_unread_errors")
+	require.NotContains(t, onlyLine(t, &Host{Apps: &HostApps{UnreadErrors: 2}}).Fields, "app_unread_errors")
 }
 
-// Two names that package identity parts have to be two on a line, or one series would overwrite the other.
+// Two names that package identity distinguishes must stay distinct in line protocol. Otherwise one series would overwrite the
+// other.
 func FuzzTheNameOfAProcessIsAlreadyFitForALine(f *testing.F) {
 	for _, comm := range []string{"python3", "a\nb", "\xff\\", "ä\x7f", ""} {
 		f.Add(comm)

@@ -9,40 +9,40 @@ import (
 	"rdma_events/internal/telemetry/aggregate"
 )
 
-// Async is a point of rdma_async: the events of a port, or with Port 0 all other
+// Async is a point of rdma_async. It has the events of a port or, if Port is 0, all other
 // events of the device.
 type Async struct {
 	Device    string
 	Port      int
-	Types     []EventCount // every type of the scope, also those never seen
+	Types     []EventCount // every type of the scope, including types never seen
 	Read      uint64
 	Acked     uint64
 	Unacked   uint64 // read and not yet acknowledged by the running worker
-	Released  uint64 // freed unacknowledged when a worker died
+	Released  uint64 // freed without acknowledgement when a worker died
 	Hold, Ack aggregate.Stat
 	At        time.Time
 }
 
-// EventCount is the counter of one event type and its rate per second over the
-// interval just ended.
+// EventCount is the counter of one event type and its rate per second over the last
+// interval.
 type EventCount struct {
 	Type  verbs.EventType
 	Total uint64
 	Rate  float64
 }
 
-// addTo adds the events that are not acknowledged yet to the host's sum.
+// addTo adds the unacknowledged events to the host's sum.
 func (a *Async) addTo(h *Host) { h.Unacked += a.Unacked }
 
 // Key implements Point.
 func (a *Async) Key() Key {
-	return Key{Measurement: asyncs.Name, Device: a.Device, Port: a.Port}
+	return Key{Measurement: asyncTable.Name, Device: a.Device, Port: a.Port}
 }
 
 // Time implements Point.
 func (a *Async) Time() time.Time { return a.At }
 
-// Merge implements Point: the later one replaces this.
+// Merge implements Point. The later point replaces this one.
 func (a *Async) Merge(later Point) { *a = *later.(*Async) }
 
 // Clone implements Point.
@@ -52,68 +52,68 @@ func (a *Async) Clone() Point { return clone(a) }
 func (*Async) Events() uint64 { return 0 }
 
 // Lines implements Point.
-func (a *Async) Lines(add func(Line)) { add(asyncs.line(a)) }
+func (a *Async) Lines(add func(Line)) { add(asyncTable.line(a)) }
 
 const (
-	holdText = "return of ibv_get_async_event to return of ibv_ack_async_event, per event"
-	ackText  = "ibv_ack_async_event alone, per call; libibverbs does nothing in it for port and device events"
+	holdText = "time from the return of ibv_get_async_event to the return of ibv_ack_async_event"
+	ackText  = "time in ibv_ack_async_event (in which libibverbs does nothing for port and device events)"
 )
 
-var asyncs = table[Async]{
+var asyncTable = table[Async]{
 	Metric: Metric{
 		Name:    "rdma_async",
 		Emitted: everyInterval,
-		Description: "Asynchronous events that were read, one series per port with the events of that port " +
-			"and one per device with all others. Events of queue pairs, completion queues and other objects reach " +
-			"only the context that owns the object, so these are about the plugin's own probes.",
+		Description: "Asynchronous events that the plugin read. Each port has a series with its port events, and each device " +
+			"has a series with all other events. The kernel reports an event of a queue pair, completion queue or other object " +
+			"only to the context that owns the object. Events of objects are therefore about the plugin's own probes.",
 	},
 	tags: []tag[Async]{
-		newTag("device", "name of the RDMA device", func(v *Async) string { return v.Device }),
-		maybeTag("port", "number of the port; only on the series of port events",
+		requiredTag("device", "name of the RDMA device", func(v *Async) string { return v.Device }),
+		optionalTag("port", "number of the port; only on the series with port events",
 			func(v *Async) string { return portTag(v.Port) }),
 	},
-	fields: slices.Concat(eventRows(), []field[Async]{
+	fields: slices.Concat(eventCountFields(), []field[Async]{
 		counter("read", "events read, of all types", func(v *Async) uint64 { return v.Read }),
-		counter("acked", "of these, acknowledged", func(v *Async) uint64 { return v.Acked }),
-		integer("unacked", "", "of these, not yet acknowledged; stays above 0 when an acknowledgement hangs",
-			func(v *Async) int64 { return clip(v.Unacked) }),
-		counter("released", "of these, freed unacknowledged by a worker's death",
+		counter("acked", "events read and acknowledged", func(v *Async) uint64 { return v.Acked }),
+		requiredInt("unacked", "", "events read and not yet acknowledged; stays above 0 while an acknowledgement hangs",
+			func(v *Async) int64 { return clampToInt64(v.Unacked) }),
+		counter("released", "events read and then freed without acknowledgement, because a worker died",
 			func(v *Async) uint64 { return v.Released }),
 	},
-		stat("hold", holdText, func(v *Async) aggregate.Stat { return v.Hold }),
-		stat("ack", ackText, func(v *Async) aggregate.Stat { return v.Ack })),
+		statFields("hold", holdText, func(v *Async) aggregate.Stat { return v.Hold }),
+		statFields("ack", ackText, func(v *Async) aggregate.Stat { return v.Ack })),
 	more: func(v *Async, set func(string, any)) {
 		for _, e := range v.Types {
 			if !e.Type.Known() {
-				set(e.Type.String(), clip(e.Total))
+				set(e.Type.String(), clampToInt64(e.Total))
 				set(e.Type.String()+"_rate", e.Rate)
 			}
 		}
 	},
 }
 
-// eventRows returns the counter and the rate of every event type, and two rows that
-// stand for all types without a name.
-func eventRows() []field[Async] {
+// eventCountFields returns the counter and the rate of every event type, and two fields
+// that stand for all types without a name.
+func eventCountFields() []field[Async] {
 	var rows []field[Async]
 	for _, scope := range []verbs.Scope{
 		verbs.ScopePort, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ,
 	} {
 		for _, t := range verbs.EventTypes(scope) {
-			rows = append(rows, eventRow(t)...)
+			rows = append(rows, eventTypeFields(t)...)
 		}
 	}
 	return append(rows,
 		field[Async]{Field: Field{
 			Name: "unknown_<number>", Kind: Int, Optional: true, Cumulative: true,
-			Description: "events of a type without a name, newer than this program; only on the device's series",
+			Description: "events of a type that is newer than the plugin and has no name; only on the series of the device",
 		}},
 		field[Async]{Field: Field{
-			Name: "unknown_<number>_rate", Kind: Float, Unit: "1/s", Optional: true, Description: "the same per second",
+			Name: "unknown_<number>_rate", Kind: Float, Unit: "1/s", Optional: true, Description: "these events per second",
 		}})
 }
 
-func eventRow(t verbs.EventType) []field[Async] {
+func eventTypeFields(t verbs.EventType) []field[Async] {
 	find := func(v *Async) (EventCount, bool) {
 		i := slices.IndexFunc(v.Types, func(e EventCount) bool { return e.Type == t })
 		if i < 0 {
@@ -121,17 +121,17 @@ func eventRow(t verbs.EventType) []field[Async] {
 		}
 		return v.Types[i], true
 	}
-	series := "only on the device's series"
+	series := "only on the series of the device"
 	if t.Scope() == verbs.ScopePort {
-		series = "only on a port's series"
+		series = "only on the series of a port"
 	}
 	return []field[Async]{
-		cumulative(maybe(t.String(), "", t.String()+" events ("+t.Scope().String()+" scope), "+series,
+		markCumulative(optionalInt(t.String(), "", t.String()+" events (scope "+t.Scope().String()+"); "+series,
 			func(v *Async) (int64, bool) {
 				e, ok := find(v)
-				return clip(e.Total), ok
+				return clampToInt64(e.Total), ok
 			})),
-		float(t.String()+"_rate", "1/s", "the same per second",
+		optionalFloat(t.String()+"_rate", "1/s", t.String()+" events per second",
 			func(v *Async) (float64, bool) {
 				e, ok := find(v)
 				return e.Rate, ok
@@ -139,7 +139,7 @@ func eventRow(t verbs.EventType) []field[Async] {
 	}
 }
 
-// portTag returns the value of the tag port, "" for a point of the device.
+// portTag returns the value of the tag port. It is "" for a point of the device.
 func portTag(n int) string {
 	if n == 0 {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// FabricPort is a point of rdma_fabric_port: all pairs of one port, and what is said of the port itself.
+// FabricPort is a point of rdma_fabric_port. It sums up all pairs of one port, and has the verdict on the port itself.
 type FabricPort struct {
 	Device   string
 	Port     int
@@ -18,18 +18,18 @@ type FabricPort struct {
 	FabricCounts
 	FabricLatencies
 	Verdict      verdict.Verdict // ok, own_port or own_link
-	Bad          bool            // the port's own link is blamed: own_link
+	Bad          bool            // the verdict is own_link, which blames the link of the port
 	VerdictAgeNS int64
-	List         string // the digest of the list of hosts
-	FabricLane
+	List         string // digest of the peer list
+	FabricProberCounts
 	At time.Time
 }
 
-// FabricLane are the counts of the prober of a port, since the plugin started. Events = Acked + Unacked + Released.
-type FabricLane struct {
+// FabricProberCounts holds the counts of the prober of a port since the plugin started. Events = Acked + Unacked + Released.
+type FabricProberCounts struct {
 	ledger.FabricCounts
 	Unacked  uint64 // read and not yet acknowledged by the running worker
-	Released uint64 // freed unacknowledged when a worker died
+	Released uint64 // freed without acknowledgement when a worker died
 }
 
 // addTo adds the pairs of the port to the sums of its host.
@@ -38,67 +38,67 @@ func (p *FabricPort) addTo(h *Host) {
 		h.Fabric = &HostFabric{}
 	}
 	h.Fabric.PairsBad += p.PairsBad
-	h.Fabric.PortsBad += bit(p.Bad)
+	h.Fabric.PortsBad += boolToInt(p.Bad)
 	h.Fabric.PairsUnmet += p.Pairs - p.PairsMet
 }
 
 // Key implements Point.
 func (p *FabricPort) Key() Key {
-	return Key{Measurement: fabricPorts.Name, Device: p.Device, Of: p.OwnGroup, Port: p.Port}
+	return Key{Measurement: fabricPortTable.Name, Device: p.Device, Subject: p.OwnGroup, Port: p.Port}
 }
 
 // Time implements Point.
 func (p *FabricPort) Time() time.Time { return p.At }
 
-// Merge implements Point: the later one replaces this. Its counts have those of this one in them.
+// Merge implements Point. The later point replaces this one; its counts include the counts of this one.
 func (p *FabricPort) Merge(later Point) { *p = *later.(*FabricPort) }
 
 // Clone implements Point.
 func (p *FabricPort) Clone() Point { return clone(p) }
 
-// Events implements Point. The counts of completion events are those of the later point.
+// Events implements Point. It returns 0, because the later point includes the counts of completion events.
 func (*FabricPort) Events() uint64 { return 0 }
 
 // Lines implements Point.
-func (p *FabricPort) Lines(add func(Line)) { add(fabricPorts.line(p)) }
+func (p *FabricPort) Lines(add func(Line)) { add(fabricPortTable.line(p)) }
 
-var fabricPorts = table[FabricPort]{
+var fabricPortTable = table[FabricPort]{
 	Metric: Metric{
 		Name:    "rdma_fabric_port",
 		Emitted: onChange,
-		Description: "Probes of one port with all of its peers, what follows for the port itself, and what its prober and responder do. " +
+		Description: "Probes of one port with all of its peers, the verdict on the port itself, and the counts of its prober and responder. " +
 			"Only with fabric.peers_file. " + paritySum + ", and events = acked + unacked + released.",
 	},
 	tags: []tag[FabricPort]{
-		newTag("device", "name of the RDMA device", func(v *FabricPort) string { return v.Device }),
-		newTag("port", "number of the port, from 1", func(v *FabricPort) string { return strconv.Itoa(v.Port) }),
-		newTag("own_group", ownGroupText, func(v *FabricPort) string { return v.OwnGroup }),
+		requiredTag("device", "name of the RDMA device", func(v *FabricPort) string { return v.Device }),
+		requiredTag("port", "number of the port, from 1", func(v *FabricPort) string { return strconv.Itoa(v.Port) }),
+		requiredTag("own_group", ownGroupText, func(v *FabricPort) string { return v.OwnGroup }),
 		managementTag(func(v *FabricPort) string { return v.Role }),
 	},
 	fields: slices.Concat([]field[FabricPort]{
-		text("verdict", "what is said of the port itself: ok, "+portVerdictsText(), func(v *FabricPort) verdict.Verdict { return v.Verdict }),
-		yesNo("bad", "1 with own_link", func(v *FabricPort) bool { return v.Bad }),
-		integer("verdict_age_ns", "ns", "how long the verdict has held", func(v *FabricPort) int64 { return v.VerdictAgeNS }),
-		text("list", "digest of the list of hosts: equal on all hosts that have the same list", func(v *FabricPort) string { return v.List }),
+		optionalText("verdict", "verdict on the port itself: ok, "+portVerdictsText(), func(v *FabricPort) verdict.Verdict { return v.Verdict }),
+		flag("bad", "1 if the verdict is own_link", func(v *FabricPort) bool { return v.Bad }),
+		requiredInt("verdict_age_ns", "ns", "age of the verdict", func(v *FabricPort) int64 { return v.VerdictAgeNS }),
+		optionalText("list", "digest of the peer list, equal on all hosts with the same list", func(v *FabricPort) string { return v.List }),
 	},
-		fabricCountRows(func(v *FabricPort) *FabricCounts { return &v.FabricCounts }),
-		fabricLatencyRows(func(v *FabricPort) *FabricLatencies { return &v.FabricLatencies }),
-		laneRows()),
+		fabricCountFields(func(v *FabricPort) *FabricCounts { return &v.FabricCounts }),
+		fabricLatencyFields(func(v *FabricPort) *FabricLatencies { return &v.FabricLatencies }),
+		proberFields()),
 }
 
-func laneRows() []field[FabricPort] {
+func proberFields() []field[FabricPort] {
 	return []field[FabricPort]{
-		counter("events", "completion events read", func(v *FabricPort) uint64 { return v.FabricLane.Events }),
-		counter("acked", "of these, acknowledged", func(v *FabricPort) uint64 { return v.Acked }),
-		integer("unacked", "", "of these, not yet acknowledged", func(v *FabricPort) int64 { return clip(v.Unacked) }),
-		counter("released", "of these, freed unacknowledged by a worker's death", func(v *FabricPort) uint64 { return v.Released }),
-		counter("spurious", "events without a completion, which is legal", func(v *FabricPort) uint64 { return v.Spurious }),
+		counter("events", "completion events read", func(v *FabricPort) uint64 { return v.FabricProberCounts.Events }),
+		counter("acked", "completion events read and acknowledged", func(v *FabricPort) uint64 { return v.Acked }),
+		requiredInt("unacked", "", "completion events read and not yet acknowledged", func(v *FabricPort) int64 { return clampToInt64(v.Unacked) }),
+		counter("released", "completion events read and then freed without acknowledgement, because a worker died", func(v *FabricPort) uint64 { return v.Released }),
+		counter("spurious", "completion events without a completion, which the verbs allow", func(v *FabricPort) uint64 { return v.Spurious }),
 		counter("echoed", "echoes posted for peers", func(v *FabricPort) uint64 { return v.Echoed }),
-		counter("refused", "probes of peers that were not echoed, above twenty a second or without a free send",
+		counter("refused", "probes of peers that were not echoed, because they exceeded twenty a second or no send was free",
 			func(v *FabricPort) uint64 { return v.Refused }),
-		counter("foreign", "datagrams of strangers, of sessions that are over, of no probe, and those that arrive a second time",
+		counter("foreign", "datagrams that were ignored: from strangers, from ended sessions, not a probe, or a duplicate",
 			func(v *FabricPort) uint64 { return v.Foreign }),
-		counter("dry", "times that all receives of a queue were used up: what was lost then is in busy_lost",
+		counter("dry", "times all receives of a queue were used up; the probes lost then are in busy_lost",
 			func(v *FabricPort) uint64 { return v.Dry }),
 	}
 }

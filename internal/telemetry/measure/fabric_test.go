@@ -8,26 +8,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sum adds up fields of a line.
-func sum(l Line, fields ...string) (n int64) {
+// sumFields adds up the named fields of a line.
+func sumFields(l Line, fields ...string) (n int64) {
 	for _, name := range fields {
 		n += l.Fields[name].(int64)
 	}
 	return n
 }
 
-// requireParity requires that every probe and every completion event of a line is in one of its counts.
+// requireParity requires that a line counts every probe and every completion event in exactly one outcome.
 func requireParity(t *testing.T, l Line) {
 	t.Helper()
 	require.Equal(t, l.Fields["sent"],
-		sum(l, "answered", "forward_lost", "reverse_lost", "busy_lost", "unknown_lost", "pending"))
+		sumFields(l, "answered", "forward_lost", "reverse_lost", "busy_lost", "unknown_lost", "pending"))
 	if l.Name == "rdma_fabric_port" {
-		require.Equal(t, l.Fields["events"], sum(l, "acked", "unacked", "released"))
+		require.Equal(t, l.Fields["events"], sumFields(l, "acked", "unacked", "released"))
 	}
 }
 
-// grow lets probes and events happen, each of which ends in one of the counts.
-func grow(r *rand.Rand, p *FabricPort) {
+// addTraffic adds probes and events, each of which ends in one of the counts.
+func addTraffic(r *rand.Rand, p *FabricPort) {
 	n := func() uint64 { return r.Uint64N(50) }
 	p.Answered += n()
 	p.ForwardLost += n()
@@ -39,7 +39,7 @@ func grow(r *rand.Rand, p *FabricPort) {
 	p.Acked += n()
 	p.Released += n()
 	p.Unacked = n()
-	p.FabricLane.Events = p.Acked + p.Released + p.Unacked
+	p.FabricProberCounts.Events = p.Acked + p.Released + p.Unacked
 }
 
 func TestPointsOfThePortThatMergeKeepEveryProbeAndEveryEvent(t *testing.T) {
@@ -47,10 +47,10 @@ func TestPointsOfThePortThatMergeKeepEveryProbeAndEveryEvent(t *testing.T) {
 	now := &FabricPort{Device: "d", Port: 1, OwnGroup: "g"}
 	waiting := now.Clone()
 	for i := range 100 {
-		grow(r, now)
+		addTraffic(r, now)
 		now.At = at(i)
 		waiting.Merge(now.Clone())
-		requireParity(t, one(t, waiting))
+		requireParity(t, onlyLine(t, waiting))
 		require.Equal(t, now, waiting)
 	}
 }
@@ -62,7 +62,7 @@ func TestPairsAddUpWithEachOfTheirCounts(t *testing.T) {
 			counts = append(counts, f.Name)
 		}
 	}
-	require.Subset(t, counts, []string{"Pairs", "Sent"}, "its own and those of the probes")
+	require.Subset(t, counts, []string{"Pairs", "Sent"}, "the counts of pairs and the counts of probes")
 	ones := func() *FabricCounts {
 		var c FabricCounts
 		v := reflect.ValueOf(&c).Elem()
@@ -92,12 +92,12 @@ func TestPairsAddUpWithEachOfTheirCounts(t *testing.T) {
 
 func TestTheFilledPointsOfTheFabricAddUp(t *testing.T) {
 	for _, p := range filledFabric()[:2] {
-		requireParity(t, one(t, p))
+		requireParity(t, onlyLine(t, p))
 	}
 }
 
 func TestLatenciesThatNothingMeasuredAreLeftOut(t *testing.T) {
-	l := one(t, &Fabric{OwnGroup: "a", PeerGroup: "a", Scope: "group", FabricLatencies: FabricLatencies{WriteP: ranks(7), WriteMax: 9}})
+	l := onlyLine(t, &Fabric{OwnGroup: "a", PeerGroup: "a", Scope: "group", FabricLatencies: FabricLatencies{WriteP: percentilesFrom(7), WriteMax: 9}})
 	require.NotContains(t, l.Fields, "echo_ns_p50")
 	require.NotContains(t, l.Fields, "echo_ns_max")
 	require.NotContains(t, l.Fields, "responder_ns_p99")
@@ -106,14 +106,14 @@ func TestLatenciesThatNothingMeasuredAreLeftOut(t *testing.T) {
 }
 
 func TestOnlyAPartialPairHasAPath(t *testing.T) {
-	partial := one(t, &FabricPeer{Verdict: "partial", Path: 0})
+	partial := onlyLine(t, &FabricPeer{Verdict: "partial", Path: 0})
 	require.Equal(t, int64(0), partial.Fields["path"])
-	require.NotContains(t, one(t, &FabricPeer{Verdict: "partial", Path: -1}).Fields, "path")
-	require.NotContains(t, one(t, &FabricPeer{Verdict: "path"}).Fields, "path")
+	require.NotContains(t, onlyLine(t, &FabricPeer{Verdict: "partial", Path: -1}).Fields, "path")
+	require.NotContains(t, onlyLine(t, &FabricPeer{Verdict: "path"}).Fields, "path")
 }
 
 func TestAPeerThatWasNotMetHasAReasonAndNoVerdict(t *testing.T) {
-	l := one(t, &FabricPeer{Device: "d", Port: 1, OwnGroup: "a", PeerHost: "h", PeerGroup: "b", Scope: "across", Reason: "key"})
+	l := onlyLine(t, &FabricPeer{Device: "d", Port: 1, OwnGroup: "a", PeerHost: "h", PeerGroup: "b", Scope: "across", Reason: "key"})
 	want := map[string]any{"reason": "key"}
 	for _, f := range describe(t, "rdma_fabric_peer").Fields {
 		if !f.Optional {

@@ -6,7 +6,7 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// verdictsText returns the words of some verdicts, the worst first, as in "path, partial or lossy_both".
+// verdictsText returns the names of the verdicts that which selects, the worst first, such as "path, partial or lossy_both".
 func verdictsText(which func(*verdict.Row) bool) string {
 	var words []string
 	for _, r := range verdict.Verdicts() {
@@ -21,14 +21,14 @@ func verdictsText(which func(*verdict.Row) bool) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// blamesText returns whom the verdicts of pairs blame, as in "the peer (peer_port or peer_down)".
+// blamesText returns each party that verdicts on pairs blame with its verdicts, such as "the peer (peer_port or peer_down)".
 func blamesText() string {
 	var parts []string
 	for _, whom := range []struct {
 		blame verdict.Blame
 		text  string
 	}{
-		{verdict.BlameOwn, "the own port"}, {verdict.BlameNetwork, "the network"}, {verdict.BlamePeer, "the peer"}, {verdict.BlameNobody, "nobody"},
+		{verdict.BlameOwn, "the port of this host"}, {verdict.BlameNetwork, "the network"}, {verdict.BlamePeer, "the peer"}, {verdict.BlameNobody, "nobody"},
 	} {
 		words := verdictsText(func(r *verdict.Row) bool { return r.OfPair && r.Blames == whom.blame })
 		parts = append(parts, whom.text+" ("+words+")")
@@ -36,7 +36,7 @@ func blamesText() string {
 	return strings.Join(parts, ", ")
 }
 
-// portVerdictsText returns what each verdict on a port itself means.
+// portVerdictsText returns each verdict on a port itself with its meaning.
 func portVerdictsText() string {
 	var parts []string
 	for _, r := range verdict.Verdicts() {
@@ -47,7 +47,7 @@ func portVerdictsText() string {
 	return strings.Join(parts, " or ")
 }
 
-// reasonsText returns what each reason means.
+// reasonsText returns each reason with its meaning.
 func reasonsText() string {
 	var parts []string
 	for _, r := range verdict.Reasons() {

@@ -15,11 +15,11 @@ import (
 	"rdma_events/internal/telemetry/aggregate"
 )
 
-// at returns a time that is easy to read in line protocol.
+// at returns a fixed time plus ms, which is easy to read in line protocol.
 func at(ms int) time.Time { return time.Unix(1_700_000_000, int64(ms)*1e6).UTC() }
 
-// all returns every event type of some scopes with a count.
-func all(from uint64, scopes ...verbs.Scope) []EventCount {
+// eventCounts returns every event type of the scopes with a count. The first count is from, and each next one is greater by 1.
+func eventCounts(from uint64, scopes ...verbs.Scope) []EventCount {
 	var counts []EventCount
 	for _, scope := range scopes {
 		for _, t := range verbs.EventTypes(scope) {
@@ -30,7 +30,7 @@ func all(from uint64, scopes ...verbs.Scope) []EventCount {
 	return counts
 }
 
-// withCounts returns v with 2 in each count that was 0, so that a count that is new need not be named here.
+// withCounts returns v with 2 in each count that was 0, so that this file need not name new counts.
 func withCounts[T any](v T) T {
 	setCounts(reflect.ValueOf(&v).Elem())
 	return v
@@ -53,13 +53,14 @@ func setCounts(v reflect.Value) {
 
 func statOf(n int64) aggregate.Stat { return aggregate.Stat{Count: 3, Mean: n, Max: 2 * n} }
 
-func ranks(n int64) aggregate.Percentiles {
+// percentilesFrom returns percentiles that rise from n.
+func percentilesFrom(n int64) aggregate.Percentiles {
 	return aggregate.Percentiles{Count: 9, P50: n, P90: n + 1, P99: n + 2}
 }
 
-// filled returns points of all measurements, in which every field is known.
-func filled() []Point {
-	own := all(10, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ)
+// filledPoints returns points of all measurements in which every field is known.
+func filledPoints() []Point {
+	own := eventCounts(10, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ)
 	own = append(own, EventCount{Type: 33, Total: 2, Rate: 0.2})
 	probe := filledProbe()
 	histogram := &Histogram{Device: probe.Device, ProbeKey: probe.ProbeKey, Below: make([]uint64, 17), At: at(0)}
@@ -72,12 +73,12 @@ func filled() []Point {
 			At: at(0),
 		},
 		&Async{
-			Device: "mlx5_0", Port: 1, Types: all(1, verbs.ScopePort), Read: 5, Acked: 5, Hold: statOf(800), Ack: statOf(30),
+			Device: "mlx5_0", Port: 1, Types: eventCounts(1, verbs.ScopePort), Read: 5, Acked: 5, Hold: statOf(800), Ack: statOf(30),
 			At: at(0),
 		},
 		filledPort(), probe, histogram, filledDevice(), &Command{
 			Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Role: verbs.RoleManagement, Calls: 9, Errors: 3, Status: "ETIMEDOUT",
-			BusyNS: 6_000_000_000, Stuck: true, Took: statOf(45_000), TookP: ranks(44_000), At: at(0),
+			BusyNS: 6_000_000_000, Stuck: true, Took: statOf(45_000), TookP: percentilesFrom(44_000), At: at(0),
 		},
 	}
 	points = append(points, filledFabric()...)
@@ -91,7 +92,7 @@ func filled() []Point {
 	return append(points, host, &Collector{
 		FunctionsSkipped: 12, ExpectedMissing: 2, ExpectedMissingOf: "2 of 8 that match mlx5_[0-7]", Counted: true,
 		Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, AsyncEvents: 25,
-		DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
+		DeliveryP: percentilesFrom(80_000), WorkerRSS: 14 << 20,
 		Queue:    Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
 		Recorder: &Recorder{Recorded: 12, Errors: 2, Lost: 3}, EvidenceMerged: 2,
 		Usage: Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
@@ -136,7 +137,7 @@ func filledAppAsync() *AppAsync {
 		Device: "mlx5_0", App: "python3", Unit: "job_1870", Attached: true, Unread: 3, UnreadErrors: 2, UnreadAge: 71_000_000_000,
 		Delay: statOf(35_000), At: at(0),
 	}
-	for _, e := range all(1, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ) {
+	for _, e := range eventCounts(1, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ) {
 		a.Types[e.Type] = e.Total
 	}
 	a.Processes, a.Discarded, a.Skipped, a.DestroyedUnacked = 8, 4, 1, 6
@@ -151,12 +152,12 @@ func filledFabric() []Point {
 			Writes: 980, WritesOK: 970, WritesLate: 4, WriteErrors: 9, Reconnects: 6,
 		},
 	})
-	latencies := FabricLatencies{EchoP: ranks(8000), EchoMax: 9000, ResponderP: ranks(3000), WriteP: ranks(4000), WriteMax: 5000}
+	latencies := FabricLatencies{EchoP: percentilesFrom(8000), EchoMax: 9000, ResponderP: percentilesFrom(3000), WriteP: percentilesFrom(4000), WriteMax: 5000}
 	return []Point{
 		&Fabric{OwnGroup: "rack1", PeerGroup: "rack2", Scope: "across", FabricCounts: counts, FabricLatencies: latencies, At: at(0)},
 		&FabricPort{
 			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", Role: verbs.RoleManagement, FabricCounts: counts, FabricLatencies: latencies,
-			Verdict: "own_link", Bad: true, VerdictAgeNS: 12_000_000_000, List: "0123456789abcdef", FabricLane: FabricLane{
+			Verdict: "own_link", Bad: true, VerdictAgeNS: 12_000_000_000, List: "0123456789abcdef", FabricProberCounts: FabricProberCounts{
 				FabricCounts: ledger.FabricCounts{Events: 3000, Acked: 2990, Spurious: 7, Echoed: 950, Refused: 2, Foreign: 3, Dry: 1},
 				Unacked:      1, Released: 9,
 			}, At: at(0),
@@ -196,8 +197,8 @@ func filledProbe() *Probe {
 		Unacked: 1, Released: 1, EventsRate: 1, OK: true, HasOK: true, Status: "IBV_WC_RETRY_EXC_ERR",
 		Wake: statOf(5000), Ack: statOf(100), Hold: statOf(1500), Total: statOf(7000),
 		Get: statOf(200), Arm: statOf(60), Drain: statOf(70),
-		WakeP: ranks(4900), AckP: ranks(90), HoldP: ranks(1400), TotalP: ranks(6900),
-		GetP: ranks(190), ArmP: ranks(50), DrainP: ranks(65),
+		WakeP: percentilesFrom(4900), AckP: percentilesFrom(90), HoldP: percentilesFrom(1400), TotalP: percentilesFrom(6900),
+		GetP: percentilesFrom(190), ArmP: percentilesFrom(50), DrainP: percentilesFrom(65),
 		At: at(0),
 	}
 }

@@ -9,23 +9,23 @@ import (
 	"rdma_events/internal/telemetry/aggregate"
 )
 
-// Histogram is a point of rdma_cq_probe_histogram, which has a line for each bound.
+// Histogram is a point of rdma_cq_probe_histogram. It has one line for each bound.
 type Histogram struct {
 	Device string
 	verbs.ProbeKey
-	Below []uint64 // rounds whose event came within each of aggregate.Bounds, and last within any time
+	Below []uint64 // rounds whose event came within each of aggregate.Bounds, and finally within any time
 	At    time.Time
 }
 
 // Key implements Point.
 func (h *Histogram) Key() Key {
-	return Key{Measurement: histograms.Name, Device: h.Device, Of: h.Method.String(), Port: h.Port, Vector: h.Vector}
+	return Key{Measurement: histogramTable.Name, Device: h.Device, Subject: h.Method.String(), Port: h.Port, Vector: h.Vector}
 }
 
 // Time implements Point.
 func (h *Histogram) Time() time.Time { return h.At }
 
-// Merge implements Point: the later one replaces this.
+// Merge implements Point. The later point replaces this one.
 func (h *Histogram) Merge(later Point) { *h = *later.(*Histogram) }
 
 // Clone implements Point.
@@ -42,27 +42,27 @@ func (h *Histogram) Lines(add func(Line)) {
 		if i < len(bounds) {
 			le = strconv.FormatInt(bounds[i].Nanoseconds(), 10)
 		}
-		add(histograms.line(&bucket{h, le, below}))
+		add(histogramTable.line(&bucket{h, le, below}))
 	}
 }
 
-// bucket holds the values of one line.
+// bucket holds the values of one line of a Histogram.
 type bucket struct {
-	of    *Histogram
+	hist  *Histogram
 	le    string
 	below uint64
 }
 
-var histograms = table[bucket]{
+var histogramTable = table[bucket]{
 	Metric: Metric{
 		Name:    "rdma_cq_probe_histogram",
 		Emitted: everyInterval + ", with histogram = true",
-		Description: "Wake-up latencies of a probe, cumulative over bounds and since the plugin started. The " +
-			"bounds are fixed, so the histograms of many hosts can be added up.",
+		Description: "Histogram of the wake-up latencies of a probe. Each count includes the counts of all smaller bounds, and counts " +
+			"since the plugin started. The bounds are fixed, so a database can add up the histograms of many hosts.",
 	},
 	tags: slices.Concat(
-		probeTags(func(b *bucket) (string, verbs.ProbeKey) { return b.of.Device, b.of.ProbeKey }),
-		[]tag[bucket]{newTag("le", "upper bound in ns: 5000, 10000, 20000, 50000 and so on to 500000000, and +Inf",
+		probeTags(func(b *bucket) (string, verbs.ProbeKey) { return b.hist.Device, b.hist.ProbeKey }),
+		[]tag[bucket]{requiredTag("le", "upper bound in ns: 5000, 10000, 20000, 50000 and so on up to 500000000, and +Inf",
 			func(b *bucket) string { return b.le })}),
 	fields: []field[bucket]{
 		counter("wake_bucket", "rounds whose event came within the bound",

@@ -37,8 +37,8 @@ func TestAHostIsTheSumOfItsDevices(t *testing.T) {
 }
 
 func TestAHostWhoseFabricIsNotProbedSaysNothingOfIt(t *testing.T) {
-	require.NotContains(t, one(t, &Host{}).Fields, "fabric_pairs_bad")
-	require.Equal(t, int64(0), one(t, &Host{Fabric: &HostFabric{}}).Fields["fabric_pairs_bad"])
+	require.NotContains(t, onlyLine(t, &Host{}).Fields, "fabric_pairs_bad")
+	require.Equal(t, int64(0), onlyLine(t, &Host{Fabric: &HostFabric{}}).Fields["fabric_pairs_bad"])
 }
 
 func TestAPortWhoseDriverIgnoresTheLinkHasNoUp(t *testing.T) {

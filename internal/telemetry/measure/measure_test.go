@@ -17,17 +17,17 @@ import (
 
 var update = flag.Bool("rewrite", false, "rewrite golden files")
 
-// everything returns lines of all measurements with all fields.
-func everything() []Line {
+// allLines returns lines of all measurements with all fields.
+func allLines() []Line {
 	var lines []Line
-	for _, p := range filled() {
+	for _, p := range filledPoints() {
 		p.Lines(func(l Line) { lines = append(lines, l) })
 	}
 	return lines
 }
 
-// one returns the line of a point that has exactly one.
-func one(t *testing.T, p Point) Line {
+// onlyLine returns the line of a point that has exactly one.
+func onlyLine(t *testing.T, p Point) Line {
 	t.Helper()
 	var lines []Line
 	p.Lines(func(l Line) { lines = append(lines, l) })
@@ -81,14 +81,14 @@ func requireInTable(t *testing.T, p *Line) {
 }
 
 func TestEveryEmittedFieldIsInTheTableWithItsType(t *testing.T) {
-	for _, p := range everything() {
+	for _, p := range allLines() {
 		requireInTable(t, &p)
 	}
 }
 
 func TestEveryRowOfTheTableIsEmitted(t *testing.T) {
 	emitted := make(map[string]bool)
-	for _, p := range everything() {
+	for _, p := range allLines() {
 		m := describe(t, p.Name)
 		for name := range p.Fields {
 			f, _ := m.Field(name)
@@ -134,7 +134,7 @@ func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 }
 
 func TestUnknownValuesAreLeftOut(t *testing.T) {
-	port := one(t, &Port{
+	port := onlyLine(t, &Port{
 		Device: "d", Port: 1, HasState: true, State: verbs.PortAbsent, Attr: filledPort().Attr,
 	})
 	require.Equal(t, map[string]any{
@@ -143,21 +143,21 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 	}, port.Fields)
 	require.Equal(t, map[string]string{"device": "d", "port": "1"}, port.Tags)
 
-	unasked := one(t, &Port{Device: "d", Port: 1})
+	unasked := onlyLine(t, &Port{Device: "d", Port: 1})
 	require.NotContains(t, unasked.Fields, "state")
 	require.NotContains(t, unasked.Fields, "state_name")
 
-	device := one(t, &Device{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}})
+	device := onlyLine(t, &Device{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}})
 	require.Equal(t, map[string]any{
 		"present": int64(0), "open": int64(0), "opens": int64(0), "removals": int64(0), "fatals": int64(0),
 		"function_removals": int64(0), "unplanned_removals": int64(0), "worker_restarts": int64(0), "crashes": int64(0),
 	}, device.Fields)
 
-	event := one(t, &Event{Device: "d", Type: 33, Count: 1, Total: 1})
+	event := onlyLine(t, &Event{Device: "d", Type: 33, Count: 1, Total: 1})
 	require.Equal(t, map[string]any{"count": int64(1), "total": int64(1)}, event.Fields)
 	require.Equal(t, map[string]string{"device": "d", "event": "unknown_33", "scope": "unknown"}, event.Tags)
 
-	idle := one(t, &Async{Device: "d", Port: 1, Types: all(0, verbs.ScopePort)[:1]})
+	idle := onlyLine(t, &Async{Device: "d", Port: 1, Types: eventCounts(0, verbs.ScopePort)[:1]})
 	require.Equal(t, map[string]any{
 		"port_active": int64(0), "port_active_rate": 0.0, "read": int64(0), "acked": int64(0),
 		"unacked": int64(0), "released": int64(0),
@@ -167,7 +167,7 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 func TestOnlyInfiniBandHasLIDs(t *testing.T) {
 	v := filledPort()
 	v.Attr.LinkLayer = verbs.LinkEthernet
-	p := one(t, v)
+	p := onlyLine(t, v)
 	require.NotContains(t, p.Fields, "lid")
 	require.NotContains(t, p.Fields, "sm_lid")
 	require.Equal(t, "ethernet", p.Fields["link_layer"])
@@ -178,12 +178,12 @@ func TestForeignStringsFitOnALine(t *testing.T) {
 	require.Equal(t, "?x", cleanText("\xff\xfex"))
 	require.Len(t, cleanText(string(bytes.Repeat([]byte("x"), 5000))), 256)
 	require.LessOrEqual(t, len(cleanText(string(bytes.Repeat([]byte("ä"), 300)))), 256)
-	require.Equal(t, int64(1<<63-1), clip(1<<64-1))
+	require.Equal(t, int64(1<<63-1), clampToInt64(1<<64-1))
 }
 
 func TestEveryPointHasAKeyOfItsOwn(t *testing.T) {
 	keys, measurements := map[Key]bool{}, map[string]bool{}
-	for _, p := range filled() {
+	for _, p := range filledPoints() {
 		require.False(t, keys[p.Key()], "%v", p.Key())
 		require.False(t, p.Time().IsZero(), "%v", p.Key())
 		keys[p.Key()], measurements[p.Key().Measurement] = true, true
@@ -196,7 +196,7 @@ func TestALaterPointReplacesAnEarlierOne(t *testing.T) {
 		&Async{}, &Port{}, &Probe{}, &Histogram{}, &Command{}, &Device{}, &App{}, &AppAsync{}, &AppHang{}, &Host{}, &Collector{}, &Tracer{},
 		&Fabric{}, &FabricPort{}, &FabricPeer{},
 	} {
-		for _, later := range filled() {
+		for _, later := range filledPoints() {
 			if later.Key().Measurement == p.Key().Measurement {
 				p.Merge(later)
 				require.Equal(t, later, p)
@@ -239,7 +239,7 @@ func TestLineProtocolIsAsItHasAlwaysBeen(t *testing.T) {
 	s := &influx.Serializer{SortFields: true}
 	require.NoError(t, s.Init())
 	var got bytes.Buffer
-	for _, p := range filled() {
+	for _, p := range filledPoints() {
 		p.Lines(func(l Line) {
 			line, err := s.Serialize(metric.New(l.Name, l.Tags, l.Fields, p.Time(), telegraf.Untyped))
 			require.NoError(t, err)

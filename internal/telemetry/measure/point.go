@@ -2,20 +2,20 @@ package measure
 
 import "time"
 
-// Point is one point of a measurement, which becomes one line or several. The points of
-// this package are pointers. The function to which a point was passed last owns it. A
-// point is not safe for concurrent use.
+// Point is one point of a measurement. It becomes one or several lines. The points of
+// this package are pointers. A function that takes a point becomes its owner. A point is
+// not safe for concurrent use.
 type Point interface {
-	// Key returns the key of the point. Points of equal keys may merge.
+	// Key returns the key of the point. Points with equal keys may merge.
 	Key() Key
-	// Time returns when the newest part of the point happened; for an event, when it was read.
+	// Time returns the time of the newest part of the point. For an event, that is the time when it was read.
 	Time() time.Time
-	// Merge adds a later point of an equal Key to this one.
+	// Merge adds a later point with an equal Key to this one.
 	Merge(later Point)
-	// Clone returns a copy, for another owner. What the point points to is shared, and no
-	// method changes it.
+	// Clone returns a copy for another owner. Both share the data behind pointers, which no
+	// method changes.
 	Clone() Point
-	// Events returns how many asynchronous events are lost if the point is lost.
+	// Events returns the number of asynchronous events that are lost if the point is lost.
 	Events() uint64
 	// Lines calls add for each line of the point.
 	Lines(add func(Line))
@@ -26,50 +26,50 @@ func clone[T any](p *T) *T {
 	return &c
 }
 
-// Key identifies the points that may merge. The Key of an rdma_port_change point has no
-// states, because a merged change has other states than the changes it was merged from.
+// Key identifies the points that may merge. The Key of an rdma_port_change point does not
+// include the states, because merging changes the states of a point.
 type Key struct {
 	Measurement string
-	Device      string // "": the host
-	Of          string // event, method, application or peer; "": none of them
-	Port        int    // 0: the device
+	Device      string // "": the point is about the host
+	Subject     string // event, method, application or peer; "": none of them
+	Port        int    // 0: the point is about the device
 	Vector      int    // completion vector
-	// Identity keeps points of one series from being merged: they have the same tags, and are about different things. Who makes
-	// them gives each a time of its own. "": the points of the series merge.
+	// Identity keeps points apart that have the same tags but are about different things, such as GIDs. The producer
+	// gives each of these points a distinct time. "": all points of the series may merge.
 	Identity string
 }
 
-// The values of Metric.Emitted. AsItHappens is that of points of single moments.
+// Values of Metric.Emitted. AsItHappens belongs to points that describe a single moment.
 const (
 	everyInterval = "every interval"
 	onChange      = "every interval and on change"
 	AsItHappens   = "when it happens"
 )
 
-// All returns a description of every measurement with its tags and fields, in the
+// All returns the descriptions of all measurements with their tags and fields, in the
 // order of docs/reference/metrics.md.
 func All() []Metric {
 	return []Metric{
-		asyncs.describe(),
-		events.describe(),
-		ports.describe(),
-		changes.describe(),
-		gidChanges.describe(),
-		attrChanges.describe(),
-		probes.describe(),
-		histograms.describe(),
-		commands.describe(),
-		evidences.describe(),
-		fabrics.describe(),
-		fabricPorts.describe(),
-		fabricPeers.describe(),
-		apps.describe(),
-		appAsyncs.describe(),
-		appEvents.describe(),
-		appHangs.describe(),
-		devices.describe(),
-		hosts.describe(),
-		collectors.describe(),
-		tracers.describe(),
+		asyncTable.describe(),
+		eventTable.describe(),
+		portTable.describe(),
+		portChangeTable.describe(),
+		gidChangeTable.describe(),
+		attrChangeTable.describe(),
+		probeTable.describe(),
+		histogramTable.describe(),
+		commandTable.describe(),
+		evidenceTable.describe(),
+		fabricTable.describe(),
+		fabricPortTable.describe(),
+		fabricPeerTable.describe(),
+		appTable.describe(),
+		appAsyncTable.describe(),
+		appEventTable.describe(),
+		appHangTable.describe(),
+		deviceTable.describe(),
+		hostTable.describe(),
+		collectorTable.describe(),
+		tracerTable.describe(),
 	}
 }

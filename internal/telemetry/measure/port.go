@@ -10,49 +10,49 @@ import (
 )
 
 // Port is a point of rdma_port. Known is false while the device is not open or does not
-// answer. The fields of Attr and the field up are left out then; the state and the
-// counters stay.
+// answer. The line then has the state and the counters, but neither the field up nor the
+// fields of Attr.
 type Port struct {
 	Device   string
 	Port     int
 	Expected bool   // the port is in expected_down
-	Role     string // verbs.RoleCompute or another; "": none
+	Role     string // verbs.RoleCompute or another role; "": none
 	Known    bool
-	HasState bool            // false until the first answer of a query: State is not valid then
-	State    verbs.PortState // the state machine's, not Attr.State
+	HasState bool            // State is valid: a query has been answered
+	State    verbs.PortState // state of the state machine, not Attr.State
 	Attr     verbs.PortAttr
-	// AlwaysActive: the driver reports State as active, whatever the link does.
+	// AlwaysActive is set if the driver reports the port as active regardless of the link.
 	AlwaysActive bool
 	Cable        string // verbs.DeviceAttr.Cable
-	// RateBestGbps is the greatest rate of the active port that this host remembers, 0 before it was active.
+	// RateBestGbps is the greatest rate of the active port that this host remembers. It is 0 until the port has been active.
 	RateBestGbps float64
-	// RateExpectedGbps is the rate that the active port should have at least, 0 if nothing says so.
+	// RateExpectedGbps is the rate that the active port should have at least. It is 0 if there is no expectation.
 	RateExpectedGbps float64
 	ExpectedUp       bool // the port should be active
 	ExpectedReason   expect.Reason
-	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
+	// Legs is the number of legs of the bond below the port. LegsUp is the number of legs that can carry traffic.
 	Legs, LegsUp int
-	HasLegs      bool // there is such a bond
+	HasLegs      bool // there is a bond
 
 	Transitions       uint64
 	Flaps             uint64
-	FlapsDay          uint64 // of them, within the last 24 hours
+	FlapsDay          uint64 // flaps within the last 24 hours
 	DownNS            int64
 	StateAgeNS        int64
 	HasStateAge       bool
 	MissedTransitions uint64
 	PhantomEvents     uint64
-	GIDs              int    // of the last reading of the table
-	HasGIDs           bool   // a table was read
-	GIDMoves          uint64 // GIDs that moved to another index, without link-local ones
+	GIDs              int    // entries in use, at the last reading of the GID table
+	HasGIDs           bool   // the GID table has been read
+	GIDMoves          uint64 // GIDs that moved to another index, without link-local GIDs
 	Quality           Quality
 	At                time.Time
 }
 
-// Quality is the last reading of the quality of a port's link: hourly, and after a drop.
+// Quality is the last reading of the quality of a port's link. The plugin reads it hourly, and after the link drops.
 type Quality struct {
-	Corrected, Uncorrectable uint64 // blocks that the network device's forward error correction has counted
-	// WhileActive are the uncorrectable blocks that came between readings between which the port stayed active.
+	Corrected, Uncorrectable uint64 // blocks, as counted by the network device's forward error correction
+	// WhileActive counts the uncorrectable blocks between two readings during which the port stayed active.
 	WhileActive     uint64
 	HasFEC          bool
 	SymbolErrors    uint64
@@ -61,8 +61,8 @@ type Quality struct {
 	HasTemperature  bool
 }
 
-// Up reports whether the port is active. known is false while the device is not open or does not answer, and if the driver's
-// answers do not depend on the link.
+// Up reports whether the port is active. known is false while the device is not open or does not answer, and if the driver
+// reports a state that does not depend on the link.
 func (p *Port) Up() (up, known bool) {
 	known = p.Known && p.HasState && !p.AlwaysActive && p.State != verbs.PortNop
 	return known && p.State == verbs.PortActive, known
@@ -77,13 +77,13 @@ func (p *Port) addTo(h *Host) {
 
 // Key implements Point.
 func (p *Port) Key() Key {
-	return Key{Measurement: ports.Name, Device: p.Device, Port: p.Port}
+	return Key{Measurement: portTable.Name, Device: p.Device, Port: p.Port}
 }
 
 // Time implements Point.
 func (p *Port) Time() time.Time { return p.At }
 
-// Merge implements Point: the later one replaces this.
+// Merge implements Point. The later point replaces this one.
 func (p *Port) Merge(later Point) { *p = *later.(*Port) }
 
 // Clone implements Point.
@@ -93,148 +93,151 @@ func (p *Port) Clone() Point { return clone(p) }
 func (*Port) Events() uint64 { return 0 }
 
 // Lines implements Point.
-func (p *Port) Lines(add func(Line)) { add(ports.line(p)) }
+func (p *Port) Lines(add func(Line)) { add(portTable.line(p)) }
 
-var ports = table[Port]{
+var portTable = table[Port]{
 	Metric: Metric{
 		Name:    "rdma_port",
 		Emitted: onChange,
-		Description: "State of a port, driven by its events in the order read and checked by queries. While the " +
-			"device is not open there are only the counters and the last state; a device that has been removed leaves " +
-			"the state absent, which is neither up nor down: rdma_device tells what is missing.",
+		Description: "State of a port. The events of the port change it, in the order in which they are read, and queries check it. " +
+			"While the device is not open, only the counters and the last state are present. After the device has been removed, " +
+			"the state is absent, which is neither up nor down; rdma_device tells which devices are missing.",
 	},
 	tags: []tag[Port]{
-		newTag("device", "name of the RDMA device", func(v *Port) string { return v.Device }),
-		newTag("port", "number of the port, from 1", func(v *Port) string { return strconv.Itoa(v.Port) }),
-		maybeTag("role", "compute, storage or management; not there on ports without a role", func(v *Port) string { return v.Role }),
-		maybeTag("expected", "down, on the ports of expected_down; not there on others", expected),
+		requiredTag("device", "name of the RDMA device", func(v *Port) string { return v.Device }),
+		requiredTag("port", "number of the port, from 1", func(v *Port) string { return strconv.Itoa(v.Port) }),
+		optionalTag("role", "compute, storage or management; only on ports with a role", func(v *Port) string { return v.Role }),
+		optionalTag("expected", "down, on the ports of expected_down; not on other ports", expectedTag),
 	},
-	fields: slices.Concat(linkRows(), []field[Port]{
+	fields: slices.Concat(portStateFields(), []field[Port]{
 		counter("transitions", "state changes", func(v *Port) uint64 { return v.Transitions }),
-		counter("flaps", "times the port left active and came back, without being absent",
+		counter("flaps", "times the port left the state active and became active again without being absent in between",
 			func(v *Port) uint64 { return v.Flaps }),
-		integer("flaps_day", "", "of these, the ones within the last 24 hours", func(v *Port) int64 { return clip(v.FlapsDay) }),
-		cumulative(integer("down_ns", "ns", "time not active since the start, the present outage included, absent excluded",
+		requiredInt("flaps_day", "", "flaps within the last 24 hours", func(v *Port) int64 { return clampToInt64(v.FlapsDay) }),
+		markCumulative(requiredInt("down_ns", "ns", "time not active since the plugin started, including the current outage, excluding the state absent",
 			func(v *Port) int64 { return v.DownNS })),
-		maybe("state_age_ns", "ns", "time in this state; not before the first change",
+		optionalInt("state_age_ns", "ns", "time in the current state; not before the first change",
 			func(v *Port) (int64, bool) { return v.StateAgeNS, v.HasStateAge }),
-		counter("missed_transitions", "how far link_downed ran ahead of the transitions to down",
+		counter("missed_transitions", "state changes that the plugin missed: the increase of link_downed beyond the transitions to down",
 			func(v *Port) uint64 { return v.MissedTransitions }),
-		counter("phantom_events", "events that named the state already held",
+		counter("phantom_events", "events that reported the state that the port already had",
 			func(v *Port) uint64 { return v.PhantomEvents }),
-		maybe("gids", "", "entries in use of the GID table",
+		optionalInt("gids", "", "entries in use in the GID table",
 			func(v *Port) (int64, bool) { return int64(v.GIDs), v.Known && v.HasGIDs }),
-		counter("gid_moves", "GIDs that came back at another index, or changed it, without link-local ones",
+		counter("gid_moves", "GIDs that moved to another index or came back at another one, without link-local GIDs",
 			func(v *Port) uint64 { return v.GIDMoves }),
-		cumulative(maybe("link_downed", "", "times the link went down by the driver's own counter; in the directory counters of sysfs it "+
-			"has 8 bits and stops at 255 until somebody resets it",
-			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned })),
-	}, qualityRows()),
+		markCumulative(optionalInt("link_downed", "", "times the link went down, from the counter of the driver; the counter in the sysfs directory "+
+			"counters has 8 bits and stops at 255 until someone resets it",
+			func(v *Port) (int64, bool) { return clampToInt64(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned })),
+	}, qualityFields()),
 }
 
-func expected(v *Port) string {
+func expectedTag(v *Port) string {
 	if v.Expected {
 		return "down"
 	}
 	return ""
 }
 
-// linkRows returns the fields of one query and of the state machine.
-func linkRows() []field[Port] {
+// portStateFields returns the fields that come from a query and from the state machine.
+func portStateFields() []field[Port] {
 	return []field[Port]{
-		maybe("state", "", "number of the state (enum ibv_port_state), -1 for absent; not before the first query",
+		optionalInt("state", "", "number of the state (enum ibv_port_state), or -1 for absent; not before the first query",
 			func(v *Port) (int64, bool) { return int64(v.State), v.HasState }),
-		text("state_name", "nop, init, armed, active, active_defer, down or absent", func(v *Port) string {
+		optionalText("state_name", "name of the state: nop, init, armed, active, active_defer, down or absent", func(v *Port) string {
 			if !v.HasState {
 				return ""
 			}
 			return v.State.String()
 		}),
-		maybe("phys_state", "", "number of the physical state", func(v *Port) (int64, bool) {
+		optionalInt("phys_state", "", "number of the physical state", func(v *Port) (int64, bool) {
 			return int64(v.Attr.Phys), v.Known && v.Attr.Phys != 0
 		}),
-		text("phys_state_name", "the physical state, as in link_up", whenKnown(func(a *verbs.PortAttr) string {
+		optionalText("phys_state_name", "name of the physical state, such as link_up", ifKnown(func(a *verbs.PortAttr) string {
 			if a.Phys == 0 {
 				return ""
 			}
 			return a.Phys.String()
 		})),
-		maybe("up", "", "1 when the port is active, else 0; not while the device is absent or not open, and not with drivers "+
-			"whose answer does not depend on the link (efa, and those that answer nop)",
+		optionalInt("up", "", "1 if the port is active, else 0; not while the device is absent or not open, and not with drivers "+
+			"that report a state regardless of the link (efa, and drivers that report nop)",
 			func(v *Port) (int64, bool) {
 				up, known := v.Up()
-				return bit(up), known
+				return boolToInt(up), known
 			}),
-		maybe("expected_up", "", "1 if the port should be active: a section expected matches its device, this host remembers that it was active for a "+
-			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for the ports of expected_down and for all others, "+
-			"and after a stay in another network namespace until the port is active again; not where up is not",
+		optionalInt("expected_up", "", "1 if the port should be active: a section expected matches its device, this host remembers that it was active for a "+
+			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for all other ports, for the ports of expected_down, "+
+			"and after a stay in another network namespace until the port is active again; only with the field up",
 			func(v *Port) (int64, bool) {
 				_, known := v.Up()
-				return bit(v.ExpectedUp), known
+				return boolToInt(v.ExpectedUp), known
 			}),
-		text("link_layer", "infiniband, ethernet or unspecified",
-			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
-		text("cable", "the same for all ports that share one cable, as with Socket Direct and on the hosts of a multi-host NIC; "+
-			"not where the device has no system image GUID or no PCI function of its own", func(v *Port) string { return v.Cable }),
-		text("netdev", "name of the network device", whenKnown(func(a *verbs.PortAttr) string { return a.NetDev })),
-		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
+		optionalText("link_layer", "link layer: infiniband, ethernet or unspecified",
+			ifKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
+		optionalText("cable", "identifier that is equal for all ports that share a cable, as with Socket Direct and on the hosts of a multi-host "+
+			"NIC; not if the device has no system image GUID or no PCI function of its own", func(v *Port) string { return v.Cable }),
+		optionalText("netdev", "name of the network device", ifKnown(func(a *verbs.PortAttr) string { return a.NetDev })),
+		optionalFloat("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
 			return v.Attr.RateGbps, v.Known && v.Attr.RateGbps > 0
 		}),
-		float("rate_effective_gbps", "Gbit/s", "what the port can carry now: with a LAG, the sum of its active legs; "+
+		optionalFloat("rate_effective_gbps", "Gbit/s", "rate that the port can carry now; with a LAG, the sum of its active legs; "+
 			"not on InfiniBand, and only with rdma-core 62 and a driver that answers ibv_query_port_speed", func(v *Port) (float64, bool) {
 			return v.Attr.EffectiveGbps, v.Known && v.Attr.EffectiveGbps > 0
 		}),
-		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port that this host remembers, or since another card has this name; "+
-			"the present one after the port was forgotten (rdma-events forget)", func(v *Port) (float64, bool) {
+		optionalFloat("rate_best_gbps", "Gbit/s", "greatest rate of the active port that this host remembers; starts again when another card has the "+
+			"device's name, and from the current rate after rdma-events forget", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
-		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least: rate_gbps of the section expected that names its "+
-			"device; else the greatest of rate_best_gbps and the rate of the other active ports of the same board type, link layer and role, if at "+
-			"least two thirds of them are faster", func(v *Port) (float64, bool) {
+		optionalFloat("rate_expected_gbps", "Gbit/s", "rate that the active port should have at least: rate_gbps of the section expected that matches its "+
+			"device; otherwise the greater of rate_best_gbps and, if at least two thirds of them are faster, the rate of the other active ports with "+
+			"the same board type, link layer and role", func(v *Port) (float64, bool) {
 			return v.RateExpectedGbps, v.RateExpectedGbps > 0
 		}),
-		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",
+		optionalInt("legs", "", "legs of the bond or team that the port's network device is or belongs to; only with a bond or team",
 			func(v *Port) (int64, bool) { return int64(v.Legs), v.Known && v.HasLegs }),
-		maybe("legs_up", "", "legs that can carry traffic: they have a carrier, the bond has not found them down, and with 802.3ad they are active",
+		optionalInt("legs_up", "", "legs that can carry traffic: they have a carrier, the bond has not found them down, and with 802.3ad they are active; "+
+			"only with a bond or team",
 			func(v *Port) (int64, bool) { return int64(v.LegsUp), v.Known && v.HasLegs }),
-		text("width", "lanes, as in 4x", whenKnown(func(a *verbs.PortAttr) string { return a.Width })),
-		maybe("mtu", "bytes", "active MTU", func(v *Port) (int64, bool) {
+		optionalText("width", "number of lanes, such as 4x", ifKnown(func(a *verbs.PortAttr) string { return a.Width })),
+		optionalInt("mtu", "bytes", "active MTU", func(v *Port) (int64, bool) {
 			return int64(v.Attr.MTU), v.Known && v.Attr.MTU > 0
 		}),
-		maybe("lid", "", "local identifier; InfiniBand only", func(v *Port) (int64, bool) {
+		optionalInt("lid", "", "local identifier (LID); InfiniBand only", func(v *Port) (int64, bool) {
 			return int64(v.Attr.LID), hasLID(v)
 		}),
-		maybe("sm_lid", "", "local identifier of the subnet manager; InfiniBand only", func(v *Port) (int64, bool) {
+		optionalInt("sm_lid", "", "LID of the subnet manager; InfiniBand only", func(v *Port) (int64, bool) {
 			return int64(v.Attr.SMLID), hasLID(v)
 		}),
 	}
 }
 
-// qualityRows returns the fields of the hourly reading. What the device or the driver does not count is left out.
-func qualityRows() []field[Port] {
+// qualityFields returns the fields of the hourly quality reading. A field is left out if the device or the driver does not count it.
+func qualityFields() []field[Port] {
 	return []field[Port]{
-		cumulative(maybe("fec_corrected_blocks", "blocks", "corrected by the forward error correction of the network device, by its driver's own "+
-			"counter; "+
-			"read hourly and after a drop, as the next ones; only on Ethernet, from Linux 5.13, with drivers that count it",
-			func(v *Port) (int64, bool) { return clip(v.Quality.Corrected), v.Known && v.Quality.HasFEC })),
-		cumulative(maybe("fec_uncorrectable_blocks", "blocks", "that were lost since they had too many errors, also while a link comes up",
-			func(v *Port) (int64, bool) { return clip(v.Quality.Uncorrectable), v.Known && v.Quality.HasFEC })),
-		cumulative(maybe("fec_uncorrectable_active", "blocks", "lost so between two readings between which the port stayed active, since the "+
-			"plugin started",
-			func(v *Port) (int64, bool) { return clip(v.Quality.WhileActive), v.Quality.HasFEC })),
-		cumulative(maybe("symbol_errors", "", "of the physical link, by the driver's own counter symbol_error; only on InfiniBand, "+
-			"with each snapshot (evidence.snapshot_interval); the attribute has 16 bits and stops at 65535 until somebody resets it",
-			func(v *Port) (int64, bool) { return clip(v.Quality.SymbolErrors), v.Known && v.Quality.HasSymbolErrors })),
-		maybe("temperature_celsius", "Celsius", "of the NIC, by the first sensor of its PCI function (hwmon), where its driver has one",
+		markCumulative(optionalInt("fec_corrected_blocks", "blocks", "blocks corrected by the forward error correction of the network device, from the counter of "+
+			"the driver; read hourly and after a drop of the link; only on Ethernet, from Linux 5.13, with drivers that count them",
+			func(v *Port) (int64, bool) { return clampToInt64(v.Quality.Corrected), v.Known && v.Quality.HasFEC })),
+		markCumulative(optionalInt("fec_uncorrectable_blocks", "blocks", "blocks lost because they had too many errors, including those lost while a link comes up; "+
+			"read together with fec_corrected_blocks",
+			func(v *Port) (int64, bool) { return clampToInt64(v.Quality.Uncorrectable), v.Known && v.Quality.HasFEC })),
+		markCumulative(optionalInt("fec_uncorrectable_active", "blocks", "uncorrectable blocks counted between two readings during which the port stayed active, "+
+			"since the plugin started",
+			func(v *Port) (int64, bool) { return clampToInt64(v.Quality.WhileActive), v.Quality.HasFEC })),
+		markCumulative(optionalInt("symbol_errors", "", "symbol errors of the physical link, from the counter symbol_error of the driver; only on InfiniBand; "+
+			"read with each snapshot (evidence.snapshot_interval); the attribute has 16 bits and stops at 65535 until someone resets it",
 			func(v *Port) (int64, bool) {
-				return clip(v.Quality.MilliCelsius / 1000), v.Known && v.Quality.HasTemperature
+				return clampToInt64(v.Quality.SymbolErrors), v.Known && v.Quality.HasSymbolErrors
+			})),
+		optionalInt("temperature_celsius", "Celsius", "temperature of the NIC, from the first sensor of its PCI function (hwmon), if its driver provides one",
+			func(v *Port) (int64, bool) {
+				return clampToInt64(v.Quality.MilliCelsius / 1000), v.Known && v.Quality.HasTemperature
 			}),
 	}
 }
 
 func hasLID(v *Port) bool { return v.Known && v.Attr.LinkLayer == verbs.LinkInfiniBand }
 
-func whenKnown(value func(*verbs.PortAttr) string) func(*Port) string {
+func ifKnown(value func(*verbs.PortAttr) string) func(*Port) string {
 	return func(v *Port) string {
 		if !v.Known {
 			return ""

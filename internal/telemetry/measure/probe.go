@@ -20,10 +20,10 @@ type Probe struct {
 	Released   uint64
 	EventsRate float64
 	OK         bool
-	HasOK      bool   // a round has ended since the device was opened, and it is open
-	Status     string // the last error; "" none yet
+	HasOK      bool   // the device is open, and a round has ended since it was opened
+	Status     string // the last error; "": none yet
 
-	// Of the interval just ended, and of the window.
+	// Durations of the last interval, and their percentiles over the window.
 	Wake, Ack, Hold, Total, Get, Arm, Drain        aggregate.Stat
 	WakeP, AckP, HoldP, TotalP, GetP, ArmP, DrainP aggregate.Percentiles
 	At                                             time.Time
@@ -37,13 +37,13 @@ func (p *Probe) addTo(h *Host) {
 
 // Key implements Point.
 func (p *Probe) Key() Key {
-	return Key{Measurement: probes.Name, Device: p.Device, Of: p.Method.String(), Port: p.Port, Vector: p.Vector}
+	return Key{Measurement: probeTable.Name, Device: p.Device, Subject: p.Method.String(), Port: p.Port, Vector: p.Vector}
 }
 
 // Time implements Point.
 func (p *Probe) Time() time.Time { return p.At }
 
-// Merge implements Point: the later one replaces this.
+// Merge implements Point. The later point replaces this one.
 func (p *Probe) Merge(later Point) { *p = *later.(*Probe) }
 
 // Clone implements Point.
@@ -53,105 +53,105 @@ func (p *Probe) Clone() Point { return clone(p) }
 func (*Probe) Events() uint64 { return 0 }
 
 // Lines implements Point.
-func (p *Probe) Lines(add func(Line)) { add(probes.line(p)) }
+func (p *Probe) Lines(add func(Line)) { add(probeTable.line(p)) }
 
-var probes = table[Probe]{
+var probeTable = table[Probe]{
 	Metric: Metric{
 		Name:    "rdma_cq_probe",
 		Emitted: everyInterval,
-		Description: "Rounds of a completion queue probe, a queue pair of the plugin's own that is connected to " +
-			"itself. It exercises the device's own path and interrupts, not the cable, not the fabric, and no " +
-			"application's queues. events = acked + unacked + released. What an outcome means depends on the method. " +
-			"rc_write is repeated by the device: errors are a path that is broken (retry_exc_err, wr_flush_err), and " +
-			"lost_completions a device that does not work. ud_send is repeated by nobody, and its receive makes the event: errors " +
-			"are a datagram that could not be sent or received, lost_completions two datagrams in a row that did not come back, and a " +
-			"missing address is no round. flush never leaves " +
-			"the device: an error is a receive that was not flushed.",
+		Description: "Rounds of a completion queue probe, which uses a queue pair of the plugin that is connected to " +
+			"itself. A probe tests the data path and the interrupts of the device. It does not test the cable, the fabric or the " +
+			"queues of applications. events = acked + unacked + released. The meaning of an outcome depends on the method. " +
+			"rc_write: the device retries, so errors (retry_exc_err, wr_flush_err) mean a broken path, and lost_completions mean a " +
+			"device that does not work. ud_send: nothing retries, and the receive causes the event. errors mean that a datagram " +
+			"could not be sent or received, and lost_completions mean that two datagrams in a row did not come back; without an " +
+			"address there is no round. flush: nothing leaves the device, and an error means that a receive was not flushed.",
 	},
 	tags: append(probeTags(func(v *Probe) (string, verbs.ProbeKey) { return v.Device, v.ProbeKey }),
 		managementTag(func(v *Probe) string { return v.Role })),
-	fields: slices.Concat(roundRows(), eventCountRows(),
-		stage("wake", "before the post to the return of ibv_get_cq_event",
+	fields: slices.Concat(roundFields(), completionEventFields(),
+		stageFields("wake", "time from before the post to the return of ibv_get_cq_event",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Wake, v.WakeP }),
-		stage("ack", "ibv_ack_cq_events alone",
+		stageFields("ack", "time in ibv_ack_cq_events",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Ack, v.AckP }),
-		stage("hold", "return of ibv_get_cq_event to return of ibv_ack_cq_events",
+		stageFields("hold", "time from the return of ibv_get_cq_event to the return of ibv_ack_cq_events",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Hold, v.HoldP }),
-		stage("total", "before the post to the acknowledgement's return, or to the end of the drain when "+
+		stageFields("total", "time from before the post to the return of the acknowledgement, or to the end of the drain if "+
 			"acknowledgements are batched",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Total, v.TotalP }),
-		stage("get", "ibv_get_cq_event alone; with stages = true",
+		stageFields("get", "time in ibv_get_cq_event (only with stages = true)",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Get, v.GetP }),
-		stage("arm", "ibv_req_notify_cq; with stages = true",
+		stageFields("arm", "time in ibv_req_notify_cq (only with stages = true)",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Arm, v.ArmP }),
-		stage("drain", "ibv_poll_cq until empty; with stages = true",
+		stageFields("drain", "time in ibv_poll_cq until the queue is empty (only with stages = true)",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Drain, v.DrainP })),
 }
 
-// probeTags returns the tags of a measurement of one probe.
-func probeTags[V any](of func(*V) (device string, k verbs.ProbeKey)) []tag[V] {
+// probeTags returns the tags of a measurement about one probe. probeOf returns the device and the key of the probe.
+func probeTags[V any](probeOf func(*V) (device string, k verbs.ProbeKey)) []tag[V] {
 	key := func(v *V) verbs.ProbeKey {
-		_, k := of(v)
+		_, k := probeOf(v)
 		return k
 	}
 	return []tag[V]{
-		newTag("device", "name of the RDMA device", func(v *V) string {
-			device, _ := of(v)
+		requiredTag("device", "name of the RDMA device", func(v *V) string {
+			device, _ := probeOf(v)
 			return device
 		}),
-		newTag("port", "number of the port, from 1", func(v *V) string { return strconv.Itoa(key(v).Port) }),
-		newTag("vector", "completion vector, from 0", func(v *V) string { return strconv.Itoa(key(v).Vector) }),
-		newTag("method", "rc_write, ud_send or flush", func(v *V) string { return key(v).Method.String() }),
+		requiredTag("port", "number of the port, from 1", func(v *V) string { return strconv.Itoa(key(v).Port) }),
+		requiredTag("vector", "number of the completion vector, from 0", func(v *V) string { return strconv.Itoa(key(v).Vector) }),
+		requiredTag("method", "method of the probe: rc_write, ud_send or flush", func(v *V) string { return key(v).Method.String() }),
 	}
 }
 
-func roundRows() []field[Probe] {
+func roundFields() []field[Probe] {
 	return []field[Probe]{
-		counter("rounds", "rounds that ended", func(v *Probe) uint64 { return v.Counts.Rounds }),
-		counter("successes", "rounds with an event and a good completion",
+		counter("rounds", "rounds that have ended", func(v *Probe) uint64 { return v.Counts.Rounds }),
+		counter("successes", "rounds with an event and a successful completion",
 			func(v *Probe) uint64 { return v.Counts.Successes }),
-		counter("errors", "rounds with a completion of bad status, or with a verb that failed",
+		counter("errors", "rounds with a completion in error or with a failed verb",
 			func(v *Probe) uint64 { return v.Counts.Errors }),
-		counter("lost_events", "rounds without an event in time although the completion was there: interrupts or event path",
+		counter("lost_events", "rounds whose completion was there but whose event did not come in time: interrupts or the event path fail",
 			func(v *Probe) uint64 { return v.Counts.LostEvents }),
-		counter("lost_completions", "rounds with neither in time: the device's own data path; of ud_send, which sends twice then, both datagrams",
+		counter("lost_completions", "rounds with neither completion nor event in time: the data path of the device fails; "+
+			"with ud_send, both of its datagrams were lost",
 			func(v *Probe) uint64 { return v.Counts.LostCompletions }),
-		counter("disturbed", "rounds during which the host was paused (the live migration of a guest) or suspended; they are in rounds, and in no other "+
+		counter("disturbed", "rounds during which the host was paused (live migration of a guest) or suspended; they count in rounds, but in no other "+
 			"outcome, no latency and not in ok", func(v *Probe) uint64 { return v.Counts.Disturbed }),
-		maybe("ok", "", "1 when the last round was a success; not there before a round has ended and while the device is not open",
-			func(v *Probe) (int64, bool) { return bit(v.OK), v.HasOK }),
-		text("status", "the last error: a completion status, or a verb with its errno",
+		optionalInt("ok", "", "1 if the last round succeeded; not before a round has ended, and not while the device is not open",
+			func(v *Probe) (int64, bool) { return boolToInt(v.OK), v.HasOK }),
+		optionalText("status", "last error: a completion status, or a verb with its errno",
 			func(v *Probe) string { return v.Status }),
 	}
 }
 
-func eventCountRows() []field[Probe] {
+func completionEventFields() []field[Probe] {
 	return []field[Probe]{
 		counter("events", "completion events read", func(v *Probe) uint64 { return v.Counts.Events }),
-		counter("acked", "of these, acknowledged", func(v *Probe) uint64 { return v.Counts.Acked }),
-		integer("unacked", "", "of these, not yet acknowledged; below ack_batch between rounds",
-			func(v *Probe) int64 { return clip(v.Unacked) }),
-		counter("released", "of these, freed unacknowledged by a worker's death",
+		counter("acked", "completion events read and acknowledged", func(v *Probe) uint64 { return v.Counts.Acked }),
+		requiredInt("unacked", "", "completion events read and not yet acknowledged; below ack_batch between rounds",
+			func(v *Probe) int64 { return clampToInt64(v.Unacked) }),
+		counter("released", "completion events read and then freed without acknowledgement, because a worker died",
 			func(v *Probe) uint64 { return v.Released }),
-		counter("spurious", "events without a completion, which is legal",
+		counter("spurious", "completion events without a completion, which the verbs allow",
 			func(v *Probe) uint64 { return v.Counts.Spurious }),
-		counter("late", "events of rounds that had been given up", func(v *Probe) uint64 { return v.Counts.Late }),
-		counter("resent", "rounds of ud_send that sent a second datagram, since the first was not there after half the timeout; no device repeats one",
+		counter("late", "completion events of rounds that the probe had already given up", func(v *Probe) uint64 { return v.Counts.Late }),
+		counter("resent", "rounds of ud_send that sent a second datagram because the first had not come back after half the timeout; no device retries datagrams",
 			func(v *Probe) uint64 { return v.Counts.Resent }),
-		float("events_rate", "1/s", "events per second",
+		optionalFloat("events_rate", "1/s", "completion events per second",
 			func(v *Probe) (float64, bool) { return v.EventsRate, true }),
 	}
 }
 
-func stage(
+func stageFields(
 	name, what string, value func(*Probe) (aggregate.Stat, aggregate.Percentiles),
 ) []field[Probe] {
 	return slices.Concat(
-		stat(name, what, func(v *Probe) aggregate.Stat {
+		statFields(name, what, func(v *Probe) aggregate.Stat {
 			s, _ := value(v)
 			return s
 		}),
-		percentiles(name, what, func(v *Probe) aggregate.Percentiles {
+		percentileFields(name, what, func(v *Probe) aggregate.Percentiles {
 			_, p := value(v)
 			return p
 		}))

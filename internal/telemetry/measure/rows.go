@@ -7,41 +7,42 @@ import (
 	"rdma_events/internal/telemetry/aggregate"
 )
 
-func newTag[V any, S ~string](name, description string, value func(*V) S) tag[V] {
+// requiredTag returns a tag that is present on every series.
+func requiredTag[V any, S ~string](name, description string, value func(*V) S) tag[V] {
 	return tag[V]{Tag{Name: name, Description: description}, func(v *V) string { return string(value(v)) }}
 }
 
-// maybeTag returns a tag that is on some series only.
-func maybeTag[V any](name, description string, value func(*V) string) tag[V] {
+// optionalTag returns a tag that is present only on some series.
+func optionalTag[V any](name, description string, value func(*V) string) tag[V] {
 	return tag[V]{Tag{Name: name, Description: description, Optional: true}, value}
 }
 
-// counter returns a cumulative count that is on every line.
+// counter returns a cumulative count that is present on every line.
 func counter[V any](name, description string, value func(*V) uint64) field[V] {
-	return cumulative(integer(name, "", description, func(v *V) int64 { return clip(value(v)) }))
+	return markCumulative(requiredInt(name, "", description, func(v *V) int64 { return clampToInt64(value(v)) }))
 }
 
-// cumulative marks a field that counts since the plugin started.
-func cumulative[V any](f field[V]) field[V] {
+// markCumulative marks a field as one that counts since the plugin, or the driver, started.
+func markCumulative[V any](f field[V]) field[V] {
 	f.Cumulative = true
 	return f
 }
 
-// integer returns a number that is on every line.
-func integer[V any](name, unit, description string, value func(*V) int64) field[V] {
+// requiredInt returns an integer that is present on every line.
+func requiredInt[V any](name, unit, description string, value func(*V) int64) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: Int, Unit: unit, Description: description},
 		func(v *V) any { return value(v) },
 	}
 }
 
-// yesNo returns a field that is 0 or 1.
-func yesNo[V any](name, description string, value func(*V) bool) field[V] {
-	return integer(name, "", description, func(v *V) int64 { return bit(value(v)) })
+// flag returns a field that is 0 or 1, and present on every line.
+func flag[V any](name, description string, value func(*V) bool) field[V] {
+	return requiredInt(name, "", description, func(v *V) int64 { return boolToInt(value(v)) })
 }
 
-// maybe returns a number that is left out where it is unknown.
-func maybe[V any](name, unit, description string, value func(*V) (int64, bool)) field[V] {
+// optionalInt returns an integer that is left out if value returns false.
+func optionalInt[V any](name, unit, description string, value func(*V) (int64, bool)) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: Int, Unit: unit, Description: description, Optional: true},
 		func(v *V) any {
@@ -53,8 +54,8 @@ func maybe[V any](name, unit, description string, value func(*V) (int64, bool)) 
 	}
 }
 
-// float returns a float that is left out where it is unknown, infinite or not a number.
-func float[V any](name, unit, description string, value func(*V) (float64, bool)) field[V] {
+// optionalFloat returns a float that is left out if value returns false, infinity or NaN.
+func optionalFloat[V any](name, unit, description string, value func(*V) (float64, bool)) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: Float, Unit: unit, Description: description, Optional: true},
 		func(v *V) any {
@@ -67,8 +68,8 @@ func float[V any](name, unit, description string, value func(*V) (float64, bool)
 	}
 }
 
-// text returns a string that is left out where it is empty.
-func text[V any, S ~string](name, description string, value func(*V) S) field[V] {
+// optionalText returns a string that is left out if it is empty.
+func optionalText[V any, S ~string](name, description string, value func(*V) S) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: String, Description: description, Optional: true},
 		func(v *V) any {
@@ -80,39 +81,39 @@ func text[V any, S ~string](name, description string, value func(*V) S) field[V]
 	}
 }
 
-// cleanText makes a foreign string fit for a line of limited length. Names and reasons come
-// from drivers and from dying workers.
+// cleanText makes a foreign string safe for a line, and limits its length. Names and reasons
+// come from drivers and from dying workers.
 func cleanText(s string) string { return sanitize.Field(s, 256) }
 
-// clip limits a counter to an int64, the only integer type that line protocol has
-// everywhere.
-func clip(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
+// clampToInt64 limits a counter to the range of int64, the only integer type that every
+// version of line protocol supports.
+func clampToInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-func bit(b bool) int64 {
+func boolToInt(b bool) int64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// stat returns the two fields of an aggregate.Stat.
-func stat[V any](name, what string, value func(*V) aggregate.Stat) []field[V] {
+// statFields returns the two fields of an aggregate.Stat. what describes the measured duration.
+func statFields[V any](name, what string, value func(*V) aggregate.Stat) []field[V] {
 	return []field[V]{
-		maybe(name+"_ns_mean", "ns", what+", mean of the interval", func(v *V) (int64, bool) {
+		optionalInt(name+"_ns_mean", "ns", what+", mean of the interval", func(v *V) (int64, bool) {
 			s := value(v)
 			return s.Mean, s.Count > 0
 		}),
-		maybe(name+"_ns_max", "ns", what+", greatest of the interval", func(v *V) (int64, bool) {
+		optionalInt(name+"_ns_max", "ns", what+", maximum of the interval", func(v *V) (int64, bool) {
 			s := value(v)
 			return s.Max, s.Count > 0
 		}),
 	}
 }
 
-// percentiles returns the three fields of aggregate.Percentiles.
-func percentiles[V any](name, what string, value func(*V) aggregate.Percentiles) []field[V] {
+// percentileFields returns the three fields of aggregate.Percentiles. what describes the measured duration.
+func percentileFields[V any](name, what string, value func(*V) aggregate.Percentiles) []field[V] {
 	one := func(rank string, pick func(aggregate.Percentiles) int64) field[V] {
-		return maybe(name+"_ns_"+rank, "ns", what+", "+rank+" of the window", func(v *V) (int64, bool) {
+		return optionalInt(name+"_ns_"+rank, "ns", what+", "+rank+" of the window", func(v *V) (int64, bool) {
 			p := value(v)
 			return pick(p), p.Count > 0
 		})
@@ -124,7 +125,7 @@ func percentiles[V any](name, what string, value func(*V) aggregate.Percentiles)
 	}
 }
 
-// managementTag returns the tag of a series whose problems are mere warnings, since its port is one for management.
+// managementTag returns the tag role of a port used for management, whose problems are only warnings.
 func managementTag[V any](value func(*V) string) tag[V] {
-	return maybeTag("role", "management, on ports of this role (rdma_port); not there on others", value)
+	return optionalTag("role", "management, on ports with this role (see rdma_port); not on other ports", value)
 }

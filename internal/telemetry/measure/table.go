@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Kind is the type of a field; it never changes.
+// Kind is the type of a field. The type of a field never changes.
 type Kind string
 
 // The kinds of field.
@@ -18,7 +18,7 @@ const (
 // Metric describes one measurement.
 type Metric struct {
 	Name        string
-	Emitted     string // when, in words
+	Emitted     string // when points are emitted, in words
 	Description string
 	Tags        []Tag
 	Fields      []Field
@@ -28,21 +28,21 @@ type Metric struct {
 type Tag struct {
 	Name        string
 	Description string
-	Optional    bool // not on every series
+	Optional    bool // present only on some series
 }
 
-// Field describes one field of a measurement. A name with "<number>" in it stands for
-// all names with a number in that place.
+// Field describes one field of a measurement. A Name that contains "<number>" stands for
+// all names with a number in this position.
 type Field struct {
 	Name        string
 	Kind        Kind
 	Unit        string // "" for plain numbers and names
 	Description string
-	Optional    bool // left out where the value is unknown
+	Optional    bool // left out while the value is unknown
 	Cumulative  bool // counts since the plugin, or the driver, started
 }
 
-// Field returns the row that describes a field name.
+// Field returns the description of the field with this name.
 func (m *Metric) Field(name string) (Field, bool) {
 	i := slices.IndexFunc(m.Fields, func(f Field) bool { return f.describes(name) })
 	if i < 0 {
@@ -51,6 +51,7 @@ func (m *Metric) Field(name string) (Field, bool) {
 	return m.Fields[i], true
 }
 
+// describes reports whether name is a name of the field.
 func (f *Field) describes(name string) bool {
 	before, after, pattern := strings.Cut(f.Name, "<number>")
 	if !pattern {
@@ -62,35 +63,38 @@ func (f *Field) describes(name string) bool {
 	return ok && ok2 && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// Line is one line of line protocol. Its time is that of its point.
+// Line is one line of line protocol. Its point provides the time.
 type Line struct {
 	Name   string
 	Tags   map[string]string
 	Fields map[string]any
 }
 
-// tag and field are rows of a table with their accessor; V is the type that a line is
-// made from. A tag whose value is "" and a field whose value is nil are left out.
+// tag is a row of a table that describes a tag and computes its value from a V. The line
+// does not include the tag if the value is "".
 type tag[V any] struct {
 	Tag
 	value func(*V) string
 }
 
+// field is a row of a table that describes a field and computes its value from a V. The
+// line does not include the field if the value is nil.
 type field[V any] struct {
 	Field
 	value func(*V) any
 }
 
-// table describes one measurement, for its lines and for its documentation.
+// table describes one measurement. It is the source of its lines and of its documentation.
+// V is the type from which it makes a line.
 type table[V any] struct {
 	Metric
 	tags   []tag[V]
 	fields []field[V]
-	// more adds the fields whose names contain a number.
+	// more sets the fields whose names contain a number; it may be nil.
 	more func(v *V, set func(name string, value any))
 }
 
-// describe returns the table without its accessors.
+// describe returns the description of the measurement.
 func (m *table[V]) describe() Metric {
 	d := m.Metric
 	for _, t := range m.tags {
@@ -102,7 +106,7 @@ func (m *table[V]) describe() Metric {
 	return d
 }
 
-// line returns the line of v.
+// line returns the line for v.
 func (m *table[V]) line(v *V) Line {
 	l := Line{
 		Name:   m.Name,
