@@ -179,8 +179,8 @@ func TestEventsAreRecordedAcrossAKillAndReadAnywhere(t *testing.T) {
 	require.Zero(t, code)
 	require.Regexp(t, `(?m)^\d{4}-\d\d-\d\d$`, text)
 	require.Regexp(t, `(?m)^\d\d:\d\d:\d\d\.\d{6}  sim0:1      port_err             active > down`, text)
-	require.Contains(t, text, "(recording goes on)  without an end: killed, or the power failed; the last record is of ")
-	require.Contains(t, text, "(recording goes on)  after an end in order at ")
+	require.Contains(t, text, "(recording resumes)  without a clean end (killed, or the power failed); last record at ")
+	require.Contains(t, text, "(recording resumes)  after a clean end at ")
 }
 
 // following reads what a plugin records, while it does.
@@ -218,7 +218,7 @@ func (f *following) next() (k kept) {
 	return k
 }
 
-// stop ends both processes, and requires that they end in order.
+// stop ends both processes, and requires that they end cleanly.
 func (f *following) stop() {
 	f.t.Helper()
 	require.NoError(f.t, f.cmd.Process.Signal(os.Interrupt))

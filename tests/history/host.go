@@ -234,7 +234,7 @@ func (h *host) gather() {
 
 // emit counts a point that would be recorded, and passes it on.
 func (h *host) emit(p measure.Point) {
-	if _, ok := h.changes.Of(p, nil); ok {
+	if _, ok := h.changes.RecordOf(p, nil); ok {
 		h.records.Recorded++
 	}
 	h.emitter.Emit(p)

@@ -164,7 +164,7 @@ func (s *Screen) Emit(p measure.Point) {
 	if n := len(s.queue); n > 0 {
 		last = &s.queue[n-1].Record
 	}
-	r, isNew := s.changes.Of(p, last)
+	r, isNew := s.changes.RecordOf(p, last)
 	if s.apps.Has(p) {
 		r, isNew = s.apps.Of(p, nil)
 	}

@@ -91,7 +91,7 @@ func (s *Summary) forgetEnded() {
 }
 
 // open begins a fault of a place, unless it is broken already.
-func (s *Summary) open(c *condition, p place, k *timeline.Kept, what string) {
+func (s *Summary) open(c *condition, p place, k *timeline.StoredRecord, what string) {
 	if c.open != nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (c *condition) end(at time.Time) {
 
 // addPort takes an event of a device or port, a change of a port's state, or the first look at a port. A port breaks when it
 // leaves the state active, or has a port_err. That it is absent is told by its device.
-func (s *Summary) addPort(k *timeline.Kept) {
+func (s *Summary) addPort(k *timeline.StoredRecord) {
 	if k.Event == verbs.EventDeviceFatal.String() {
 		p := place{host: k.Host, device: k.Device}
 		s.open(s.condition(p), p, k, k.Event)
@@ -170,7 +170,7 @@ func (s *Summary) addPort(k *timeline.Kept) {
 const expectedDown = "down"
 
 // alreadyDown begins a fault that is older than the record: a port that was not active at the first look.
-func (s *Summary) alreadyDown(c *condition, p place, k *timeline.Kept, state string) {
+func (s *Summary) alreadyDown(c *condition, p place, k *timeline.StoredRecord, state string) {
 	s.open(c, p, k, state+" at the first look")
 	if c.open != nil && !s.query.Since.IsZero() && s.isWithin(k.Time) {
 		c.open.at = s.query.Since.Add(-1) // it did not break in the window
@@ -186,7 +186,7 @@ func isBroken(reason status.Reason) bool {
 	return false
 }
 
-func (s *Summary) addDevice(k *timeline.Kept) {
+func (s *Summary) addDevice(k *timeline.StoredRecord) {
 	p := place{host: k.Host, device: k.Device}
 	c := s.condition(p)
 	if k.Opened != nil {
@@ -201,7 +201,7 @@ func (s *Summary) addDevice(k *timeline.Kept) {
 	}
 }
 
-func (s *Summary) addCommand(k *timeline.Kept) {
+func (s *Summary) addCommand(k *timeline.StoredRecord) {
 	p := place{host: k.Host, device: k.Device, port: k.Port, of: k.Command.Call}
 	c := s.condition(p)
 	if !k.Command.Stuck {
@@ -212,7 +212,7 @@ func (s *Summary) addCommand(k *timeline.Kept) {
 }
 
 // addProbe takes the rounds that a probe has lost: a record is there only if there are new ones.
-func (s *Summary) addProbe(k *timeline.Kept) {
+func (s *Summary) addProbe(k *timeline.StoredRecord) {
 	p := place{host: k.Host, device: k.Device, port: k.Port, of: "probe"}
 	s.addFault(groupKey{place: p}, fault{
 		at: k.Time, host: k.Host, where: k.Where(), device: k.Device, what: "lost rounds of the completion-queue probe", count: 1,
@@ -223,7 +223,7 @@ func (s *Summary) addProbe(k *timeline.Kept) {
 const evidenceFollows = 10 * time.Second
 
 // addCause gives the fault that evidence explains its cause.
-func (s *Summary) addCause(k *timeline.Kept) {
+func (s *Summary) addCause(k *timeline.StoredRecord) {
 	if k.Evidence.Cause == "" {
 		return
 	}
@@ -237,7 +237,7 @@ func (s *Summary) addCause(k *timeline.Kept) {
 }
 
 // addFabric takes a verdict about a pair or about the own port. What follows from the own port's state is left to that.
-func (s *Summary) addFabric(k *timeline.Kept) {
+func (s *Summary) addFabric(k *timeline.StoredRecord) {
 	if k.Fabric != nil {
 		p := place{host: k.Host, device: k.Device, port: k.Port, of: "fabric"}
 		c := s.condition(p)
@@ -260,7 +260,7 @@ func (s *Summary) addFabric(k *timeline.Kept) {
 }
 
 // addApp takes an error of an application.
-func (s *Summary) addApp(k *timeline.Kept) {
+func (s *Summary) addApp(k *timeline.StoredRecord) {
 	p := place{host: k.Host, device: k.Device, of: "hang " + k.App.Name + " " + k.App.Unit}
 	if k.Hang != nil && k.Hang.Ended() {
 		s.condition(p).end(k.Time)
@@ -294,7 +294,7 @@ func (s *Summary) addApp(k *timeline.Kept) {
 }
 
 // addHolder takes a unit that holds objects of a device, or has ended to.
-func (s *Summary) addHolder(h *host, k *timeline.Kept) {
+func (s *Summary) addHolder(h *host, k *timeline.StoredRecord) {
 	to := h.unclear
 	switch {
 	case s.query.Unit == "":
@@ -325,12 +325,12 @@ func (s *Summary) mayConcernUnit(f *fault) bool {
 }
 
 // isOfUnit reports whether an application's record is of the unit that was asked for, if one was.
-func (s *Summary) isOfUnit(k *timeline.Kept) bool {
+func (s *Summary) isOfUnit(k *timeline.StoredRecord) bool {
 	return s.query.Unit == "" || k.App.Unit == s.query.Unit
 }
 
 // countUnknownUnit counts the errors in the window whose unit is not known: they may be of the unit that was asked for.
-func (s *Summary) countUnknownUnit(k *timeline.Kept) {
+func (s *Summary) countUnknownUnit(k *timeline.StoredRecord) {
 	if k.App.Unit == "" && s.isWithin(k.Time) {
 		s.unknown += max(k.Count, 1)
 	}
@@ -350,7 +350,7 @@ func nameApp(a *timeline.App) string {
 
 // addStart takes the beginning of a run. A restart of the plugin is a gap and no fault; a boot without an end of the run before it
 // is a host that went down.
-func (s *Summary) addStart(k *timeline.Kept) {
+func (s *Summary) addStart(k *timeline.StoredRecord) {
 	if k.Start.LastSequence == 0 {
 		return
 	}

@@ -92,7 +92,7 @@ func (s *Summary) host(name string) *host {
 }
 
 // Add takes a record. Those from before the window say what was broken already, and those from after it what recovered.
-func (s *Summary) Add(k *timeline.Kept) {
+func (s *Summary) Add(k *timeline.StoredRecord) {
 	h := s.host(k.Host)
 	if h.begins.IsZero() {
 		h.begins = k.Time

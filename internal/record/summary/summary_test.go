@@ -25,13 +25,13 @@ func clockTime(t *testing.T, text string) time.Time {
 type story struct {
 	t    *testing.T
 	host string
-	all  []timeline.Kept
+	all  []timeline.StoredRecord
 }
 
 func (s *story) add(at string, r timeline.Record) *story {
 	s.t.Helper()
 	r.Time = clockTime(s.t, at)
-	s.all = append(s.all, timeline.Kept{Host: s.host, BootID: "boot", Record: r})
+	s.all = append(s.all, timeline.StoredRecord{Host: s.host, BootID: "boot", Record: r})
 	return s
 }
 
@@ -397,7 +397,7 @@ func TestSummaryIsBoundedWhateverTheRecordsHold(t *testing.T) {
 	s := New(Query{})
 	const many = 2 * maxPlaces
 	for i := range many {
-		k := timeline.Kept{Host: "n1", Record: timeline.Record{Time: time.Unix(int64(i), 0), Kind: timeline.KindEvent, Device: fmt.Sprint("d", i), Port: 1,
+		k := timeline.StoredRecord{Host: "n1", Record: timeline.Record{Time: time.Unix(int64(i), 0), Kind: timeline.KindEvent, Device: fmt.Sprint("d", i), Port: 1,
 			Event: "port_err", Count: 1, StateFrom: "active", StateTo: "down"}}
 		s.Add(&k)
 		s.AddUnread("n1", "damaged")

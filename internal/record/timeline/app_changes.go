@@ -8,67 +8,69 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// unreadRecorded is how long errors wait before that is a record: an application that works reads them at once. The alert
-// app-errors-unread waits longer, and rdma_host counts all that wait.
-const unreadRecorded = 10 * time.Second
+// unreadThreshold is the time that errors have to be unread before there is a record, because a working application reads
+// them at once. The alert app-errors-unread waits longer, and rdma_host counts all unread errors.
+const unreadThreshold = 10 * time.Second
 
-// unread is an application that does not read its errors.
-type unread struct {
+// unreadState describes an application that does not read its errors.
+type unreadState struct {
 	began           time.Time
-	read, discarded uint64 // by the last look
+	read, discarded uint64 // at the last point
 }
 
-// hanging is the last record of a hang.
-type hanging struct {
+// recordedHang is the last record of a hang.
+type recordedHang struct {
 	began time.Time
 	app   App
 	Hang
 }
 
-// traced is the tracer in its last point.
-type traced struct {
+// tracerState is the state of the tracer in its last point.
+type tracerState struct {
 	attached bool
 	reason   status.Reason
 	gaps     uint64
 	blind    int64
 }
 
-// applications remembers what was recorded last of the threads that hang, and of the tracer.
-type applications struct {
-	hangs  map[measure.Key]hanging
-	tracer traced
+// applicationChanges remembers the last records of hanging threads and of the tracer.
+type applicationChanges struct {
+	hangs  map[measure.Key]recordedHang
+	tracer tracerState
 }
 
-// OfApplications is the Part of what applications experience, except for the errors that they do not read.
-func OfApplications(c *Changes) {
-	a := &applications{hangs: map[measure.Key]hanging{}}
-	register(c, appEvent)
-	register(c, a.hang)
-	register(c, a.trace)
+// RegisterApplications is the Part for the events and hangs of applications and for the tracer. Unread errors are a Part of
+// their own: RegisterUnreadErrors.
+func RegisterApplications(c *Changes) {
+	a := &applicationChanges{hangs: map[measure.Key]recordedHang{}}
+	register(c, appEventRecord)
+	register(c, a.hangRecord)
+	register(c, a.tracerRecord)
 }
 
-// readers remembers the applications that do not read their errors.
-type readers map[measure.Key]unread
+// unreadErrors remembers the applications that do not read their errors.
+type unreadErrors map[measure.Key]unreadState
 
-// OfUnreadErrors is the Part of errors that applications do not read. Its points come at intervals alone.
-func OfUnreadErrors(c *Changes) { register(c, readers{}.unread) }
+// RegisterUnreadErrors is the Part for errors that applications do not read. Its points come only once per interval.
+func RegisterUnreadErrors(c *Changes) { register(c, unreadErrors{}.unreadRecord) }
 
-func appEvent(p *measure.AppEvent) (Record, bool) {
+func appEventRecord(p *measure.AppEvent) (Record, bool) {
 	r := appRecord(KindAppEvent, p, p.Device)
 	r.Event, r.Count = p.Type.String(), p.Count
 	r.App = newApp(App{Name: p.App, PID: p.PID, Unit: p.Unit, Object: p.Type.Scope().String(), Number: p.Number})
 	return r, true
 }
 
-// appRecord returns a record with the device's name as the tracer has it, which a terminal must not obey.
+// appRecord returns a record of a point about an application. The name of the device comes from the tracer, so appRecord makes
+// it safe for a terminal.
 func appRecord(kind string, p measure.Point, device string) Record {
 	return Record{Time: p.Time(), Kind: kind, Device: sanitize.Printable(device)}
 }
 
-// unread is news when errors have not been read for unreadRecorded, and when that is over.
-func (a readers) unread(p *measure.AppAsync) (Record, bool) {
+// unreadRecord returns a record when errors have been unread for unreadThreshold, and when they are no longer unread.
+func (a unreadErrors) unreadRecord(p *measure.AppAsync) (Record, bool) {
 	last, was := a[p.Key()]
-	is := p.UnreadErrors > 0 && time.Duration(p.UnreadAge) >= unreadRecorded
+	is := p.UnreadErrors > 0 && time.Duration(p.UnreadAge) >= unreadThreshold
 	if !is && !was {
 		return Record{}, false
 	}
@@ -76,7 +78,7 @@ func (a readers) unread(p *measure.AppAsync) (Record, bool) {
 	r.App = newApp(App{Name: p.App, Unit: p.Unit})
 	r.Unread = &Unread{Errors: p.UnreadErrors}
 	if !is {
-		r.Unread.LastedNS, r.Unread.End = int64(p.At.Sub(last.began)), last.end(p)
+		r.Unread.LastedNS, r.Unread.End = int64(p.At.Sub(last.began)), last.howEnded(p)
 		delete(a, p.Key())
 		return r, true
 	}
@@ -89,9 +91,9 @@ func (a readers) unread(p *measure.AppAsync) (Record, bool) {
 	return r, !was
 }
 
-// end returns what has become of events that are no longer unread. Several processes may be one application, so that
-// where some events were read and others discarded it is not known which is true of these.
-func (u *unread) end(p *measure.AppAsync) string {
+// howEnded returns Unread.End: whether events that are no longer unread were read or discarded. One application may have
+// several processes. If some events were read and others discarded, the answer is not known and howEnded returns "".
+func (u *unreadState) howEnded(p *measure.AppAsync) string {
 	read, discarded := p.Read > u.read, p.Discarded > u.discarded
 	switch {
 	case read && !discarded:
@@ -102,8 +104,9 @@ func (u *unread) end(p *measure.AppAsync) string {
 	return ""
 }
 
-// hang is news when a thread hangs, when another one does or their number changes, and when it is over.
-func (a *applications) hang(p *measure.AppHang) (Record, bool) {
+// hangRecord returns a record when a thread hangs, when the longest hanging thread or the number of threads changes, and when
+// the hang ends.
+func (a *applicationChanges) hangRecord(p *measure.AppHang) (Record, bool) {
 	last, was := a.hangs[p.Key()]
 	r := appRecord(KindAppHang, p, p.Device)
 	if p.Ended() {
@@ -111,7 +114,7 @@ func (a *applications) hang(p *measure.AppHang) (Record, bool) {
 		r.App, r.Hang = newApp(last.app), &Hang{TID: last.TID, LastedNS: int64(p.At.Sub(last.began))}
 		return r, was
 	}
-	now := hanging{
+	now := recordedHang{
 		began: p.At.Add(-time.Duration(p.Age)),
 		app:   App{Name: p.App, PID: p.PID, Unit: p.Unit, Object: p.Object.String(), Number: p.Number},
 		Hang:  Hang{Threads: p.Threads, TID: p.TID, Missing: p.Missing, AgeNS: p.Age, Proof: p.Proof},
@@ -124,11 +127,12 @@ func (a *applications) hang(p *measure.AppHang) (Record, bool) {
 	return r, true
 }
 
-// trace is news when the tracer is attached, also again after a gap between two points, and when it is not and why.
-func (a *applications) trace(p *measure.Tracer) (Record, bool) {
+// tracerRecord returns a record when the tracer is attached, even if the gap fell between two points. It also returns a record
+// when the reason why the tracer is not attached changes.
+func (a *applicationChanges) tracerRecord(p *measure.Tracer) (Record, bool) {
 	last := a.tracer
 	why := p.Worker.Reason
-	a.tracer = traced{p.Attached, why, p.Gaps, p.Blind}
+	a.tracer = tracerState{p.Attached, why, p.Gaps, p.Blind}
 	r := Record{Time: p.At, Kind: KindTracer, Reason: why, Why: p.Worker.Message, Tracer: newTracer(p)}
 	switch {
 	case p.Attached:

@@ -11,13 +11,13 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// The kinds of a record about applications.
+// Kinds of records about applications.
 const (
 	KindAppEvent  = "app_event"  // an asynchronous event of an application
-	KindAppUnread = "app_unread" // an application does not read its errors, or no longer so
-	KindAppHang   = "app_hang"   // an application hangs in the destruction of an object, or no longer
-	KindAppHolds  = "app_holds"  // a unit holds objects of a device, or no longer; in records that are kept alone
-	KindTracer    = "tracer"     // the events of applications are seen, or not
+	KindAppUnread = "app_unread" // an application stops or resumes reading its errors
+	KindAppHang   = "app_hang"   // an application starts or stops hanging in the destruction of an object
+	KindAppHolds  = "app_holds"  // a unit starts or stops holding objects of a device; only in stored records
+	KindTracer    = "tracer"     // the tracer starts or stops observing the events of applications
 )
 
 func appKinds() []kind {
@@ -28,12 +28,12 @@ func appKinds() []kind {
 			words: func(s Style, r *Record) wording {
 				detail := s.Paint(colourOf(r.Event), r.Event)
 				if r.App.Number > 0 {
-					detail += "  " + r.App.what()
+					detail += "  " + r.App.objectLabel()
 				}
 				if r.Count > 1 {
 					detail += fmt.Sprintf("  (%d times)", r.Count)
 				}
-				return r.App.experiences(detail)
+				return r.App.wordingOf(detail)
 			},
 			yields: true,
 		},
@@ -41,7 +41,7 @@ func appKinds() []kind {
 			name:    KindAppUnread,
 			isWhole: func(r *Record) bool { return r.App != nil && r.Unread != nil },
 			words: func(s Style, r *Record) wording {
-				return r.App.experiences(s.Paint(colourIf(r.Unread.Ended(), green, yellow), r.Unread.line()))
+				return r.App.wordingOf(s.Paint(colourIf(r.Unread.Ended(), green, yellow), r.Unread.line()))
 			},
 			yields: true,
 		},
@@ -49,7 +49,7 @@ func appKinds() []kind {
 			name:    KindAppHang,
 			isWhole: func(r *Record) bool { return r.App != nil && r.Hang != nil },
 			words: func(s Style, r *Record) wording {
-				return r.App.experiences(s.Paint(colourIf(r.Hang.Ended(), green, Red), r.Hang.line(r.App)))
+				return r.App.wordingOf(s.Paint(colourIf(r.Hang.Ended(), green, Red), r.Hang.line(r.App)))
 			},
 			yields: true,
 		},
@@ -57,7 +57,7 @@ func appKinds() []kind {
 			name:    KindAppHolds,
 			isWhole: func(r *Record) bool { return r.App != nil && r.Held != nil },
 			words: func(_ Style, r *Record) wording {
-				return wording{strings.TrimSpace(r.App.who() + "  " + r.Held.line(r.Device)), "", Dim}
+				return wording{strings.TrimSpace(r.App.label() + "  " + r.Held.line(r.Device)), "", Dim}
 			},
 			yields: true,
 		},
@@ -71,7 +71,7 @@ func appKinds() []kind {
 	}
 }
 
-// App is the application that something is about, and the object of it.
+// App is the application that a record is about, and the object that is affected.
 type App struct {
 	Name   string `json:"name"`
 	PID    int    `json:"pid,omitempty"`
@@ -80,14 +80,14 @@ type App struct {
 	Number uint32 `json:"number,omitempty"` // of the object
 }
 
-// newApp returns an App that a terminal can be shown: any program chooses its name.
+// newApp returns a copy of a that is safe for a terminal. A program can choose any name.
 func newApp(a App) *App {
 	makePrintable(reflect.ValueOf(&a))
 	return &a
 }
 
-// who returns the application in words, as in "python3[4711] pod_3f2a".
-func (a *App) who() string {
+// label returns the application in words, such as "python3[4711] pod_3f2a".
+func (a *App) label() string {
 	text := a.Name
 	if a.PID > 0 {
 		text += fmt.Sprintf("[%d]", a.PID)
@@ -98,39 +98,39 @@ func (a *App) who() string {
 	return text
 }
 
-// experiences returns the words of what happened to the application, whose name may be longer than its column.
-func (a *App) experiences(what string) wording {
-	return wording{fmt.Sprintf("%-19s ", a.who()), what, plain}
+// wordingOf returns the wording of what happened to the application. The label may be longer than its column.
+func (a *App) wordingOf(what string) wording {
+	return wording{fmt.Sprintf("%-19s ", a.label()), what, plain}
 }
 
-// what returns the object in words, as in "qp 284".
-func (a *App) what() string {
+// objectLabel returns the object in words, such as "qp 284".
+func (a *App) objectLabel() string {
 	if a.Number == 0 {
 		return a.Object
 	}
 	return fmt.Sprintf("%s %d", a.Object, a.Number)
 }
 
-// Unread holds what is known of errors that an application does not read.
+// Unread describes the errors that an application does not read.
 type Unread struct {
-	Errors uint64 `json:"errors"`           // that wait now
-	AgeNS  int64  `json:"age_ns,omitempty"` // how long the queue has not been read; 0: Ended
-	// LastedNS is how long they were not read, and End how that ended: EndRead, EndDiscarded, or "" where that is not
-	// certain. At their end alone.
+	Errors uint64 `json:"errors"`           // unread now
+	AgeNS  int64  `json:"age_ns,omitempty"` // time since the queue was last read; 0: the errors are no longer unread
+	// LastedNS is the time that they were unread. End is EndRead, EndDiscarded, or "" if it is not certain which. Both are
+	// set only in the record of the end.
 	LastedNS int64  `json:"lasted_ns,omitempty"`
 	End      string `json:"end,omitempty"`
 }
 
-// The values of Unread.End.
+// Values of Unread.End.
 const (
 	EndRead      = "read"
-	EndDiscarded = "discarded" // with the object or the descriptor, unread
+	EndDiscarded = "discarded" // unread, together with the object or the file descriptor
 )
 
-// Ended reports whether the record is of the end: the errors are read or gone.
+// Ended reports whether the errors are no longer unread.
 func (u *Unread) Ended() bool { return u.AgeNS == 0 }
 
-// line returns the change in words, as in "not read for 10s".
+// line returns the change in words, such as "not read for 10s".
 func (u *Unread) line() string {
 	if u.Ended() {
 		how := map[string]string{EndRead: "read", EndDiscarded: "discarded unread", "": "no longer unread,"}[u.End]
@@ -143,38 +143,38 @@ func (u *Unread) line() string {
 	return text
 }
 
-// Hang holds what is known of threads that wait in the destruction of an object. All but Threads is of the one that has
+// Hang describes threads that hang in the destruction of an object. All fields except Threads describe the thread that has
 // waited longest.
 type Hang struct {
-	Threads  int         `json:"threads"` // 0: Ended
+	Threads  int         `json:"threads"` // 0: the hang has ended
 	TID      int         `json:"tid,omitempty"`
-	Missing  uint32      `json:"missing,omitempty"` // acknowledgements
+	Missing  uint32      `json:"missing,omitempty"` // missing acknowledgements
 	AgeNS    int64       `json:"age_ns,omitempty"`
-	LastedNS int64       `json:"lasted_ns,omitempty"` // at its end alone
+	LastedNS int64       `json:"lasted_ns,omitempty"` // set only in the record of the end
 	Proof    trace.Proof `json:"proof,omitempty"`     // asleep or waiting
 }
 
-// Ended reports whether the record is of the end of a hang.
+// Ended reports whether the hang has ended.
 func (h *Hang) Ended() bool { return h.Threads == 0 }
 
-// line returns the change in words, as in "hangs in destroy of qp 284, 1 ack missing".
+// line returns the change in words, such as "hangs in destroy of qp 284, 1 ack missing".
 func (h *Hang) line(a *App) string {
 	if h.Ended() {
-		return "no longer hangs in destroy of " + a.what() + ", after " + seconds(h.LastedNS)
+		return "no longer hangs in destroy of " + a.objectLabel() + ", after " + seconds(h.LastedNS)
 	}
-	text := "hangs in destroy of " + a.what() + ", " + several(int(h.Missing), "ack") + " missing"
+	text := "hangs in destroy of " + a.objectLabel() + ", " + countOf(int(h.Missing), "ack") + " missing"
 	if h.Threads > 1 {
 		text += fmt.Sprintf(", %d threads", h.Threads)
 	}
 	return text
 }
 
-// Tracer holds whether the events of applications are seen.
+// Tracer tells whether the tracer observes the events of applications.
 type Tracer struct {
 	Attached bool   `json:"attached"`
 	Hooks    string `json:"hooks,omitempty"`
 	Missing  int    `json:"hooks_missing,omitempty"`
-	BlindNS  int64  `json:"blind_ns,omitempty"` // in the gap before it was attached
+	BlindNS  int64  `json:"blind_ns,omitempty"` // length of the gap before this attachment
 }
 
 func newTracer(p *measure.Tracer) *Tracer {
@@ -186,14 +186,14 @@ func newTracer(p *measure.Tracer) *Tracer {
 	return t
 }
 
-// line returns the change in words, as in "applications traced: kprobe".
+// line returns the change in words, such as "applications traced: kprobe".
 func (t *Tracer) line(reason status.Reason) string {
 	if !t.Attached {
 		return "applications not traced: " + string(reason)
 	}
 	text := "applications traced: " + t.Hooks
 	if t.Missing > 0 {
-		text += ", " + several(t.Missing, "hook") + " missing"
+		text += ", " + countOf(t.Missing, "hook") + " missing"
 	}
 	if t.BlindNS > 0 {
 		text += ", not for " + Duration(t.BlindNS) + " before"
@@ -201,13 +201,13 @@ func (t *Tracer) line(reason status.Reason) string {
 	return text
 }
 
-// several returns a number of things in words, as in "1 ack" and "2 acks".
-func several(n int, thing string) string {
+// countOf returns a number of things in words, such as "1 ack" or "2 acks".
+func countOf(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// seconds formats a time in ns that is known to the second.
+// seconds formats a duration in ns that is known only to the second.
 func seconds(ns int64) string { return time.Duration(ns).Truncate(time.Second).String() }

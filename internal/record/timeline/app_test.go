@@ -41,9 +41,9 @@ func hangs(ms, threads, tid int) *measure.AppHang {
 	return h
 }
 
-func withoutTimes(all []Kept) (lines []string) {
+func withoutTimes(all []StoredRecord) (lines []string) {
 	for i := range all {
-		lines = append(lines, strings.Join(strings.Fields(Style{}.Kept(&all[i]))[1:], " "))
+		lines = append(lines, strings.Join(strings.Fields(Style{}.StoredLine(&all[i]))[1:], " "))
 	}
 	return lines
 }
@@ -56,7 +56,7 @@ func TestWhatApplicationsExperienceIsRecorded(t *testing.T) {
 			&measure.Tracer{Attached: true, Hooks: "kprobe", Worker: status.Status{Reason: status.ReasonOK}, At: at(0)},
 			hangs(20*second, 1, 4713), hangs(30*second, 1, 4713), hangs(40*second, 0, 0), off, off,
 		} {
-			r.Interval([]measure.Point{p})
+			r.RecordInterval([]measure.Point{p})
 		}
 	})
 	require.ElementsMatch(t, []string{
@@ -79,7 +79,7 @@ func TestErrorsThatNobodyReadsAreRecordedOnceAndTheirEndToo(t *testing.T) {
 			look(0, 0, 0, 1, 0), look(10*second, 9*time.Second, 1, 1, 0), look(20*second, 19*time.Second, 1, 1, 0),
 			look(30*second, 29*time.Second, 2, 1, 0), look(40*second, 0, 0, 3, 0), look(50*second, 0, 0, 3, 0),
 		} {
-			r.Interval([]measure.Point{p})
+			r.RecordInterval([]measure.Point{p})
 		}
 	})
 	require.Equal(t, []string{"mlx5_0 python3 not read for 19s", "mlx5_0 python3 read after 39s"}, withoutTimes(all))
@@ -100,23 +100,23 @@ func TestHowUnreadErrorsEndIsSaidOnlyWhereItIsCertain(t *testing.T) {
 		{"no longer unread, after 31s", look(40*second, 0, 0, 2, 2)},
 		{"no longer unread, after 31s", look(40*second, 0, 0, 0, 0)}, // the counters began anew
 	} {
-		c := NewChanges(OfUnreadErrors)
-		_, ok := c.Of(look(20*second, 11*time.Second, 1, 1, 1), nil)
+		c := NewChanges(RegisterUnreadErrors)
+		_, ok := c.RecordOf(look(20*second, 11*time.Second, 1, 1, 1), nil)
 		require.True(t, ok)
-		r, ok := c.Of(tt.last, nil)
+		r, ok := c.RecordOf(tt.last, nil)
 		require.True(t, ok)
 		require.Equal(t, tt.want, r.Unread.line())
 	}
 }
 
-// The queue was read in between: what waits now has not waited for long.
+// The application read the queue in between, so the errors that wait now have not waited for long.
 func TestErrorsThatFollowThoseThatWereReadAreNewsOfTheirOwn(t *testing.T) {
-	c := NewChanges(OfUnreadErrors)
+	c := NewChanges(RegisterUnreadErrors)
 	var lines []string
 	for _, p := range []*measure.AppAsync{
 		look(20*second, 11*time.Second, 1, 1, 0), look(30*second, 3*time.Second, 1, 2, 0), look(40*second, 13*time.Second, 1, 2, 0),
 	} {
-		if r, ok := c.Of(p, nil); ok {
+		if r, ok := c.RecordOf(p, nil); ok {
 			lines = append(lines, r.Unread.line())
 		}
 	}
@@ -124,12 +124,12 @@ func TestErrorsThatFollowThoseThatWereReadAreNewsOfTheirOwn(t *testing.T) {
 }
 
 func TestAnotherThreadThatHangsIsNews(t *testing.T) {
-	c := NewChanges(OfApplications)
+	c := NewChanges(RegisterApplications)
 	var lines []string
 	for _, p := range []*measure.AppHang{
 		hangs(0, 0, 0), hangs(10*second, 1, 1), hangs(11*second, 2, 1), hangs(12*second, 1, 2), hangs(13*second, 1, 2), hangs(14*second, 0, 0),
 	} {
-		if r, ok := c.Of(p, nil); ok {
+		if r, ok := c.RecordOf(p, nil); ok {
 			lines = append(lines, r.Hang.line(r.App))
 		}
 	}
@@ -153,11 +153,11 @@ func TestAStormOfAnApplicationIsRecordedToTheLastEvent(t *testing.T) {
 	}
 	require.EqualValues(t, storm, events)
 	require.Equal(t, at(storm-1), all[len(all)-1].Time)
-	require.Zero(t, all[len(all)-1].App.Number, "a record of several queue pairs has the number of none")
+	require.Zero(t, all[len(all)-1].App.Number, "a record of several queue pairs has no number")
 	require.Less(t, len(all), storm/10)
 }
 
-// Any user may have any number of names. Their records wait for their turn, and are all there at the end.
+// Any user may start processes with any number of names. Their records wait for their turn, and all are recorded at the end.
 func TestAStormOfManyApplicationsHoldsUpNoRecordOfADevice(t *testing.T) {
 	const names = 1000
 	synctest.Test(t, func(t *testing.T) {
@@ -173,11 +173,11 @@ func TestAStormOfManyApplicationsHoldsUpNoRecordOfADevice(t *testing.T) {
 			require.EqualValues(t, perSecond+1, r.Counts().Recorded)
 		})
 		require.Len(t, all, names+1)
-		require.True(t, slices.ContainsFunc(all[:perSecond+1], func(k Kept) bool { return k.Kind == KindEvent }))
+		require.True(t, slices.ContainsFunc(all[:perSecond+1], func(k StoredRecord) bool { return k.Kind == KindEvent }))
 	})
 }
 
-// One record of the device every 100 seconds, and of applications twice as much as the directory has space for.
+// There is one record of the device every 100 seconds, and twice as many records of applications as the directory has space for.
 func TestAFloodOfApplicationsDisplacesNoRecordOfADevice(t *testing.T) {
 	const rounds = 25
 	synctest.Test(t, func(t *testing.T) {
@@ -212,16 +212,16 @@ func TestAFloodOfApplicationsDisplacesNoRecordOfADevice(t *testing.T) {
 }
 
 func TestARecordOfAnApplicationCommandsNoTerminal(t *testing.T) {
-	k, err := NewKept(&recorder.Record{
+	k, err := NewStoredRecord(&recorder.Record{
 		Kind: KindAppEvent, Device: "mlx5_0", Data: []byte(`{"event":"qp_fatal","app":{"name":"\u001b[2Jx\n","unit":"job_1\u009b"}}`),
 	})
 	require.NoError(t, err)
-	require.Contains(t, Style{}.Kept(&k), "mlx5_0      ?[2Jx? job_1?        qp_fatal")
+	require.Contains(t, Style{}.StoredLine(&k), "mlx5_0      ?[2Jx? job_1?        qp_fatal")
 
 	for _, r := range []recorder.Record{
 		{Kind: KindAppEvent}, {Kind: KindAppUnread, Data: []byte(`{"app":{}}`)}, {Kind: KindAppHang, Data: []byte(`{"hang":{}}`)}, {Kind: KindTracer},
 	} {
-		_, err := NewKept(&r)
+		_, err := NewStoredRecord(&r)
 		require.ErrorContains(t, err, "without its data", r.Kind)
 	}
 }

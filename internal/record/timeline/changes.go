@@ -6,40 +6,42 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Changes makes records of the points of some parts of the plugin. It is not safe for concurrent use.
+// Changes turns points that report something new into records. It is not safe for concurrent use.
 type Changes struct {
-	records map[reflect.Type]func(measure.Point) (Record, bool) // by the type of the point
+	records map[reflect.Type]func(measure.Point) (Record, bool) // key: type of the point
 }
 
-// Part has Changes make records of the points of one part of the plugin.
+// Part registers the points of one part of the plugin with a Changes.
 type Part func(*Changes)
 
-// NewChanges returns Changes of some parts, to which everything is new.
+// NewChanges returns a Changes for the points of the given parts. It has seen no points yet.
 func NewChanges(parts ...Part) *Changes {
 	c := &Changes{map[reflect.Type]func(measure.Point) (Record, bool){}}
-	for _, add := range parts {
-		add(c)
+	for _, register := range parts {
+		register(c)
 	}
 	return c
 }
 
-// register has record make the records of points of one type. It reports false if a point has nothing new, and does not keep the point.
+// register makes c call record for points of type P. record returns false if a point reports nothing new. It must not keep
+// the point.
 func register[P measure.Point](c *Changes, record func(P) (Record, bool)) {
 	c.records[reflect.TypeFor[P]()] = func(p measure.Point) (Record, bool) { return record(p.(P)) }
 }
 
-// Has reports whether points of the type of p become records. It may be called concurrently.
-func (c *Changes) Has(p measure.Point) bool { return c.records[reflect.TypeOf(p)] != nil }
+// Handles reports whether points of the type of p can become records. It may be called concurrently.
+func (c *Changes) Handles(p measure.Point) bool { return c.records[reflect.TypeOf(p)] != nil }
 
-// Of returns the record of a point. It reports false if the point has nothing new, or is of another part. A change that the
-// event in last has caused becomes part of last, which may be nil. Of does not keep the point.
-func (c *Changes) Of(p measure.Point, last *Record) (Record, bool) {
+// RecordOf returns the record of a point. It returns false if the point reports nothing new or belongs to no registered part.
+// If last, which may be nil, is the event that caused a state change, RecordOf adds the change to last instead of returning
+// a record. It does not keep the point.
+func (c *Changes) RecordOf(p measure.Point, last *Record) (Record, bool) {
 	record := c.records[reflect.TypeOf(p)]
 	if record == nil {
 		return Record{}, false
 	}
 	r, isNew := record(p)
-	if !isNew || last != nil && last.join(&r) {
+	if !isNew || last != nil && last.addCausedChange(&r) {
 		return Record{}, false
 	}
 	return r, true

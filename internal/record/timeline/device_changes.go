@@ -7,12 +7,12 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// devices remembers what is known of devices and their ports.
-type devices struct {
-	shown  map[string]shown
-	states map[portKey]string
-	unused map[portKey]bool          // ports of expected_down
-	stuck  map[measure.Key]time.Time // commands, and when the first one of those that are stuck began
+// deviceChanges remembers the last known state of devices and their ports.
+type deviceChanges struct {
+	recorded     map[string]recordedDevice
+	states       map[portKey]string
+	expectedDown map[portKey]bool          // ports of the option expected_down
+	stuckSince   map[measure.Key]time.Time // of stuck commands: when the first stuck call began
 }
 
 type portKey struct {
@@ -20,26 +20,27 @@ type portKey struct {
 	port   int
 }
 
-// shown is the state of a device in its last record.
-type shown struct {
+// recordedDevice is the state of a device in its last record.
+type recordedDevice struct {
 	open   bool
 	reason status.Reason
 }
 
-// OfDevices is the Part of devices and their ports.
-func OfDevices(c *Changes) {
-	d := &devices{map[string]shown{}, map[portKey]string{}, map[portKey]bool{}, map[measure.Key]time.Time{}}
-	register(c, d.event)
-	register(c, d.change)
-	register(c, d.gidChange)
-	register(c, d.attr)
-	register(c, d.command)
-	register(c, d.evidence)
-	register(c, d.port)
-	register(c, d.device)
+// RegisterDevices is the Part for devices and their ports.
+func RegisterDevices(c *Changes) {
+	d := &deviceChanges{map[string]recordedDevice{}, map[portKey]string{}, map[portKey]bool{}, map[measure.Key]time.Time{}}
+	register(c, d.eventRecord)
+	register(c, d.stateRecord)
+	register(c, d.gidRecord)
+	register(c, d.attrRecord)
+	register(c, d.commandRecord)
+	register(c, d.evidenceRecord)
+	register(c, d.portRecord)
+	register(c, d.deviceRecord)
 }
 
-func (d *devices) event(p *measure.Event) (Record, bool) {
+// eventRecord returns the record of an asynchronous event, with the state of its port.
+func (d *deviceChanges) eventRecord(p *measure.Event) (Record, bool) {
 	key := portKey{p.Device, p.Port}
 	state := d.states[key]
 	return Record{
@@ -48,7 +49,8 @@ func (d *devices) event(p *measure.Event) (Record, bool) {
 	}, true
 }
 
-func (d *devices) change(p *measure.Change) (Record, bool) {
+// stateRecord returns the record of a change of a port's state.
+func (d *deviceChanges) stateRecord(p *measure.Change) (Record, bool) {
 	key := portKey{p.Device, p.Port}
 	d.states[key] = p.To.String()
 	r := Record{
@@ -61,15 +63,15 @@ func (d *devices) change(p *measure.Change) (Record, bool) {
 	return r, true
 }
 
-func (*devices) gidChange(p *measure.GIDChange) (Record, bool) {
+func (*deviceChanges) gidRecord(p *measure.GIDChange) (Record, bool) {
 	return Record{Time: p.At, Kind: KindGID, Device: p.Device, Port: p.Port, GID: newGID(p)}, true
 }
 
-func (*devices) attr(p *measure.AttrChange) (Record, bool) {
+func (*deviceChanges) attrRecord(p *measure.AttrChange) (Record, bool) {
 	return Record{Time: p.At, Kind: KindAttr, Device: p.Device, Port: p.Port, Attr: &Attr{p.Attr, p.From, p.To}}, true
 }
 
-func (*devices) evidence(p *measure.Evidence) (Record, bool) {
+func (*deviceChanges) evidenceRecord(p *measure.Evidence) (Record, bool) {
 	return Record{Time: p.At, Kind: KindEvidence, Device: p.Device, Port: p.Port, Evidence: newEvidence(p)}, true
 }
 
@@ -87,37 +89,38 @@ func newGID(p *measure.GIDChange) *GID {
 	return g
 }
 
-// command is news when a command is stuck, or is no longer.
-func (d *devices) command(p *measure.Command) (Record, bool) {
-	began, stuck := d.stuck[p.Key()]
+// commandRecord returns a record when a command becomes stuck, and when it is no longer stuck.
+func (d *deviceChanges) commandRecord(p *measure.Command) (Record, bool) {
+	began, stuck := d.stuckSince[p.Key()]
 	if stuck == p.Stuck {
 		return Record{}, false
 	}
 	command := &Command{Call: p.Call.String(), Stuck: p.Stuck, Status: p.Status, BusyNS: p.BusyNS, Calls: p.Calls, Errors: p.Errors}
 	if p.Stuck {
-		d.stuck[p.Key()] = p.At.Add(-time.Duration(p.BusyNS))
+		d.stuckSince[p.Key()] = p.At.Add(-time.Duration(p.BusyNS))
 	} else {
 		command.LastedNS = int64(p.At.Sub(began))
-		delete(d.stuck, p.Key())
+		delete(d.stuckSince, p.Key())
 	}
 	return Record{Time: p.At, Kind: KindCommand, Device: p.Device, Port: p.Port, Command: command}, true
 }
 
 // portExpectation returns the field Expected of a port's records.
-func (d *devices) portExpectation(key portKey) string {
-	if d.unused[key] {
+func (d *deviceChanges) portExpectation(key portKey) string {
+	if d.expectedDown[key] {
 		return "down"
 	}
 	return ""
 }
 
-// port is news when it became known. After that only its changes are.
-func (d *devices) port(v *measure.Port) (Record, bool) {
+// portRecord returns a record when the state of a port becomes known for the first time. Later changes have records of their
+// own.
+func (d *deviceChanges) portRecord(v *measure.Port) (Record, bool) {
 	key := portKey{v.Device, v.Port}
 	if v.Expected {
-		d.unused[key] = true
+		d.expectedDown[key] = true
 	} else {
-		delete(d.unused, key)
+		delete(d.expectedDown, key)
 	}
 	if _, seen := d.states[key]; seen || !v.HasState || !v.Known {
 		return Record{}, false
@@ -129,9 +132,10 @@ func (d *devices) port(v *measure.Port) (Record, bool) {
 	}, true
 }
 
-func (d *devices) device(v *measure.Device) (Record, bool) {
-	last := d.shown[v.Device]
-	d.shown[v.Device] = shown{v.Open, v.Reason}
+// deviceRecord returns a record when a device is opened, and when the reason why it is not watched changes.
+func (d *deviceChanges) deviceRecord(v *measure.Device) (Record, bool) {
+	last := d.recorded[v.Device]
+	d.recorded[v.Device] = recordedDevice{v.Open, v.Reason}
 	r := Record{Time: v.At, Kind: KindDevice, Device: v.Device, Reason: v.Reason, Why: v.Worker.Message}
 	switch {
 	case v.Open && !last.open:

@@ -7,17 +7,17 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// The kinds of a record about devices and their ports.
+// Kinds of records about devices and their ports.
 const (
-	KindEvent    = "event"    // an asynchronous event, with the change of state that it caused
-	KindState    = "state"    // a change of state without an event
-	KindGID      = "gid"      // a GID came, went or moved
-	KindAttr     = "attr"     // an attribute has another value
-	KindCommand  = "command"  // a call is stuck, or no longer: it was answered, or the device is gone
-	KindEvidence = "evidence" // what was read after something happened, and its cause
-	KindPort     = "port"     // a port became known
-	KindDevice   = "device"   // a device came, went, or cannot be watched
-	KindProbe    = "probe"    // completion events of the interval just ended
+	KindEvent    = "event"    // an asynchronous event, with the state change that it caused
+	KindState    = "state"    // a state change without an event
+	KindGID      = "gid"      // a GID was added, removed or moved
+	KindAttr     = "attr"     // an attribute changed
+	KindCommand  = "command"  // a call becomes stuck, or no longer is: it was answered, or the device was removed
+	KindEvidence = "evidence" // the readings after a trigger, and the cause
+	KindPort     = "port"     // the state of a port became known
+	KindDevice   = "device"   // a device was opened or removed, or cannot be watched
+	KindProbe    = "probe"    // results of a probe in the last interval
 )
 
 func deviceKinds() []kind {
@@ -99,7 +99,7 @@ type GID struct {
 	OwnProbe bool            `json:"own_probe"`
 }
 
-// line returns the change in words, as in "moved from index 3 to 5, away 412ms".
+// line returns the change in words, such as "moved from index 3 to 5, away 412ms".
 func (g *GID) line() string {
 	text := string(g.Action)
 	switch {
@@ -123,19 +123,19 @@ type Attr struct {
 	To   string `json:"to"`
 }
 
-// Command holds what is known of a call when its stuck changes.
+// Command describes a call when it becomes stuck, or no longer is.
 type Command struct {
 	Call   string `json:"call"`
 	Stuck  bool   `json:"stuck"`
-	Status string `json:"status,omitempty"`  // of the last one that ended: ok, or the name of the errno
-	BusyNS int64  `json:"busy_ns,omitempty"` // how long the one under way has lasted
-	// LastedNS is how long the calls were stuck, with the one that was. At their end alone.
+	Status string `json:"status,omitempty"`  // of the last call that ended: ok, or the name of the errno
+	BusyNS int64  `json:"busy_ns,omitempty"` // duration of the call in progress so far
+	// LastedNS is the time for which the calls were stuck. It is set only when they no longer are.
 	LastedNS int64  `json:"lasted_ns,omitempty"`
-	Calls    uint64 `json:"calls"` // since the start, as are errors
+	Calls    uint64 `json:"calls"` // since the plugin started, like Errors
 	Errors   uint64 `json:"errors"`
 }
 
-// line returns the change in words, as in "hw_counters not answered for 5s".
+// line returns the change in words, such as "hw_counters not answered for 5s".
 func (c *Command) line() string {
 	switch {
 	case !c.Stuck:
@@ -146,7 +146,7 @@ func (c *Command) line() string {
 	return c.Call + " stuck: " + c.Status
 }
 
-// Opened holds what a device says of itself when it is opened.
+// Opened holds the attributes that a device reports when it is opened.
 type Opened struct {
 	Driver   string `json:"driver"`
 	Firmware string `json:"fw_ver,omitempty"`
@@ -154,7 +154,7 @@ type Opened struct {
 	Events   bool   `json:"events_supported"`
 }
 
-// line returns the text about the device.
+// line returns the attributes in words.
 func (o *Opened) line() string {
 	text := fmt.Sprintf("opened: %s, %d ports", o.Driver, o.Ports)
 	if o.Ports == 1 {
@@ -169,7 +169,7 @@ func (o *Opened) line() string {
 	return text
 }
 
-// Link holds the attributes of a port that became known.
+// Link holds the attributes of a port whose state became known.
 type Link struct {
 	RateGbps  float64 `json:"rate_gbps,omitempty"`
 	Width     string  `json:"width,omitempty"`
@@ -177,7 +177,7 @@ type Link struct {
 	NetDev    string  `json:"netdev,omitempty"`
 }
 
-// line returns the text about the port.
+// line returns the attributes in words.
 func (l *Link) line() string {
 	text := fmt.Sprintf("%g Gb/s (%s), %s", l.RateGbps, l.Width, l.LinkLayer)
 	if l.NetDev != "" {

@@ -1,4 +1,4 @@
-// Package timeline puts what happens to devices into records: lines for people, JSON objects
-// for programs and for the recorder. What `rdma-events watch` shows and what `rdma-events
-// events` reads later are the same records.
+// Package timeline turns points into records of what happened. A record can be written as a
+// line for people, or as a JSON object for programs and for the recorder. `rdma-events watch`
+// shows these records live, and `rdma-events events` reads the same records later.
 package timeline

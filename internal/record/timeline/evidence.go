@@ -11,30 +11,30 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Evidence holds the state of a port soon after something happened to it.
+// Evidence holds the state of a port shortly after a trigger.
 type Evidence struct {
 	Trigger        verbs.Trigger `json:"trigger"`
-	Cause          cause.Cause   `json:"cause,omitempty"`    // only where it is certain
-	Triggers       uint64        `json:"triggers"`           // 1, and further ones that this one is for
+	Cause          cause.Cause   `json:"cause,omitempty"`    // only if it is certain
+	Triggers       uint64        `json:"triggers"`           // triggers that this evidence covers, 1 or more
 	AgeNS          int64         `json:"age_ns,omitempty"`   // from the trigger to the first reading
-	TookNS         int64         `json:"took_ns,omitempty"`  // from the first reading to the last
-	NetDev         string        `json:"netdev,omitempty"`   // whose state the next three are
-	AdminUp        *bool         `json:"admin_up,omitempty"` // those that are not known are left out
+	TookNS         int64         `json:"took_ns,omitempty"`  // from the first reading to the last one
+	NetDev         string        `json:"netdev,omitempty"`   // network device that the next three fields describe
+	AdminUp        *bool         `json:"admin_up,omitempty"` // nil: not known
 	Carrier        *bool         `json:"carrier,omitempty"`
 	CarrierChanges *int64        `json:"carrier_changes,omitempty"`
 	ExtState       string        `json:"ext_state,omitempty"`
 	ExtSubstate    string        `json:"ext_substate,omitempty"`
-	BaseAgeNS      int64         `json:"base_age_ns,omitempty"` // between the two readings of the counters
-	Deltas         []Delta       `json:"deltas,omitempty"`      // all counters that moved between them
-	LeftOut        string        `json:"left_out,omitempty"`    // what was not asked or not answered, and why
+	BaseAgeNS      int64         `json:"base_age_ns,omitempty"` // between the two counter readings
+	Deltas         []Delta       `json:"deltas,omitempty"`      // all counters that changed between the readings
+	LeftOut        string        `json:"left_out,omitempty"`    // readings that were skipped or not answered, and why
 }
 
-// Delta is a counter that moved.
+// Delta is the change of a counter.
 type Delta struct {
 	Source verbs.CounterSource `json:"source"`
 	Name   string              `json:"name"`
 	By     uint64              `json:"by"`
-	Reset  bool                `json:"reset,omitempty"` // it went back, by an unknown number
+	Reset  bool                `json:"reset,omitempty"` // the counter went back, so that its growth is unknown
 }
 
 func newEvidence(p *measure.Evidence) *Evidence {
@@ -54,24 +54,24 @@ func newEvidence(p *measure.Evidence) *Evidence {
 	for _, d := range p.Deltas {
 		e.Deltas = append(e.Deltas, Delta(d))
 	}
-	makePrintable(reflect.ValueOf(e)) // names and reasons are a worker's, and a terminal must not obey them
+	makePrintable(reflect.ValueOf(e)) // names and reasons come from a worker, and must not control a terminal
 	return e
 }
 
-// shownCounters is how many counters a line has.
+// shownCounters is the number of counters in a line.
 const shownCounters = 4
 
-// line returns what is known in words, as in "cause no_carrier; eth0 admin_up=1 carrier=0; in
+// line returns the evidence in words, such as "cause no_carrier; eth0 admin_up=1 carrier=0; in
 // 41s: rx_prio3_pause +48213".
 func (e *Evidence) line() string {
 	var parts []string
 	if e.Cause != "" {
 		parts = append(parts, "cause "+string(e.Cause))
 	}
-	if state := e.state(); state != "" {
+	if state := e.netDevState(); state != "" {
 		parts = append(parts, state)
 	}
-	if top := e.moved(); top != "" {
+	if top := e.topCounters(); top != "" {
 		parts = append(parts, fmt.Sprintf("in %s: %s", time.Duration(e.BaseAgeNS).Round(time.Second/10), top))
 	}
 	if e.LeftOut != "" {
@@ -80,8 +80,8 @@ func (e *Evidence) line() string {
 	return strings.Join(parts, "; ")
 }
 
-// moved returns the counters that moved most.
-func (e *Evidence) moved() string {
+// topCounters returns the counters that changed most.
+func (e *Evidence) topCounters() string {
 	var all cause.Deltas
 	for _, d := range e.Deltas {
 		all = append(all, cause.Delta(d))
@@ -93,7 +93,8 @@ func (e *Evidence) moved() string {
 	return top
 }
 
-func (e *Evidence) state() string {
+// netDevState returns the state of the network device in words.
+func (e *Evidence) netDevState() string {
 	var words []string
 	flag := func(name string, v *bool) {
 		if v != nil {

@@ -8,60 +8,60 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// hosts remembers what was said last of the pairs with other hosts, and of the ports that probe them.
-type hosts struct {
-	pairs map[pairKey]said
-	ports map[portKey]portVerdict
+// fabricChanges remembers the last recorded verdicts on the pairs with other hosts and on the ports that probe them.
+type fabricChanges struct {
+	pairs map[pairKey]recordedPair
+	ports map[portKey]recordedPortVerdict
 }
 
-// OfFabric is the Part of probes between hosts. The points of an interval say again what is known.
-func OfFabric(c *Changes) {
-	h := &hosts{map[pairKey]said{}, map[portKey]portVerdict{}}
-	register(c, h.peer)
-	register(c, h.port)
+// RegisterFabric is the Part for probes between hosts. Points that repeat a known verdict, as those of an interval do, are
+// nothing new.
+func RegisterFabric(c *Changes) {
+	h := &fabricChanges{map[pairKey]recordedPair{}, map[portKey]recordedPortVerdict{}}
+	register(c, h.peerRecord)
+	register(c, h.portRecord)
 }
 
-// pairKey is a pair, whichever device of the peer it is with.
+// pairKey identifies a pair by its own port and the host of the peer, regardless of the peer's device.
 type pairKey struct {
 	portKey
 	host string
 }
 
-// portVerdict is the last verdict on a port that probes other hosts.
-type portVerdict struct {
+// recordedPortVerdict is the last recorded verdict on a port that probes other hosts.
+type recordedPortVerdict struct {
 	verdict verdict.Verdict // "": none yet
 	began   time.Time
 }
 
-// said is what was said last of a pair.
-type said struct {
-	word  string // the verdict, else the reason
-	began time.Time
-	rests bool // the pair does not say so any more, and nothing new yet
-	unmet bool // word is a reason
+// recordedPair is the last recorded verdict or reason of a pair.
+type recordedPair struct {
+	word    string // the verdict, or else the reason
+	began   time.Time
+	resting bool // the pair is resting since (isResting)
+	unmet   bool // word is a reason
 }
 
-// peer is news when the verdict or the reason is another one. That a pair has not been tried yet is none, nor what
-// follows from the own port, which has a record. Nor is that it has just met, unless it was met before: then the peer has
-// new queues.
-func (h *hosts) peer(p *measure.FabricPeer) (Record, bool) {
+// peerRecord returns a record when the verdict or the reason of a pair changes. It returns none for a pair that is resting. It
+// returns none for the verdict starting either, unless the pair had met before, in which case the peer has new queues.
+func (h *fabricChanges) peerRecord(p *measure.FabricPeer) (Record, bool) {
 	key := pairKey{portKey{p.Device, p.Port}, p.PeerHost}
 	last := h.pairs[key]
 	word := cmp.Or(string(p.Verdict), string(p.Reason))
 	switch {
-	case rests(p):
-		last.rests = true
+	case isResting(p):
+		last.resting = true
 		h.pairs[key] = last
 		return Record{}, false
-	case p.Verdict == verdict.VerdictStarting && (last.word == "" || last.rests || last.unmet):
+	case p.Verdict == verdict.VerdictStarting && (last.word == "" || last.resting || last.unmet):
 		return Record{}, false
 	case word == last.word:
-		last.rests = false
+		last.resting = false
 		h.pairs[key] = last
 		return Record{}, false
 	}
 	began := p.At.Add(-time.Duration(p.AgeNS))
-	h.pairs[key] = said{word: word, began: began, unmet: p.Verdict == ""}
+	h.pairs[key] = recordedPair{word: word, began: began, unmet: p.Verdict == ""}
 	r := Record{Time: p.At, Kind: KindFabricPeer, Device: p.Device, Port: p.Port, Peer: NewPeer(p)}
 	if r.Peer.Was = last.word; last.word != "" {
 		r.Peer.LastedNS = max(0, int64(began.Sub(last.began)))
@@ -69,8 +69,9 @@ func (h *hosts) peer(p *measure.FabricPeer) (Record, bool) {
 	return r, true
 }
 
-// rests reports whether a point says nothing of the peer.
-func rests(p *measure.FabricPeer) bool {
+// isResting reports whether a point tells nothing about the peer: the pair has not been tried yet, or its state follows from
+// the port of this host, which has a record of its own.
+func isResting(p *measure.FabricPeer) bool {
 	if p.Verdict != "" {
 		return p.Verdict == verdict.VerdictOwnLink
 	}
@@ -78,15 +79,15 @@ func rests(p *measure.FabricPeer) bool {
 	return row.NotAboutPeer
 }
 
-// port is news when the verdict is another one, and at first where it is not well.
-func (h *hosts) port(p *measure.FabricPort) (Record, bool) {
+// portRecord returns a record when the verdict on a port changes. The first verdict is recorded only if it is not ok.
+func (h *fabricChanges) portRecord(p *measure.FabricPort) (Record, bool) {
 	key := portKey{p.Device, p.Port}
 	last := h.ports[key]
 	if p.Verdict == last.verdict {
 		return Record{}, false
 	}
 	began := p.At.Add(-time.Duration(p.VerdictAgeNS))
-	h.ports[key] = portVerdict{p.Verdict, began}
+	h.ports[key] = recordedPortVerdict{p.Verdict, began}
 	r := Record{Time: p.At, Kind: KindFabricPort, Device: p.Device, Port: p.Port, Fabric: &Fabric{
 		Verdict: p.Verdict, Was: last.verdict, Pairs: p.Pairs, Met: p.PairsMet, List: p.List,
 	}}

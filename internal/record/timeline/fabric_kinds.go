@@ -13,9 +13,9 @@ import (
 
 // Kinds of records about probes between hosts.
 const (
-	KindFabricPeer = "fabric_peer" // what is said of a pair with another host
-	KindFabricPort = "fabric_port" // what is said of a port that probes other hosts
-	KindFabricPair = "fabric_pair" // a pair as it is now
+	KindFabricPeer = "fabric_peer" // the verdict on a pair changed
+	KindFabricPort = "fabric_port" // the verdict on a port that probes other hosts changed
+	KindFabricPair = "fabric_pair" // current state of a pair
 )
 
 func fabricKinds() []kind {
@@ -23,7 +23,7 @@ func fabricKinds() []kind {
 		name:    KindFabricPair,
 		isWhole: func(r *Record) bool { return r.Peer != nil },
 		words: func(s Style, r *Record) wording {
-			return wording{name: s.Word(r.Peer, 0) + "  " + r.Peer.Line()} // it stands behind names, and not in a column
+			return wording{name: s.Word(r.Peer, 0) + "  " + r.Peer.Line()} // not in columns, because it follows names of any length
 		},
 	}
 	ofPeer := ofPair
@@ -37,30 +37,30 @@ func fabricKinds() []kind {
 	}}
 }
 
-// Peer is the other end of a pair, and what is said of the pair.
+// Peer is the other end of a pair, with the verdict on the pair.
 type Peer struct {
 	Host   string         `json:"host"`
-	Device string         `json:"device,omitempty"` // not known before they have met
+	Device string         `json:"device,omitempty"` // not known before the two have met
 	Group  string         `json:"group"`
 	Scope  pinglist.Scope `json:"scope"`
 
-	Verdict verdict.Verdict `json:"verdict,omitempty"` // "": they have not met, for Reason
+	Verdict verdict.Verdict `json:"verdict,omitempty"` // "": the two have not met, because of Reason
 	Reason  verdict.Reason  `json:"reason,omitempty"`
-	Bad     bool            `json:"bad"`              // the network is blamed
-	AgeNS   int64           `json:"age_ns,omitempty"` // how long that has been so
-	// Was is the verdict or the reason before, and LastedNS how long it held. Of changes alone.
+	Bad     bool            `json:"bad"`              // the verdict blames the network
+	AgeNS   int64           `json:"age_ns,omitempty"` // age of the verdict or reason
+	// Was is the previous verdict or reason, and LastedNS the time for which it held. Both are set only in changes.
 	Was      string `json:"was,omitempty"`
 	LastedNS int64  `json:"lasted_ns,omitempty"`
 
 	SilentNS   int64  `json:"silent_ns,omitempty"` // since the first probe without an echo
-	Direction  string `json:"direction,omitempty"` // of lost probes: forward, reverse or both
-	Path       *int   `json:"path,omitempty"`      // that is silent, with the verdict partial
-	Lost       uint64 `json:"lost"`                // probes in the network since they met, in both directions
+	Direction  string `json:"direction,omitempty"` // of the lost probes: forward, reverse or both
+	Path       *int   `json:"path,omitempty"`      // index of the silent path, with the verdict partial
+	Lost       uint64 `json:"lost"`                // probes lost in the network since the two met, in both directions
 	WriteNSP50 int64  `json:"write_ns_p50,omitempty"`
-	State      string `json:"state,omitempty"` // what the peer's process said last of its port
+	State      string `json:"state,omitempty"` // of the peer's port, as its process last reported it
 }
 
-// NewPeer returns what a point says. A terminal can be shown it: a peer chooses the names of its devices.
+// NewPeer returns the Peer of a point. It is safe for a terminal, although a peer can choose any names for its devices.
 func NewPeer(p *measure.FabricPeer) *Peer {
 	out := &Peer{
 		Host: p.PeerHost, Device: p.PeerDevice, Group: p.PeerGroup, Scope: p.Scope, Verdict: p.Verdict, Reason: p.Reason, Bad: p.Bad,
@@ -73,7 +73,7 @@ func NewPeer(p *measure.FabricPeer) *Peer {
 	return out
 }
 
-// Name returns the host and its device, as in "gpu042 mlx5_0".
+// Name returns the host and its device, such as "gpu042 mlx5_0".
 func (p *Peer) Name() string {
 	if p.Device == "" {
 		return p.Host
@@ -81,10 +81,10 @@ func (p *Peer) Name() string {
 	return p.Host + " " + p.Device
 }
 
-// IsWell reports whether both witnesses answer, and nothing is lost.
+// IsWell reports whether the verdict is ok: echoes and writes are answered, and no probe is lost.
 func (p *Peer) IsWell() bool { return p.Verdict == verdict.VerdictOK }
 
-// Severity orders pairs: the greater, the worse.
+// Severity returns the severity of the verdict or reason. A greater value is worse.
 func (p *Peer) Severity() int {
 	if p.Verdict == "" {
 		row, _ := p.Reason.Row()
@@ -94,7 +94,7 @@ func (p *Peer) Severity() int {
 	return row.Severity
 }
 
-// Word returns what is said of the pair in a word or two: the verdict, or as in "not met: key".
+// Word returns the verdict, or the reason in the form "not met: key".
 func (p *Peer) Word() string {
 	if p.Verdict == "" {
 		return "not met: " + string(p.Reason)
@@ -102,7 +102,7 @@ func (p *Peer) Word() string {
 	return string(p.Verdict)
 }
 
-// Line returns what the verdict or the reason means here, in words.
+// Line returns the meaning of the verdict or reason for this pair, in words.
 func (p *Peer) Line() string {
 	switch v := p.Verdict; {
 	case v == "":
@@ -112,21 +112,21 @@ func (p *Peer) Line() string {
 		}
 		return text
 	case v == verdict.VerdictOK && p.Was != "":
-		return p.over()
+		return p.recoveryText()
 	default:
-		return v.Explain(verdict.Details{For: p.silent(), State: p.State, Path: p.path(), More: p.more()})
+		return v.Explain(verdict.Details{For: p.silenceText(), State: p.State, Path: p.pathText(), More: p.numbersText()})
 	}
 }
 
-func (p *Peer) silent() string {
+func (p *Peer) silenceText() string {
 	if p.SilentNS <= 0 {
 		return ""
 	}
 	return " for " + Duration(p.SilentNS)
 }
 
-// over returns what there was before the pair became well.
-func (p *Peer) over() string {
+// recoveryText returns the previous verdict or reason of a pair that has recovered.
+func (p *Peer) recoveryText() string {
 	lasted := "after " + Duration(p.LastedNS)
 	if _, unmet := verdict.Reason(p.Was).Row(); unmet && p.Was != string(verdict.VerdictStarting) {
 		return lasted + " not met: " + p.Was
@@ -134,8 +134,8 @@ func (p *Peer) over() string {
 	return lasted + " of " + p.Was
 }
 
-// path returns the path that is silent, "" if it is not known.
-func (p *Peer) path() string {
+// pathText returns the silent path, or "" if it is not known.
+func (p *Peer) pathText() string {
 	switch {
 	case p.Path == nil:
 		return ""
@@ -145,8 +145,8 @@ func (p *Peer) path() string {
 	return fmt.Sprintf("path %d", *p.Path)
 }
 
-// more returns the numbers that go with the verdict.
-func (p *Peer) more() string {
+// numbersText returns the numbers that go with the verdict.
+func (p *Peer) numbersText() string {
 	switch {
 	case p.Verdict.Direction() != "":
 		return fmt.Sprintf(", %d so far", p.Lost)
@@ -156,7 +156,7 @@ func (p *Peer) more() string {
 	return ""
 }
 
-// colour returns that of what is said of the pair.
+// colour returns the colour of the verdict or reason.
 func (p *Peer) colour() string {
 	row, judged := p.Verdict.Row()
 	reason, _ := p.Reason.Row()
@@ -171,22 +171,22 @@ func (p *Peer) colour() string {
 	return yellow
 }
 
-// Word returns Peer.Word in its colour, with blanks up to a width.
+// Word returns Peer.Word in its colour, padded with blanks to a width.
 func (s Style) Word(p *Peer, width int) string {
 	return s.Paint(p.colour(), fmt.Sprintf("%-*s", width, p.Word()))
 }
 
-// Fabric is what is said of a port that probes other hosts.
+// Fabric describes a port that probes other hosts, with the verdict on the port itself.
 type Fabric struct {
 	Verdict  verdict.Verdict `json:"verdict"` // ok, own_port or own_link
 	Was      verdict.Verdict `json:"was,omitempty"`
-	LastedNS int64           `json:"lasted_ns,omitempty"` // in Was
+	LastedNS int64           `json:"lasted_ns,omitempty"` // time for which Was held
 	Pairs    int64           `json:"pairs"`
 	Met      int64           `json:"pairs_met"`
-	List     string          `json:"list,omitempty"` // the digest of the list of hosts
+	List     string          `json:"list,omitempty"` // digest of the peer list
 }
 
-// OwnText returns what a verdict on the own port means, "" if it is well.
+// OwnText returns the meaning of a verdict on a port of this host, or "" if the verdict is ok.
 func OwnText(v verdict.Verdict) string {
 	if v == verdict.VerdictOK {
 		return ""
@@ -201,9 +201,10 @@ func (f *Fabric) line() string {
 	return OwnText(f.Verdict)
 }
 
-// Pair holds what became of the probes and writes of a pair, since it is there. Percentiles are of the window, in ns; 0: not known.
+// Pair holds the outcomes of the probes and writes of a pair since the pair exists. Percentiles are of the window, in ns; 0: not
+// known.
 type Pair struct {
-	OwnVerdict verdict.Verdict `json:"own_verdict,omitempty"` // of the own port
+	OwnVerdict verdict.Verdict `json:"own_verdict,omitempty"` // on the port of this host
 	verdict.Counts
 	EchoNSP50  int64 `json:"echo_ns_p50,omitempty"`
 	EchoNSP99  int64 `json:"echo_ns_p99,omitempty"`
@@ -211,7 +212,7 @@ type Pair struct {
 	WriteNSP99 int64 `json:"write_ns_p99,omitempty"`
 }
 
-// NewPair returns the record of a pair as it is now.
+// NewPair returns a record of the current state of a pair.
 func NewPair(p *measure.FabricPeer, echo, write aggregate.Percentiles, ownVerdict verdict.Verdict) Record {
 	return Record{
 		Time: p.At, Kind: KindFabricPair, Device: p.Device, Port: p.Port, Peer: NewPeer(p), Pair: &Pair{

@@ -14,7 +14,7 @@ import (
 	"rdma_events/tests/schema"
 )
 
-// peer is a pair with gpu042 for which something is said at a moment.
+// peer returns a point of the pair with gpu042 that has a verdict at a moment.
 func peer(ms int, verdict verdict.Verdict, change ...func(*measure.FabricPeer)) *measure.FabricPeer {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu042", PeerDevice: "mlx5_0", PeerGroup: "rack2", Scope: "across",
@@ -72,10 +72,10 @@ func TestWhatIsSaidOfPairsAndPortsIsRecordedWhenItChanges(t *testing.T) {
 	}
 }
 
-// Points of an interval say again what is known.
+// Points of an interval repeat known verdicts.
 func TestOfAnIntervalNothingOfTheFabricIsRecorded(t *testing.T) {
 	all := record(t, t.TempDir()+"/r", func(r *Recording) {
-		r.Interval([]measure.Point{fabricPort(0, "own_link"), peer(0, "path"), &measure.Fabric{OwnGroup: "rack1"}})
+		r.RecordInterval([]measure.Point{fabricPort(0, "own_link"), peer(0, "path"), &measure.Fabric{OwnGroup: "rack1"}})
 	})
 	require.Empty(t, all)
 }
@@ -108,11 +108,11 @@ func TestOnlyAPartialPairHasAPathInItsObject(t *testing.T) {
 	require.Nil(t, NewPeer(peer(0, "path", func(p *measure.FabricPeer) { p.Path = 0 })).Path)
 }
 
-// changes returns the words of the records that points make.
-func changes(points ...measure.Point) (words []string) {
-	c := NewChanges(OfFabric)
+// recordTexts returns the words of the records that the points cause.
+func recordTexts(points ...measure.Point) (words []string) {
+	c := NewChanges(RegisterFabric)
 	for _, p := range points {
-		if r, ok := c.Of(p, nil); ok && r.Peer != nil {
+		if r, ok := c.RecordOf(p, nil); ok && r.Peer != nil {
 			words = append(words, r.Peer.Word())
 		} else if ok {
 			words = append(words, string(r.Fabric.Verdict))
@@ -122,20 +122,20 @@ func changes(points ...measure.Point) (words []string) {
 }
 
 func TestAPeerWithNewQueuesIsNewsAndAPairThatRestsIsNot(t *testing.T) {
-	require.Equal(t, []string{"ok", "starting", "ok"}, changes(peer(0, "starting"), peer(1, "ok"), peer(2, "starting"), peer(3, "ok")))
+	require.Equal(t, []string{"ok", "starting", "ok"}, recordTexts(peer(0, "starting"), peer(1, "ok"), peer(2, "starting"), peer(3, "ok")))
 	require.Equal(t, []string{"ok"},
-		changes(unmet(0, "starting"), peer(1, "ok"), unmet(2, "own_port"), peer(3, "starting"), peer(4, "ok"), peer(5, "ok")))
+		recordTexts(unmet(0, "starting"), peer(1, "ok"), unmet(2, "own_port"), peer(3, "starting"), peer(4, "ok"), peer(5, "ok")))
 	require.Equal(t, []string{"ok", "path", "ok"},
-		changes(peer(1, "ok"), peer(2, "path"), unmet(3, "own_port"), unmet(4, "starting"), peer(5, "starting"), peer(6, "ok")))
+		recordTexts(peer(1, "ok"), peer(2, "path"), unmet(3, "own_port"), unmet(4, "starting"), peer(5, "starting"), peer(6, "ok")))
 	require.Equal(t, []string{"ok", "path", "ok"},
-		changes(peer(1, "ok"), peer(2, "path"), peer(3, "own_link"), peer(4, "path"), peer(5, "ok")), "what most pairs say is the port's record")
-	require.Equal(t, []string{"path", "path"}, changes(peer(0, "path"),
+		recordTexts(peer(1, "ok"), peer(2, "path"), peer(3, "own_link"), peer(4, "path"), peer(5, "ok")), "what most pairs say is the port's record")
+	require.Equal(t, []string{"path", "path"}, recordTexts(peer(0, "path"),
 		peer(1, "path", func(p *measure.FabricPeer) { p.Port = 2 }), peer(2, "path", func(p *measure.FabricPeer) { p.PeerDevice = "" })))
 }
 
 func TestAPortThatIsNotWellAtFirstIsNews(t *testing.T) {
-	require.Equal(t, []string{"own_port", "ok"}, changes(fabricPort(0, "own_port"), fabricPort(1, "own_port"), fabricPort(2, "ok")))
-	require.Empty(t, changes(fabricPort(0, "ok"), fabricPort(1, "ok")))
+	require.Equal(t, []string{"own_port", "ok"}, recordTexts(fabricPort(0, "own_port"), fabricPort(1, "own_port"), fabricPort(2, "ok")))
+	require.Empty(t, recordTexts(fabricPort(0, "ok"), fabricPort(1, "ok")))
 }
 
 func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
@@ -155,13 +155,13 @@ func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
 func TestARecordOfAPairCommandsNoTerminal(t *testing.T) {
 	p := peer(0, "ok", func(p *measure.FabricPeer) { p.PeerDevice = "\x1b[2J" })
 	require.Equal(t, "gpu042 ?[2J", NewPeer(p).Name())
-	k, err := NewKept(&recorder.Record{
+	k, err := NewStoredRecord(&recorder.Record{
 		Kind: KindFabricPeer, Device: "mlx5_0", Port: 1, Data: []byte(`{"peer":{"host":"\u001b[2J","reason":"x\u009b\n"}}`),
 	})
 	require.NoError(t, err)
-	require.Contains(t, Style{}.Kept(&k), "mlx5_0:1 > ?[2J  not met: x??")
+	require.Contains(t, Style{}.StoredLine(&k), "mlx5_0:1 > ?[2J  not met: x??")
 	for _, r := range []recorder.Record{{Kind: KindFabricPeer}, {Kind: KindFabricPort, Data: []byte(`{"peer":{}}`)}, {Kind: KindFabricPair}} {
-		_, err := NewKept(&r)
+		_, err := NewStoredRecord(&r)
 		require.ErrorContains(t, err, "without its data", r.Kind)
 	}
 }

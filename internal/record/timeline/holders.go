@@ -6,23 +6,24 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// maxHolders is how many changes of holders an interval records. Further ones follow with the next interval.
+// maxHolders is the maximum number of changes of holders that one interval records. Further changes follow with the next
+// interval.
 const maxHolders = 200
 
-// Names of the tag app of rdma_app that are no application.
+// Values of the tag app of rdma_app that do not name an application.
 const (
-	OtherApps   = "other"   // what is above max_series
-	UnknownApps = "unknown" // objects whose owner cannot be seen
+	OtherApps   = "other"   // all applications above max_series
+	UnknownApps = "unknown" // objects whose owner is not visible
 )
 
-// Held holds how many processes of a unit hold objects of a device.
+// Held tells that a unit holds objects of a device, or no longer does.
 type Held struct {
-	Processes int64 `json:"processes"` // 0: none, any more or that can be seen
-	// Gone is set in the record of the end.
+	Processes int64 `json:"processes"` // processes that hold an object; 0: none, or none that is visible
+	// Gone is set if the unit no longer holds objects.
 	Gone bool `json:"gone,omitempty"`
 }
 
-// line returns the change in words, as in "holds mlx5_0, 4 processes".
+// line returns the change in words, such as "holds mlx5_0, 4 processes".
 func (h *Held) line(device string) string {
 	switch {
 	case h.Gone:
@@ -35,17 +36,17 @@ func (h *Held) line(device string) string {
 	return "holds " + device
 }
 
-// IsOfUnknownUnit reports whether the holder may belong to any unit.
+// IsOfUnknownUnit reports whether the application may belong to any unit.
 func (a *App) IsOfUnknownUnit() bool {
 	return a.Unit == "" && (a.Name == OtherApps || a.Name == UnknownApps)
 }
 
-// holders remembers which units hold objects of which devices, to record when one begins and ends to do so. Applications without a
-// unit are left out, but for those that may belong to any.
+// holders remembers which units hold objects of which devices, to record when a unit starts or stops holding them. It ignores
+// applications without a unit, except those that may belong to any unit.
 type holders map[measure.Key]bool
 
-// changes returns a record for each point of an interval that begins or ends to hold a device. Holders without a point in the interval,
-// as those of a device that is gone, are forgotten.
+// changes takes the points of an interval, and returns a record for each unit that starts or stops holding objects of a device.
+// It forgets holders without a point in the interval, for example because the device was removed.
 func (h holders) changes(points []measure.Point) []Record {
 	var all []Record
 	seen := map[measure.Key]bool{}

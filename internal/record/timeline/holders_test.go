@@ -30,7 +30,7 @@ func TestUnitsThatHoldDevicesAreRecorded(t *testing.T) {
 			{unknown},
 			{holding(50*second, "mlx5_0", "python3", "job_1870", 1)},
 		} {
-			r.Interval(points)
+			r.RecordInterval(points)
 		}
 	})
 	require.Equal(t, []string{
@@ -47,7 +47,7 @@ func TestUnitsThatHoldDevicesAreRecorded(t *testing.T) {
 	}
 }
 
-// Any user can start any number of processes. What an interval does not record, the next one does.
+// Any user can start any number of processes. The next interval records the changes that an interval leaves out.
 func TestHoldersOfOneIntervalAreBounded(t *testing.T) {
 	var points []measure.Point
 	for i := range 3 * maxHolders / 2 {
@@ -58,5 +58,5 @@ func TestHoldersOfOneIntervalAreBounded(t *testing.T) {
 	require.Len(t, h.changes(points), maxHolders/2)
 	require.Empty(t, h.changes(points))
 	require.Empty(t, h.changes(nil))
-	require.Empty(t, h, "the device is gone")
+	require.Empty(t, h, "the device was removed")
 }

@@ -5,20 +5,21 @@ import "slices"
 // kind describes the records of one kind.
 type kind struct {
 	name    string
-	isWhole func(*Record) bool // reports whether a record has the data that the kind needs; nil: it needs none
+	isWhole func(*Record) bool // reports whether a record has the data that its kind requires; nil: requires none
 	words   func(Style, *Record) wording
-	// isUrgent reports whether the host may go down next; nil: never.
+	// isUrgent reports whether the record has to be written at once, because the host may go down next; nil: never.
 	isUrgent func(*Record) bool
-	// yields is set if any user can cause as many records as he likes, or the network can: they displace no others in a recorder.
+	// yields is set if any user or the network can cause any number of these records. They never displace other records in a
+	// recorder.
 	yields bool
 }
 
-// wording is what happened, details of it, and the colour of the former.
+// wording is the text of a record. The colour applies to the name.
 type wording struct {
 	name, detail, colour string
 }
 
-// kinds are all kinds of records that the plugin makes, by their names. Nothing changes them.
+// kinds holds all kinds of records that the plugin makes, by name. It never changes.
 var kinds = kindsByName(deviceKinds(), fabricKinds(), appKinds(), pluginKinds())
 
 func kindsByName(parts ...[]kind) map[string]kind {
@@ -29,8 +30,8 @@ func kindsByName(parts ...[]kind) map[string]kind {
 	return all
 }
 
-// Yielding returns the kinds whose records displace no others in a recorder.
-func Yielding() (names []string) {
+// YieldingKinds returns the kinds whose records never displace other records in a recorder.
+func YieldingKinds() (names []string) {
 	for name, k := range kinds {
 		if k.yields {
 			names = append(names, name)
@@ -39,19 +40,19 @@ func Yielding() (names []string) {
 	return names
 }
 
-// isWhole reports whether a record has what its kind needs.
+// isWhole reports whether a record has the data that its kind requires.
 func (r *Record) isWhole() bool {
 	is := kinds[r.Kind].isWhole
 	return is == nil || is(r)
 }
 
-// isUrgent reports whether the host may go down next.
+// isUrgent reports whether the record has to be written at once, because the host may go down next.
 func (r *Record) isUrgent() bool {
 	is := kinds[r.Kind].isUrgent
 	return is != nil && is(r)
 }
 
-// words returns what happened. A kind that this version does not know is named.
+// words returns the text of a record. For a kind that this version does not know, the text is the name of the kind.
 func (s Style) words(r *Record) wording {
 	w := wording{name: r.Event}
 	if of := kinds[r.Kind].words; of != nil {

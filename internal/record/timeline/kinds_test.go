@@ -19,7 +19,7 @@ func TestEachKindHasOneRowWithWords(t *testing.T) {
 	}
 }
 
-// A record that is kept alone, and one of the commands fabric and events, is no record of watch.
+// Records that only a recorder stores, or only the commands fabric and events show, are not in the schema of watch.
 func TestSchemaOfWatchHasTheKindsOfTheTable(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/schema/output.json")
 	require.NoError(t, err)

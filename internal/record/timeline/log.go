@@ -9,10 +9,10 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// The kinds of a record about the plugin itself.
+// Kinds of records about the plugin itself.
 const (
 	KindLog    = "log"
-	KindPlugin = "plugin" // the plugin began
+	KindPlugin = "plugin" // the plugin started
 )
 
 func pluginKinds() []kind {
@@ -33,41 +33,41 @@ func pluginKinds() []kind {
 	}
 }
 
-// Plugin holds what a recording begins with.
+// Plugin describes the plugin and its host at the start of a recording.
 type Plugin struct {
 	Version string `json:"version"`
 	Host    string `json:"host"`
 	Kernel  string `json:"kernel"`
 }
 
-// NewLog returns a logger that passes its lines from a level on as records. add is called by
-// the goroutine that logs.
-func NewLog(least slog.Level, add func(Record)) *slog.Logger {
-	return slog.New(&logHandler{least: least, add: add})
+// NewLog returns a logger that passes each line of at least level minLevel to add as a record. The
+// goroutine that logs calls add.
+func NewLog(minLevel slog.Level, add func(Record)) *slog.Logger {
+	return slog.New(&logHandler{minLevel: minLevel, add: add})
 }
 
 // logHandler is the slog.Handler of NewLog.
 type logHandler struct {
-	least slog.Level
-	add   func(Record)
-	attrs []slog.Attr
+	minLevel slog.Level
+	add      func(Record)
+	attrs    []slog.Attr
 }
 
 // Enabled implements slog.Handler.
-func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least }
+func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.minLevel }
 
-// Handle implements slog.Handler. It drops lines about a removal and about calls, which have
-// records of their own.
+// Handle implements slog.Handler. It drops lines about calls and about the removal of a device,
+// because they have records of their own.
 func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 	r := Record{Time: m.Time, Kind: KindLog, Level: "info", Text: m.Message}
 	if m.Level >= slog.LevelWarn {
 		r.Level = "warning"
 	}
-	repeats := false
-	attach := func(a slog.Attr) bool {
+	hasOwnRecord := false
+	addAttr := func(a slog.Attr) bool {
 		switch a.Key {
 		case "call":
-			repeats = true
+			hasOwnRecord = true
 		case "device":
 			r.Device = a.Value.String()
 		case "reason":
@@ -78,10 +78,10 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 		return true
 	}
 	for _, a := range h.attrs {
-		attach(a)
+		addAttr(a)
 	}
-	m.Attrs(attach)
-	if repeats || r.Reason == status.ReasonRemoved {
+	m.Attrs(addAttr)
+	if hasOwnRecord || r.Reason == status.ReasonRemoved {
 		return nil
 	}
 	h.add(r)
@@ -90,8 +90,8 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logHandler{h.least, h.add, slices.Concat(h.attrs, attrs)}
+	return &logHandler{h.minLevel, h.add, slices.Concat(h.attrs, attrs)}
 }
 
-// WithGroup implements slog.Handler. A line has no groups.
+// WithGroup implements slog.Handler. It ignores groups, which lines do not have.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }

@@ -7,15 +7,15 @@ import (
 	"rdma_events/internal/record/recorder"
 )
 
-// errStopped ends a Printer whose reader wants no more.
+// errStopped stops a Printer whose consumer wants no more records.
 var errStopped = errors.New("no more records are wanted")
 
-// Read returns the records of one recorder as a Printer writes them: an event and the change of state that it caused are one,
-// and records are in the order of their times, or in the order in which they were recorded. bad gets the error of a record that
-// is left out. An error is the last element.
-func Read(records iter.Seq2[recorder.Record, error], asRecorded bool, bad func(error)) iter.Seq2[Kept, error] {
-	return func(yield func(Kept, error) bool) {
-		p := Printer{JSON: asRecorded, put: func(k *Kept) error {
+// Read returns the records of one recorder as a Printer writes them. An event and the state change that it caused are one
+// record. Records are in the order of their times or, if asRecorded is set, in the order of the recording. Read skips invalid
+// records and passes their errors to bad. An error is the last element.
+func Read(records iter.Seq2[recorder.Record, error], asRecorded bool, bad func(error)) iter.Seq2[StoredRecord, error] {
+	return func(yield func(StoredRecord, error) bool) {
+		p := Printer{JSON: asRecorded, yield: func(k *StoredRecord) error {
 			if !yield(*k, nil) {
 				return errStopped
 			}
@@ -23,10 +23,10 @@ func Read(records iter.Seq2[recorder.Record, error], asRecorded bool, bad func(e
 		}}
 		for r, err := range records {
 			if err != nil {
-				yield(Kept{}, err)
+				yield(StoredRecord{}, err)
 				return
 			}
-			k, err := NewKept(&r)
+			k, err := NewStoredRecord(&r)
 			if err != nil {
 				bad(err)
 				continue
@@ -35,19 +35,20 @@ func Read(records iter.Seq2[recorder.Record, error], asRecorded bool, bad func(e
 				return
 			}
 		}
-		_ = p.Flush() // its only error is that of the reader, who has gone
+		_ = p.Flush() // returns only the error of a consumer that has stopped
 	}
 }
 
-// Merge merges the records of several hosts by their times. The records of one host keep their own order, also where its clock was
-// set back. Of equal times the earlier stream goes first. An error is the last element. Memory has one record of each stream.
-func Merge(streams []iter.Seq2[Kept, error]) iter.Seq2[Kept, error] {
-	return func(yield func(Kept, error) bool) {
-		var heads []head
+// Merge merges the records of several hosts by their times. The records of one host keep their order, even if its clock was
+// set back. For equal times the earlier stream comes first. An error is the last element. Merge holds one record of each stream
+// in memory.
+func Merge(streams []iter.Seq2[StoredRecord, error]) iter.Seq2[StoredRecord, error] {
+	return func(yield func(StoredRecord, error) bool) {
+		var heads []streamHead
 		for _, stream := range streams {
 			next, stop := iter.Pull2(stream)
 			defer stop()
-			h := head{next: next}
+			h := streamHead{next: next}
 			if h.advance() {
 				heads = append(heads, h)
 			}
@@ -70,26 +71,27 @@ func Merge(streams []iter.Seq2[Kept, error]) iter.Seq2[Kept, error] {
 	}
 }
 
-// head is the first record of a stream that has not been merged yet.
-type head struct {
-	Kept
+// streamHead is the next record of a stream.
+type streamHead struct {
+	StoredRecord
 	err  error
-	next func() (Kept, error, bool)
+	next func() (StoredRecord, error, bool)
 }
 
-func (h *head) advance() (ok bool) {
+// advance reads the next record of the stream. It returns false at the end of the stream.
+func (h *streamHead) advance() (ok bool) {
 	h.Kept, h.err, ok = h.next()
 	return ok
 }
 
-// HostOf returns the host that records name: their own field, or in older ones the beginning of the plugin. It returns "" if none
-// of them names it.
+// HostOf returns the name of the host that made the records. Each record has a field for it; in older directories only the
+// record of the plugin's start has the name. HostOf returns "" if no record has it.
 func HostOf(records iter.Seq2[recorder.Record, error]) string {
 	for r, err := range records {
 		if err != nil {
 			return ""
 		}
-		k, err := NewKept(&r)
+		k, err := NewStoredRecord(&r)
 		switch {
 		case err != nil:
 		case k.Host != "":

@@ -9,85 +9,87 @@ import (
 	"time"
 )
 
-// Printer writes records that were kept, as lines for people or as JSON objects. An event waits
-// for the next record, which may be the change of state that it caused. Lines are in the order
-// of their times, since what explains an event is recorded after what followed it; objects are
-// in the order in which they were recorded. One goroutine uses it.
+// Printer writes stored records as lines for people or as JSON objects. It delays an event until
+// the next record, which may be the state change that the event caused, and writes both as one.
+// Lines are in the order of their times, because the evidence for an event is recorded after the
+// events that followed it. Objects are in the order of the recording. A Printer is not safe for
+// concurrent use.
 type Printer struct {
 	Out   io.Writer
-	JSON  bool  // one object a line
+	JSON  bool  // write one object per line
 	Style Style // of the lines for people
-	// Ordered is set for records that Merge or Read has put into their order: each is written at once.
+	// Ordered is set if Merge or Read has already ordered the records. The Printer then writes each record at once.
 	Ordered bool
-	// Hosts is the width of the column with the names of hosts; 0: lines have none.
+	// Hosts is the width of the column with the names of hosts; 0: there is no such column.
 	Hosts int
 
-	put   func(*Kept) error // in place of writing; nil: write
-	held  *Kept
-	lines []Kept // that wait for earlier ones, by time
-	day   string
+	yield   func(*StoredRecord) error // called instead of writing; nil: write
+	pending *StoredRecord             // event that waits for the next record
+	lines   []StoredRecord            // lines that wait for lines with an earlier time, by time
+	lastDay string                    // of the last line
 }
 
-// The most that a line waits for earlier ones: evidence is recorded up to 6 s after its trigger.
+// Limits for the waiting lines. Evidence is recorded up to 6 s after its trigger.
 const (
 	orderedSpan  = 7 * time.Second
 	orderedLines = 256
 )
 
-// Add writes a record, after those that wait, or has it wait.
-func (p *Printer) Add(k Kept) error {
+// Add adds a record, and writes all records that no longer need to wait.
+func (p *Printer) Add(k StoredRecord) error {
 	if p.Ordered {
-		return p.written(&k)
+		return p.deliver(&k)
 	}
-	if p.held != nil && p.held.join(&k.Record) {
-		return p.release()
+	if p.pending != nil && p.pending.addCausedChange(&k.Record) {
+		return p.printPending()
 	}
-	if err := p.release(); err != nil {
+	if err := p.printPending(); err != nil {
 		return err
 	}
-	if !k.mayJoin() {
-		return p.print(k)
+	if !k.mayCauseChange() {
+		return p.enqueue(k)
 	}
-	p.held = &k
+	p.pending = &k
 	return nil
 }
 
-// release passes on the event that waits, if one does.
-func (p *Printer) release() error {
-	k := p.held
+// printPending enqueues the pending event, if there is one.
+func (p *Printer) printPending() error {
+	k := p.pending
 	if k == nil {
 		return nil
 	}
-	p.held = nil
-	return p.print(*k)
+	p.pending = nil
+	return p.enqueue(*k)
 }
 
-// Flush writes what waits.
+// Flush writes all waiting records.
 func (p *Printer) Flush() error {
-	if err := p.release(); err != nil {
+	if err := p.printPending(); err != nil {
 		return err
 	}
-	return p.writeLines(0)
+	return p.writeLinesExcept(0)
 }
 
-// NewPage has the next line begin with its day again.
-func (p *Printer) NewPage() { p.day = "" }
+// NewPage makes the Printer write the day again before the next line.
+func (p *Printer) NewPage() { p.lastDay = "" }
 
-// print writes an object, or a line as soon as no earlier one may come. Records of the recorder
-// itself keep their place: the time may begin anew there.
-func (p *Printer) print(k Kept) error {
+// enqueue writes a record as an object at once, and as a line as soon as no line with an earlier
+// time can follow. Records about the recorder itself keep their place, because the clock may
+// start anew there.
+func (p *Printer) enqueue(k StoredRecord) error {
 	if p.JSON {
-		return p.written(&k)
+		return p.deliver(&k)
 	}
 	if k.Start != nil || k.Clock != nil || k.Lost != nil || len(p.lines) > 0 && p.lines[0].BootID != k.BootID {
-		if err := p.writeLines(0); err != nil {
+		if err := p.writeLinesExcept(0); err != nil {
 			return err
 		}
 	}
-	at, _ := slices.BinarySearchFunc(p.lines, k.Time.Add(1), func(have Kept, t time.Time) int { return have.Time.Compare(t) })
+	at, _ := slices.BinarySearchFunc(p.lines, k.Time.Add(1), func(have StoredRecord, t time.Time) int { return have.Time.Compare(t) })
 	p.lines = slices.Insert(p.lines, at, k)
 	if k.Start != nil || k.Clock != nil || k.Lost != nil {
-		return p.writeLines(0)
+		return p.writeLinesExcept(0)
 	}
 	wait := len(p.lines)
 	newest := p.lines[wait-1].Time
@@ -97,14 +99,14 @@ func (p *Printer) print(k Kept) error {
 		}
 		wait--
 	}
-	return p.writeLines(wait)
+	return p.writeLinesExcept(wait)
 }
 
-// writeLines writes lines until so many wait.
-func (p *Printer) writeLines(wait int) error {
-	n := len(p.lines) - wait
+// writeLinesExcept writes all waiting lines except the last remaining ones.
+func (p *Printer) writeLinesExcept(remaining int) error {
+	n := len(p.lines) - remaining
 	for i := range p.lines[:n] {
-		if err := p.written(&p.lines[i]); err != nil {
+		if err := p.deliver(&p.lines[i]); err != nil {
 			return err
 		}
 	}
@@ -112,9 +114,10 @@ func (p *Printer) writeLines(wait int) error {
 	return nil
 }
 
-func (p *Printer) written(k *Kept) error {
-	if p.put != nil {
-		return p.put(k)
+// deliver passes a record to yield, or writes it.
+func (p *Printer) deliver(k *StoredRecord) error {
+	if p.yield != nil {
+		return p.yield(k)
 	}
 	if err := p.write(k); err != nil {
 		return fmt.Errorf("write record: %w", err)
@@ -122,22 +125,22 @@ func (p *Printer) written(k *Kept) error {
 	return nil
 }
 
-func (p *Printer) write(k *Kept) error {
+func (p *Printer) write(k *StoredRecord) error {
 	if p.JSON {
 		e := json.NewEncoder(p.Out)
 		e.SetEscapeHTML(false)
 		return e.Encode(k)
 	}
 	if k.Alive != nil {
-		return nil // nothing happened
+		return nil // not a line: nothing happened
 	}
-	if day := k.Time.Local().Format("2006-01-02"); day != p.day {
-		p.day = day
+	if day := k.Time.Local().Format("2006-01-02"); day != p.lastDay {
+		p.lastDay = day
 		if _, err := fmt.Fprintln(p.Out, day); err != nil {
 			return err
 		}
 	}
-	line := p.Style.Kept(k)
+	line := p.Style.StoredLine(k)
 	if at, rest, ok := strings.Cut(line, "  "); ok && p.Hosts > 0 {
 		line = fmt.Sprintf("%s  %-*s  %s", at, p.Hosts, k.Host, rest)
 	}

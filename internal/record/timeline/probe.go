@@ -15,37 +15,37 @@ import (
 type Probe struct {
 	Vector    int      `json:"vector"`
 	Method    string   `json:"method"`
-	Rounds    uint64   `json:"rounds"` // since the start, as are the next two
+	Rounds    uint64   `json:"rounds"` // since the plugin started, like Successes and Lost
 	Successes uint64   `json:"successes"`
 	Lost      *Lost    `json:"lost,omitempty"`
-	Buckets   []Bucket `json:"wake_buckets"` // not cumulative, and from the first to the last that is not empty
-	OK        bool     `json:"ok"`           // the last round
+	Buckets   []Bucket `json:"wake_buckets"` // not cumulative, without empty buckets at both ends
+	OK        bool     `json:"ok"`           // the last round succeeded
 	Status    string   `json:"status,omitempty"`
 	WakeNS    int64    `json:"wake_ns_mean"` // of the interval; 0: no round ended in it
 	P50NS     int64    `json:"wake_ns_p50"`  // of the window
 	P99NS     int64    `json:"wake_ns_p99"`
 }
 
-// Lost counts the rounds that ended badly, since the start.
+// Lost counts the rounds that failed since the plugin started.
 type Lost struct {
 	Events      uint64 `json:"events"`
 	Completions uint64 `json:"completions"`
 	Errors      uint64 `json:"errors"`
 }
 
-// losses has the counts in the last record of each probe.
-type losses map[probeOf]Lost
+// losses remembers the counts in the last record of each probe.
+type losses map[probeKey]Lost
 
-type probeOf struct {
+type probeKey struct {
 	device string
 	verbs.ProbeKey
 }
 
-// ofLosses is the Part of rounds that ended badly, in records that are kept alone. Its points come at intervals alone.
-func ofLosses(c *Changes) { register(c, losses{}.probe) }
+// registerLosses is the Part for failed rounds of probes. Only the recorder uses it, and its points come only once per interval.
+func registerLosses(c *Changes) { register(c, losses{}.probeRecord) }
 
-func (l losses) probe(p *measure.Probe) (Record, bool) {
-	key := probeOf{p.Device, p.ProbeKey}
+func (l losses) probeRecord(p *measure.Probe) (Record, bool) {
+	key := probeKey{p.Device, p.ProbeKey}
 	lost := Lost{Events: p.Counts.LostEvents, Completions: p.Counts.LostCompletions, Errors: p.Counts.Errors}
 	if lost == l[key] {
 		return Record{}, false
@@ -56,13 +56,13 @@ func (l losses) probe(p *measure.Probe) (Record, bool) {
 	return Record{Time: p.At, Kind: KindProbe, Device: p.Device, Port: p.Port, Probe: probe}, true
 }
 
-// Bucket counts the wake-ups up to a bound and above the bound before.
+// Bucket counts the wake-ups whose latency is at most Le and above the bound of the previous bucket.
 type Bucket struct {
-	Le    string `json:"le"` // as in "50us" and "+Inf"
+	Le    string `json:"le"` // such as "50us" or "+Inf"
 	Count uint64 `json:"count"`
 }
 
-// NewProbe returns what a point says, without buckets.
+// NewProbe returns the Probe of a point, without buckets.
 func NewProbe(p *measure.Probe) *Probe {
 	return &Probe{
 		Vector: p.Vector, Method: p.Method.String(), Rounds: p.Counts.Rounds, Successes: p.Counts.Successes,
@@ -71,8 +71,8 @@ func NewProbe(p *measure.Probe) *Probe {
 	}
 }
 
-// Buckets returns the single counts of a cumulative histogram, without the empty buckets
-// at both ends.
+// Buckets converts a cumulative histogram to single counts, without the empty buckets at
+// both ends.
 func Buckets(cumulative []uint64) []Bucket {
 	bounds := aggregate.Bounds()
 	all := make([]Bucket, len(cumulative))
@@ -96,7 +96,7 @@ func Buckets(cumulative []uint64) []Bucket {
 	return all[first : last+1]
 }
 
-// Line returns the probe as text.
+// Line returns the probe as text. ascii replaces block characters.
 func (p *Probe) Line(ascii bool) string {
 	wake := "-"
 	if p.WakeNS > 0 {
@@ -134,7 +134,7 @@ func (p *Probe) chart(ascii bool) string {
 	return fmt.Sprintf("[%s] %s..%s", bars.String(), p.Buckets[0].Le, p.Buckets[len(p.Buckets)-1].Le)
 }
 
-// Duration formats a time in ns with three digits, or to the second from a minute on.
+// Duration formats a time in ns with three digits. From a minute on, it rounds to the second.
 func Duration(ns int64) string {
 	d := time.Duration(ns)
 	if d >= time.Minute {

@@ -8,13 +8,13 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// Schema changes when a field of a record changes its meaning or goes.
+// Schema is the version of the JSON objects. It changes when a field changes its meaning or is removed.
 const Schema = 1
 
-// Record is one thing that happened: by its tags a JSON object, by Style.Line a line. Fields
-// that do not apply are left out.
+// Record describes one thing that happened. Its struct tags make it a JSON object, and
+// Style.Line makes it a line. Fields that do not apply are left out.
 type Record struct {
-	Schema int       `json:"schema,omitempty"` // set when it is written
+	Schema int       `json:"schema,omitempty"` // set when the record is written
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind,omitempty"`
 	Device string    `json:"device,omitempty"`
@@ -22,9 +22,9 @@ type Record struct {
 
 	Event     string        `json:"event,omitempty"`
 	Count     uint64        `json:"count,omitempty"`
-	StateFrom string        `json:"state_from,omitempty"` // equal to StateTo when the event changed nothing
+	StateFrom string        `json:"state_from,omitempty"` // equal to StateTo if the event changed nothing
 	StateTo   string        `json:"state_to,omitempty"`
-	LastedNS  int64         `json:"lasted_ns,omitempty"` // in StateFrom
+	LastedNS  int64         `json:"lasted_ns,omitempty"` // time spent in StateFrom
 	Witness   verbs.Witness `json:"witness,omitempty"`
 	Expected  string        `json:"expected,omitempty"` // "down": the port is in expected_down
 
@@ -34,11 +34,11 @@ type Record struct {
 	Evidence *Evidence `json:"evidence,omitempty"`
 
 	Reason status.Reason `json:"reason,omitempty"`
-	Why    string        `json:"why,omitempty"` // the worker's or tracer's end in words; in records that are kept alone
+	Why    string        `json:"why,omitempty"` // why the worker or tracer ended, in words; only in stored records
 	Opened *Opened       `json:"opened,omitempty"`
 	Link   *Link         `json:"link,omitempty"`
 
-	// Of KindLog alone: nothing else has prose.
+	// Only in records of KindLog, the only kind with prose.
 	Text  string `json:"text,omitempty"`
 	Level string `json:"level,omitempty"`
 
@@ -56,8 +56,8 @@ type Record struct {
 	Fabric *Fabric `json:"fabric,omitempty"`
 }
 
-// join adds to r, which is an event, the change of state that it caused, if next is that. It reports whether it did.
-func (r *Record) join(next *Record) bool {
+// addCausedChange adds next to r if r is an event and next is the state change that it caused. It reports whether it did.
+func (r *Record) addCausedChange(next *Record) bool {
 	if !r.causes(next) {
 		return false
 	}
@@ -65,14 +65,14 @@ func (r *Record) join(next *Record) bool {
 	return true
 }
 
-// causes reports whether r is the event that caused the change of state in next.
+// causes reports whether r is the event that caused the state change next.
 func (r *Record) causes(next *Record) bool {
 	return r.Kind == KindEvent && next.Kind == KindState && r.Device == next.Device && r.Port == next.Port &&
 		(r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventPortActive.String()) &&
 		r.Witness == "" && next.Witness == verbs.WitnessEvent
 }
 
-// Where returns the device with its port and the other end of a pair, as in "mlx5_0:1" and "mlx5_0:1 > gpu042 mlx5_0".
+// Where returns the device, its port and the peer of a pair, such as "mlx5_0:1" or "mlx5_0:1 > gpu042 mlx5_0".
 func (r *Record) Where() string {
 	if r.Port == 0 {
 		return r.Device

@@ -20,12 +20,12 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// record runs a Recording while do uses it, and returns what the directory has then, without
-// the recorder's start and end.
-func record(t *testing.T, dir string, do func(*Recording)) []Kept {
+// record runs a Recording while do uses it. It returns the records of the directory, without
+// the start and the end of the recorder.
+func record(t *testing.T, dir string, do func(*Recording)) []StoredRecord {
 	t.Helper()
 	rec, err := recorder.Open(recorder.Config{
-		Directory: dir, SizeMiB: recorder.MinSizeMiB, Yielding: Yielding(), BootID: "boot", Host: "node7",
+		Directory: dir, SizeMiB: recorder.MinSizeMiB, Yielding: YieldingKinds(), BootID: "boot", Host: "node7",
 		Clock: clock.WallAndBoot, Log: slog.New(slog.DiscardHandler), CloseTime: 10 * time.Second,
 	})
 	require.NoError(t, err)
@@ -42,13 +42,13 @@ func record(t *testing.T, dir string, do func(*Recording)) []Kept {
 	return all[1 : len(all)-1]
 }
 
-func read(t *testing.T, dir string) (all []Kept) {
+func read(t *testing.T, dir string) (all []StoredRecord) {
 	t.Helper()
 	reader, err := recorder.NewReader(dir, recorder.Filter{}, func(s recorder.Skip) { t.Error(s) })
 	require.NoError(t, err)
 	for r, err := range reader.Records() {
 		require.NoError(t, err)
-		k, err := NewKept(&r)
+		k, err := NewStoredRecord(&r)
 		require.NoError(t, err)
 		all = append(all, k)
 	}
@@ -57,8 +57,8 @@ func read(t *testing.T, dir string) (all []Kept) {
 
 func at(ms int) time.Time { return time.Unix(1_700_000_000, int64(ms)*1e6).UTC() }
 
-// everything is a point of each kind that is news.
-func everything() []measure.Point {
+// pointsOfAllKinds returns a point for each kind of record, all of which report something new.
+func pointsOfAllKinds() []measure.Point {
 	return []measure.Point{
 		&measure.Device{Device: "mlx5_0", Present: true, Open: true, Reason: status.ReasonOK, At: at(1),
 			Attr: verbs.DeviceAttr{Driver: "mlx5_core", Firmware: "16.35", Ports: 1, EventsSupported: true}},
@@ -76,7 +76,7 @@ func everything() []measure.Point {
 
 func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
 	all := record(t, t.TempDir()+"/r", func(r *Recording) {
-		for _, p := range everything() {
+		for _, p := range pointsOfAllKinds() {
 			r.Emit(p)
 		}
 	})
@@ -84,7 +84,7 @@ func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
 	for i, k := range all {
 		require.EqualValues(t, i+2, k.Sequence)
 		require.Equal(t, "boot", k.BootID)
-		lines = append(lines, strings.Join(strings.Fields(Style{}.Kept(&k))[1:], " "))
+		lines = append(lines, strings.Join(strings.Fields(Style{}.StoredLine(&k))[1:], " "))
 	}
 	require.Equal(t, []string{
 		"mlx5_0 opened: mlx5_core, 1 port, firmware 16.35",
@@ -96,15 +96,15 @@ func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
 		"mlx5_0:1 command hw_counters not answered for 5s",
 		"mlx5_0 not watched: stuck worker of mlx5_0 was stuck in ibv_query_port and was killed",
 	}, lines)
-	require.True(t, all[2].mayJoin())
-	require.True(t, all[2].join(&all[3].Record))
-	require.Contains(t, Style{}.Kept(&all[2]), "active > down")
-	require.False(t, all[2].join(&all[3].Record), "once")
-	require.False(t, all[5].mayJoin())
+	require.True(t, all[2].mayCauseChange())
+	require.True(t, all[2].addCausedChange(&all[3].Record))
+	require.Contains(t, Style{}.StoredLine(&all[2]), "active > down")
+	require.False(t, all[2].addCausedChange(&all[3].Record), "once")
+	require.False(t, all[5].mayCauseChange())
 }
 
 func TestARecordIsTheObjectOfWatchWithItsPlace(t *testing.T) {
-	all := record(t, t.TempDir()+"/r", func(r *Recording) { r.Emit(everything()[5]) })
+	all := record(t, t.TempDir()+"/r", func(r *Recording) { r.Emit(pointsOfAllKinds()[5]) })
 	text, err := json.Marshal(all[0])
 	require.NoError(t, err)
 	var got map[string]any
@@ -126,7 +126,7 @@ func TestAPointStaysAsItIsForItsOtherOwner(t *testing.T) {
 	require.EqualValues(t, 1, p.Count)
 }
 
-// 10,000 points come at once. Most of them merge, and all events are counted.
+// Of 10,000 points at once most merge, and all events stay counted.
 func TestAStormIsRecordedToTheLastEvent(t *testing.T) {
 	const storm = 10_000
 	all := record(t, t.TempDir()+"/r", func(r *Recording) {
@@ -150,37 +150,37 @@ func TestRoundsThatAreLostAreRecordedWhenTheyAre(t *testing.T) {
 		}}
 	}
 	all := record(t, t.TempDir()+"/r", func(r *Recording) {
-		r.Interval(probe(ledger.ProbeCounts{Rounds: 10, Successes: 10}))
-		r.Interval(probe(ledger.ProbeCounts{Rounds: 20, Successes: 19, LostEvents: 1}))
-		r.Interval(probe(ledger.ProbeCounts{Rounds: 30, Successes: 29, LostEvents: 1}))
-		r.Interval(probe(ledger.ProbeCounts{Rounds: 40, Successes: 38, LostEvents: 1, Errors: 1}))
+		r.RecordInterval(probe(ledger.ProbeCounts{Rounds: 10, Successes: 10}))
+		r.RecordInterval(probe(ledger.ProbeCounts{Rounds: 20, Successes: 19, LostEvents: 1}))
+		r.RecordInterval(probe(ledger.ProbeCounts{Rounds: 30, Successes: 29, LostEvents: 1}))
+		r.RecordInterval(probe(ledger.ProbeCounts{Rounds: 40, Successes: 38, LostEvents: 1, Errors: 1}))
 	})
 	require.Len(t, all, 2)
 	require.Equal(t, &Lost{Events: 1}, all[0].Probe.Lost)
 	require.Equal(t, &Lost{Events: 1, Errors: 1}, all[1].Probe.Lost)
-	require.Contains(t, Style{}.Kept(&all[1]), "2 of 40 failed: lost_event")
+	require.Contains(t, Style{}.StoredLine(&all[1]), "2 of 40 failed: lost_event")
 }
 
 func TestWarningsAreRecorded(t *testing.T) {
 	all := record(t, t.TempDir()+"/r", func(r *Recording) {
 		log := NewLog(slog.LevelWarn, r.Add)
-		log.Info("of no interest later")
+		log.Info("not recorded")
 		log.With("device", "mlx5_0").Warn("worker of mlx5_0 was stuck in read sysfs and was killed")
 	})
 	require.Len(t, all, 1)
-	require.Contains(t, Style{}.Kept(&all[0]), "mlx5_0      warning: worker of mlx5_0 was stuck in read sysfs and was killed")
+	require.Contains(t, Style{}.StoredLine(&all[0]), "mlx5_0      warning: worker of mlx5_0 was stuck in read sysfs and was killed")
 }
 
-// The directory may come from another host.
+// The directory may come from another, untrusted host.
 func TestARecordCommandsNoTerminal(t *testing.T) {
-	k, err := NewKept(&recorder.Record{
+	k, err := NewStoredRecord(&recorder.Record{
 		Kind: KindLog, Device: "mlx5_0\x1b]0;owned\x07", Data: []byte(`{"level":"warning","text":"hi\r\u001b[1A\nfaked \u009b2J"}`),
 	})
 	require.NoError(t, err)
-	line := Style{}.Kept(&k)
+	line := Style{}.StoredLine(&k)
 	require.Contains(t, line, "mlx5_0?]0;owned?")
 	require.Contains(t, line, "warning: hi??[1A?faked ?2J")
-	_, err = NewKept(&recorder.Record{Kind: "\x1b[2J", Data: []byte("1")})
+	_, err = NewStoredRecord(&recorder.Record{Kind: "\x1b[2J", Data: []byte("1")})
 	require.ErrorContains(t, err, `"\x1b[2J"`)
 }
 
@@ -189,47 +189,47 @@ func TestAPathologicalRecordIsAnError(t *testing.T) {
 		{Kind: KindGID}, {Kind: KindAttr, Data: []byte(`{}`)}, {Kind: KindEvent, Data: []byte(`{"port": "1"}`)}, {Kind: recorder.KindLost, Data: []byte(`[]`)},
 		{Kind: KindPort, Data: []byte(`{"link": null}`)}, {Kind: KindCommand}, {Kind: KindProbe}, {Kind: KindPlugin},
 	} {
-		_, err := NewKept(&r)
+		_, err := NewStoredRecord(&r)
 		require.ErrorContains(t, err, "read record 0", r.Kind)
 	}
 }
 
 func TestTheRecordersOwnRecordsAreSentences(t *testing.T) {
-	for want, k := range map[string]Kept{
-		"(recording begins)": {Start: &recorder.Start{}},
-		"(recording goes on)  after an end in order at 20":              {Start: &recorder.Start{Clean: true, LastSequence: 7, LastTime: at(0)}},
-		"killed, or the power failed":                                   {Start: &recorder.Start{LastSequence: 7, LastTime: at(0)}},
-		"before this boot":                                              {Start: &recorder.Start{LastSequence: 7, LastTime: at(0), LastBootID: "other"}},
-		"(12 records lost)    no space left on device":                  {Lost: &recorder.Lost{Count: 12, Error: "no space left on device"}},
-		"(12 records lost)    they came faster than the disk took them": {Lost: &recorder.Lost{Count: 12}},
-		"(wall clock set)     1h0m0s back":                              {Clock: &recorder.Clock{StepNS: -int64(time.Hour)}},
-		"(wall clock set)     2s ahead":                                 {Clock: &recorder.Clock{StepNS: 2e9}},
+	for want, k := range map[string]StoredRecord{
+		"(recording starts)":                                                   {Start: &recorder.Start{}},
+		"(recording resumes)  after a clean end at 20":                         {Start: &recorder.Start{Clean: true, LastSequence: 7, LastTime: at(0)}},
+		"killed, or the power failed":                                          {Start: &recorder.Start{LastSequence: 7, LastTime: at(0)}},
+		"before this boot":                                                     {Start: &recorder.Start{LastSequence: 7, LastTime: at(0), LastBootID: "other"}},
+		"(12 records lost)    no space left on device":                         {Lost: &recorder.Lost{Count: 12, Error: "no space left on device"}},
+		"(12 records lost)    they came faster than the disk could write them": {Lost: &recorder.Lost{Count: 12}},
+		"(wall clock set)     1h0m0s back":                                     {Clock: &recorder.Clock{StepNS: -int64(time.Hour)}},
+		"(wall clock set)     2s ahead":                                        {Clock: &recorder.Clock{StepNS: 2e9}},
 	} {
-		require.Contains(t, Style{}.Kept(&k), want)
+		require.Contains(t, Style{}.StoredLine(&k), want)
 	}
-	end := Kept{Record: Record{Kind: recorder.KindEnd}}
-	require.Contains(t, Style{}.Kept(&end), "(recording ends)")
+	end := StoredRecord{Record: Record{Kind: recorder.KindEnd}}
+	require.Contains(t, Style{}.StoredLine(&end), "(recording ends)")
 }
 
-// A tree of a later version may have kinds that this one does not know.
+// The directory of a later version may have kinds that this version does not know.
 func TestAKindOfALaterVersionIsShownByItsName(t *testing.T) {
-	k, err := NewKept(&recorder.Record{Kind: "weather", Device: "mlx5_0", Port: 1, Data: []byte(`{"cause":"no_carrier"}`)})
+	k, err := NewStoredRecord(&recorder.Record{Kind: "weather", Device: "mlx5_0", Port: 1, Data: []byte(`{"cause":"no_carrier"}`)})
 	require.NoError(t, err)
-	require.True(t, bytes.HasSuffix([]byte(Style{}.Kept(&k)), []byte("mlx5_0:1    (weather)")), Style{}.Kept(&k))
+	require.True(t, bytes.HasSuffix([]byte(Style{}.StoredLine(&k)), []byte("mlx5_0:1    (weather)")), Style{}.StoredLine(&k))
 }
 
 func TestRecordsOfUnusedPortsSayThatTheyAreExpectedDown(t *testing.T) {
-	c := NewChanges(OfDevices)
+	c := NewChanges(RegisterDevices)
 	port := &measure.Port{Device: "mlx5_0", Port: 2, Known: true, HasState: true, State: verbs.PortDown, Expected: true, At: at(1)}
 	change := &measure.Change{Device: "mlx5_0", Port: 2, From: verbs.PortDown, To: verbs.PortActive, Witness: verbs.WitnessQuery, At: at(2)}
 	for _, p := range []measure.Point{port, change} {
-		r, ok := c.Of(p, nil)
+		r, ok := c.RecordOf(p, nil)
 		require.True(t, ok)
 		require.Equal(t, "down", r.Expected)
 	}
 	port.Expected = false
-	_, ok := c.Of(port, nil)
+	_, ok := c.RecordOf(port, nil)
 	require.False(t, ok)
-	r, _ := c.Of(change, nil)
+	r, _ := c.RecordOf(change, nil)
 	require.Empty(t, r.Expected)
 }

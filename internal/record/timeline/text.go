@@ -8,13 +8,13 @@ import (
 	"rdma_events/internal/record/recorder"
 )
 
-// Style is how records are written as text.
+// Style selects how records are written as text.
 type Style struct {
 	Colours bool
-	ASCII   bool // without block characters
+	ASCII   bool // no block characters
 }
 
-// Colours (console_codes(4)).
+// Colours, as parameters of the escape sequence (console_codes(4)).
 const (
 	Dim    = "2"
 	plain  = ""
@@ -23,20 +23,21 @@ const (
 	yellow = "33"
 )
 
-// Line returns a record as a line of text, without its end.
+// Line returns a record as a line of text, without the line feed.
 func (s Style) Line(r *Record) string {
 	return s.compose(r, s.words(r))
 }
 
-// Kept is Line for a record that was read from a recorder.
-func (s Style) Kept(k *Kept) string {
+// StoredLine returns a stored record as a line of text, without the line feed.
+func (s Style) StoredLine(k *StoredRecord) string {
 	w := s.words(&k.Record)
 	if k.Kind == recorder.KindEnd || k.Start != nil || k.Lost != nil || k.Clock != nil {
-		w = k.own()
+		w = k.recorderWording()
 	}
 	return s.compose(&k.Record, w)
 }
 
+// compose returns the line of a record with its time, its device and a wording.
 func (s Style) compose(r *Record, w wording) string {
 	at := s.Paint(Dim, r.Time.Local().Format("15:04:05.000000"))
 	where := fmt.Sprintf("%-10s", r.Where())
@@ -47,8 +48,8 @@ func (s Style) compose(r *Record, w wording) string {
 	return strings.TrimRight(at+"  "+where+"  "+s.Paint(w.colour, w.name)+w.detail, " ")
 }
 
-// transition returns the change of state that an event or a query caused, how long the
-// state before lasted, and the number of events if there are several.
+// transition returns the state change that an event or a query caused, the time spent in
+// the previous state, and the number of events if there are several.
 func (s Style) transition(r *Record) string {
 	text := ""
 	switch {
@@ -86,7 +87,7 @@ func colourOf(event string) string {
 	return plain
 }
 
-// colourIf returns one of two colours.
+// colourIf returns colour if is is set, and otherwise the other colour.
 func colourIf(is bool, colour, otherwise string) string {
 	if is {
 		return colour
@@ -94,7 +95,7 @@ func colourIf(is bool, colour, otherwise string) string {
 	return otherwise
 }
 
-// Paint puts text into a colour, if there are any.
+// Paint returns text in a colour, if the Style uses colours.
 func (s Style) Paint(colour, text string) string {
 	if !s.Colours || colour == plain {
 		return text

@@ -11,26 +11,26 @@ import (
 	"rdma_events/internal/sys/sanitize"
 )
 
-// Kept is a record that was read from a recorder.
-type Kept struct {
-	Sequence uint64 `json:"sequence"` // orders all records
+// StoredRecord is a Record that was read from a recorder, with the position and the clock that the recorder added.
+type StoredRecord struct {
+	Sequence uint64 `json:"sequence"` // position in the order of all records
 	BootNS   int64  `json:"boot_ns"`  // CLOCK_BOOTTIME, within BootID
 	BootID   string `json:"boot_id"`
 	Host     string `json:"host,omitempty"`
 	Record
-	// Of the recorder itself: the run before, that it runs, records that were lost, a step of the clock.
+	// Records of the recorder itself: its start with the previous run, a sign of life, lost records, a step of the wall clock.
 	Start *recorder.Start `json:"start,omitempty"`
 	Alive *recorder.Alive `json:"alive,omitempty"`
 	Lost  *recorder.Lost  `json:"lost,omitempty"`
 	Clock *recorder.Clock `json:"clock,omitempty"`
 }
 
-// IsEnd reports whether the record is the last one of a run that ended in order.
-func (k *Kept) IsEnd() bool { return k.Kind == recorder.KindEnd }
+// IsEnd reports whether the record is the last one of a run that ended cleanly.
+func (k *StoredRecord) IsEnd() bool { return k.Kind == recorder.KindEnd }
 
-// NewKept returns what a recorder has kept.
-func NewKept(r *recorder.Record) (Kept, error) {
-	k := Kept{Sequence: r.Sequence, BootNS: r.BootNS, BootID: r.BootID, Host: r.Host}
+// NewStoredRecord decodes a record of a recorder. It returns an error if the data is invalid or does not belong to the kind.
+func NewStoredRecord(r *recorder.Record) (StoredRecord, error) {
+	k := StoredRecord{Sequence: r.Sequence, BootNS: r.BootNS, BootID: r.BootID, Host: r.Host}
 	k.Time = r.Time
 	into := any(&k.Record)
 	switch r.Kind {
@@ -49,19 +49,19 @@ func NewKept(r *recorder.Record) (Kept, error) {
 	}
 	if len(r.Data) > 0 {
 		if err := json.Unmarshal(r.Data, into); err != nil {
-			return Kept{}, fmt.Errorf("read record %d, %q: %w", r.Sequence, r.Kind, err)
+			return StoredRecord{}, fmt.Errorf("read record %d, %q: %w", r.Sequence, r.Kind, err)
 		}
 	}
 	k.Schema, k.Kind, k.Device, k.Port = Schema, r.Kind, r.Device, r.Port
 	makePrintable(reflect.ValueOf(&k))
 	if !k.isWhole() {
-		return Kept{}, fmt.Errorf("read record %d: %q without its data", r.Sequence, r.Kind)
+		return StoredRecord{}, fmt.Errorf("read record %d: %q without its data", r.Sequence, r.Kind)
 	}
 	return k, nil
 }
 
-// makePrintable replaces what would not be shown as it is, in all texts of a value. A record
-// may come from the directory of another host, which a terminal must not obey.
+// makePrintable replaces unprintable characters in all strings of a value. A record may come
+// from the directory of another host, and must not control the terminal.
 func makePrintable(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -69,7 +69,7 @@ func makePrintable(v reflect.Value) {
 			v.SetString(sanitize.Printable(v.String()))
 		}
 	case reflect.Pointer:
-		makePrintable(v.Elem()) // of a nil pointer: an invalid value, which has nothing
+		makePrintable(v.Elem()) // Elem of a nil pointer is an invalid Value, which has no strings
 	case reflect.Struct:
 		for i := range v.NumField() {
 			makePrintable(v.Field(i))
@@ -81,33 +81,33 @@ func makePrintable(v reflect.Value) {
 	}
 }
 
-// clockOf writes a time for people.
-func clockOf(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+// formatTime formats a time for people, in the local time zone.
+func formatTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// mayJoin reports whether the next record may be the change of state that k caused.
-func (k *Kept) mayJoin() bool {
+// mayCauseChange reports whether the next record may be the state change that k caused.
+func (k *StoredRecord) mayCauseChange() bool {
 	return k.causes(&Record{Kind: KindState, Device: k.Device, Port: k.Port, Witness: verbs.WitnessEvent})
 }
 
-// own returns the text of a record of the recorder itself.
-func (k *Kept) own() wording {
+// recorderWording returns the text of a record about the recorder itself.
+func (k *StoredRecord) recorderWording() wording {
 	switch {
 	case k.Kind == recorder.KindEnd:
 		return wording{"(recording ends)", "", Dim}
 	case k.Start != nil && k.Start.LastSequence == 0:
-		return wording{"(recording begins)", "", Dim}
+		return wording{"(recording starts)", "", Dim}
 	case k.Start != nil && k.Start.Clean:
-		return wording{"(recording goes on)", "after an end in order at " + clockOf(k.Start.LastTime), Dim}
+		return wording{"(recording resumes)", "after a clean end at " + formatTime(k.Start.LastTime), Dim}
 	case k.Start != nil:
-		text := "without an end: killed, or the power failed; the last record is of " + clockOf(k.Start.LastTime)
+		text := "without a clean end (killed, or the power failed); last record at " + formatTime(k.Start.LastTime)
 		if k.Start.LastBootID != k.BootID {
 			text += ", before this boot"
 		}
-		return wording{"(recording goes on)", text, yellow}
+		return wording{"(recording resumes)", text, yellow}
 	case k.Lost != nil && k.Lost.Error != "":
 		return wording{fmt.Sprintf("(%d records lost)", k.Lost.Count), k.Lost.Error, yellow}
 	case k.Lost != nil:
-		return wording{fmt.Sprintf("(%d records lost)", k.Lost.Count), "they came faster than the disk took them", yellow}
+		return wording{fmt.Sprintf("(%d records lost)", k.Lost.Count), "they came faster than the disk could write them", yellow}
 	case k.Clock != nil:
 		direction := "ahead"
 		if k.Clock.StepNS < 0 {
