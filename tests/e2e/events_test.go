@@ -260,7 +260,7 @@ func TestASecondInstanceRecordsNothingAndSaysWhy(t *testing.T) {
 	second := startRecording(t, dir, everySecond)
 	second.awaitLog(t, "nothing is recorded")
 	second.stop(t)
-	require.Regexp(t, fmt.Sprintf(`W! .*%s.*another process records in it.*; nothing is recorded, and all else goes on\n`, dir), second.stderr.String())
+	require.Regexp(t, fmt.Sprintf(`W! recorder: nothing is recorded, retry_in 1m0s, error .*%s.*another process records in it.*\n`, dir), second.stderr.String())
 	first.stop(t)
 	require.NotContains(t, first.stderr.String(), "W!")
 	require.Equal(t, 1, count(recorded(t, dir), func(k *kept) bool { return k.Kind == "plugin" }))

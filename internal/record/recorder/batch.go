@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// write writes the batch, unless the deadline passes or Run's context ends. What is left stays in the batch.
-func (w *writer) write() error {
+// writeBatch writes the batch until the deadline passes or the context of Run ends. Entries that it does not write stay in
+// the batch.
+func (w *writer) writeBatch() error {
 	for w.next < len(w.batch) && !w.interrupted() {
-		if err := w.encode(); err != nil {
+		if err := w.encodeChunk(); err != nil {
 			return err
 		}
 		if len(w.ends) == 0 {
@@ -18,11 +19,11 @@ func (w *writer) write() error {
 			continue
 		}
 		whole, err := w.store.append(w.enc.buf.Bytes(), w.ends)
-		w.wrote(whole)
+		w.markWritten(whole)
 		if err != nil {
 			return err
 		}
-		if w.urgent {
+		if w.syncNow {
 			if err := w.sync(); err != nil {
 				return err
 			}
@@ -35,12 +36,13 @@ func (w *writer) write() error {
 	return nil
 }
 
+// interrupted reports whether writeBatch has to stop.
 func (w *writer) interrupted() bool {
 	return w.ended != nil && w.ended() || !w.deadline.IsZero() && !time.Now().Before(w.deadline)
 }
 
-// encode makes the frames of the next entries: a chunk, or as many as the segment has space for.
-func (w *writer) encode() error {
+// encodeChunk encodes the next entries of the batch, up to the size of a chunk or the space in the segment.
+func (w *writer) encodeChunk() error {
 	w.enc.buf.Reset()
 	w.ends = w.ends[:0]
 	for i := w.next; i < len(w.batch) && w.enc.buf.Len() < chunk; i++ {
@@ -48,13 +50,13 @@ func (w *writer) encode() error {
 		if err := w.enc.encode(sequence, e); err != nil {
 			w.counts.errors.Add(1)
 			w.counts.lost.Add(1)
-			*e = own(KindLost, newLost(1, e.wall, err), *e)
+			*e = internalRecord(KindLost, newLost(1, e.wall, err), *e)
 			if err := w.enc.encode(sequence, e); err != nil {
 				return err
 			}
 		}
 		if int64(w.enc.buf.Len()) > w.store.space() {
-			w.enc.buf.Truncate(w.filled())
+			w.enc.buf.Truncate(w.encodedBytes())
 			return nil
 		}
 		w.ends = append(w.ends, w.enc.buf.Len())
@@ -62,28 +64,29 @@ func (w *writer) encode() error {
 	return nil
 }
 
-// filled returns where the last frame in enc ends.
-func (w *writer) filled() int {
+// encodedBytes returns the offset of the end of the last frame in enc.
+func (w *writer) encodedBytes() int {
 	if len(w.ends) == 0 {
 		return 0
 	}
 	return w.ends[len(w.ends)-1]
 }
 
-// wrote takes the first entries off the batch.
-func (w *writer) wrote(whole int) {
+// markWritten removes the first entries from the batch, which have been written.
+func (w *writer) markWritten(whole int) {
 	for _, e := range w.batch[w.next : w.next+whole] {
-		if !e.own {
+		if !e.internal {
 			w.counts.recorded.Add(1)
 		}
 		w.unsynced.add(&e)
-		w.urgent = w.urgent || e.Sync
+		w.syncNow = w.syncNow || e.Sync
 	}
 	w.next += whole
 	w.sequence += uint64(whole)
 	w.dirty = w.dirty || whole > 0
 }
 
+// rotate syncs the segment and starts the next one.
 func (w *writer) rotate() error {
 	if err := w.sync(); err != nil {
 		return err
@@ -91,22 +94,23 @@ func (w *writer) rotate() error {
 	return w.store.rotate(w.sequence + 1)
 }
 
+// sync makes the written records durable.
 func (w *writer) sync() error {
 	if err := w.store.sync(); err != nil {
-		w.missed(err)
+		w.countUnsyncedAsLost(err)
 		return err
 	}
 	w.unsynced = unsynced{}
-	w.dirty, w.urgent = false, false
+	w.dirty, w.syncNow = false, false
 	w.counts.synced.Store(w.sequence)
 	return nil
 }
 
-// unsynced is what was written after the last sync.
+// unsynced describes the records written after the last sync.
 type unsynced struct {
-	records uint64 // with those that a record of lost ones has counted
+	records uint64 // including the records that a Lost among them counts
 	entries uint64
-	since   int64 // the wall clock of the first one
+	since   int64 // wall clock of the first record
 	last    stamped
 }
 
@@ -115,20 +119,21 @@ func (u *unsynced) add(e *stamped) {
 		u.since = e.wall
 	}
 	u.records += e.records()
-	if !e.own {
+	if !e.internal {
 		u.entries++
 	}
 	u.last = stamped{wall: e.wall, boot: e.boot}
 }
 
-// missed counts as lost what is not synced and will not be: after a failed fsync(2) the next one succeeds without the
-// pages that failed, and a removed segment has no name. A record says so, before those that are not written yet.
-func (w *writer) missed(why error) {
+// countUnsyncedAsLost counts the unsynced records as lost. After a failed fsync(2) the next fsync succeeds without the pages
+// that failed, and the records of a removed segment are gone. A Lost record with the error goes before the records that are
+// not written yet.
+func (w *writer) countUnsyncedAsLost(err error) {
 	u := w.unsynced
 	w.unsynced = unsynced{}
 	if u.records == 0 {
 		return
 	}
 	w.counts.lost.Add(u.entries)
-	w.batch = slices.Insert(w.batch, w.next, own(KindLost, newLost(u.records, u.since, why), u.last))
+	w.batch = slices.Insert(w.batch, w.next, internalRecord(KindLost, newLost(u.records, u.since, err), u.last))
 }

@@ -26,7 +26,7 @@ func BenchmarkAdd(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		if i%maxQueued == 0 {
 			b.StopTimer()
-			spare = r.queue.take(spare).entries
+			spare = r.queue.takeAll(spare).entries
 			b.StartTimer()
 		}
 		r.Add(e)

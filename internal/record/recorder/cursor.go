@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cursor is a place in the segments of a directory.
+// cursor is a position in the segments of a directory.
 type cursor struct {
 	reader *Reader
-	number uint64   // of the segment being read, or of the last one read; 0: none yet
-	f      *os.File // nil: the segment number is done
-	at     int64    // bytes of it that are done
+	number uint64   // of the segment that is being read or was read last; 0: none yet
+	f      *os.File // nil: the segment has been read completely
+	at     int64    // bytes of the segment that have been read
 	skip   Skip     // of this segment
-	beyond int64    // bytes of it after maxSegment
+	beyond int64    // bytes of the segment after maxSegment
 }
 
-// pass yields the records from the cursor to the last one that is whole. more is false if yield has ended it.
-func (c *cursor) pass(yield func(Record, error) bool) (more bool, err error) {
+// readAvailable yields the records from the cursor to the last whole record. more is false if yield returned false.
+func (c *cursor) readAvailable(yield func(Record, error) bool) (more bool, err error) {
 	for {
-		// Listed before the segment is read: a segment that has a successor is not appended to any more.
-		all, err := c.list()
+		// List the segments before reading one: the recorder no longer appends to a segment that has a successor.
+		all, err := c.listSegments()
 		if err != nil {
 			return false, err
 		}
 		if c.f == nil {
-			if !c.next(all) {
+			if !c.openNext(all) {
 				return true, nil
 			}
 			if c.f == nil {
@@ -39,17 +39,18 @@ func (c *cursor) pass(yield func(Record, error) bool) (more bool, err error) {
 			}
 		}
 		final := len(all) > 0 && all[len(all)-1].number > c.number
-		if !c.read(final, yield) {
+		if !c.readSegment(final, yield) {
 			return false, nil
 		}
 		if !final {
 			return true, nil
 		}
-		c.done()
+		c.finishSegment()
 	}
 }
 
-func (c *cursor) list() ([]found, error) {
+// listSegments lists the segments. If the directory was replaced, it reports that and moves the cursor to the start.
+func (c *cursor) listSegments() ([]segmentFile, error) {
 	entries, err := os.ReadDir(c.reader.dir)
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
@@ -63,9 +64,9 @@ func (c *cursor) list() ([]found, error) {
 	return all, nil
 }
 
-// replaced reports whether the directory was begun again: it ends before the segment that was read last, or has another
-// file with its number.
-func (c *cursor) replaced(all []found) bool {
+// replaced reports whether the directory was removed and created again. It then ends before the segment that was read last,
+// or has another file with its number.
+func (c *cursor) replaced(all []segmentFile) bool {
 	if len(all) == 0 {
 		return false
 	}
@@ -76,12 +77,12 @@ func (c *cursor) replaced(all []found) bool {
 		return false
 	}
 	open, err := c.f.Stat()
-	return err == nil && slices.ContainsFunc(all, func(one found) bool {
+	return err == nil && slices.ContainsFunc(all, func(one segmentFile) bool {
 		return one.number == c.number && !os.SameFile(open, one.info) && !c.isThinnedNow()
 	})
 }
 
-// isThinnedNow reports whether the segment being read has been replaced by what the recorder left of it.
+// isThinnedNow reports whether the recorder has replaced the segment that is being read by a thinned one.
 func (c *cursor) isThinnedNow() bool {
 	f, err := os.OpenFile(filepath.Join(c.reader.dir, segmentName(c.number)), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -92,23 +93,23 @@ func (c *cursor) isThinnedNow() bool {
 	if err != nil || !isThinned(now) {
 		return false
 	}
-	was, err := readAt(c.f, 0, headerSize)
+	before, err := readAt(c.f, 0, headerSize)
 	if err != nil {
 		return false
 	}
-	first, errNow := parseHeader(now)
-	before, errWas := parseHeader(was)
-	return errNow == nil && errWas == nil && first == before
+	firstNow, errNow := parseHeader(now)
+	firstBefore, errBefore := parseHeader(before)
+	return errNow == nil && errBefore == nil && firstNow == firstBefore
 }
 
-// next opens the segment that follows the last one. It returns false if there is none yet. f stays nil if the segment
-// has gone meanwhile, or cannot be opened, which is reported.
-func (c *cursor) next(all []found) bool {
+// openNext opens the segment after the last one. It returns false if there is none yet. f stays nil if the segment was
+// removed in the meantime, or if it cannot be opened, which openNext reports.
+func (c *cursor) openNext(all []segmentFile) bool {
 	for i, one := range all {
 		if one.number <= c.number {
 			continue
 		}
-		if i < len(all)-1 && c.reader.filter.leavesOut(one.info.ModTime()) {
+		if i < len(all)-1 && c.reader.filter.excludesFile(one.info.ModTime()) {
 			c.number = one.number
 			continue
 		}
@@ -123,7 +124,7 @@ func (c *cursor) next(all []found) bool {
 		c.number, c.at, c.skip, c.beyond = one.number, 0, Skip{Segment: name}, 0
 		if err != nil {
 			c.skip.Err = err
-			c.done()
+			c.finishSegment()
 			return true
 		}
 		c.f = f
@@ -132,10 +133,10 @@ func (c *cursor) next(all []found) bool {
 	return false
 }
 
-// read yields the records of the rest of the segment. If the segment is not final, bytes after the last sound frame
-// stay for the next time: they may be half of a frame.
-func (c *cursor) read(final bool, yield func(Record, error) bool) bool {
-	b, err := c.rest()
+// readSegment yields the records in the rest of the segment. final tells that the segment is complete. Otherwise the bytes
+// after the last valid frame stay for the next call, because they may be an incomplete frame.
+func (c *cursor) readSegment(final bool, yield func(Record, error) bool) bool {
+	b, err := c.readRest()
 	if err != nil {
 		c.skip.Err = err
 	}
@@ -163,22 +164,22 @@ func (c *cursor) read(final bool, yield func(Record, error) bool) bool {
 			c.skipBytes(len(content))
 			continue
 		}
-		if c.reader.filter.match(&one) && !yield(one, nil) {
+		if c.reader.filter.matches(&one) && !yield(one, nil) {
 			return false
 		}
 	}
 	return true
 }
 
-// rest returns what follows at. Before anything else it passes the header.
-func (c *cursor) rest() ([]byte, error) {
+// readRest returns the bytes of the segment after at. At the start of a segment it checks and skips the header.
+func (c *cursor) readRest() ([]byte, error) {
 	info, err := c.f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	size := min(info.Size(), maxSegment)
 	c.beyond = info.Size() - size
-	c.at = min(c.at, size) // the writer has cut it
+	c.at = min(c.at, size) // the writer may have cut the segment
 	b, err := readAt(c.f, c.at, size)
 	if c.at > 0 {
 		return b, err
@@ -194,10 +195,10 @@ func (c *cursor) rest() ([]byte, error) {
 		c.at = headerSize
 		return b[headerSize:], err
 	}
-	return b, err // of a damaged header the frames are searched
+	return b, err // after a damaged header, the caller searches for frames
 }
 
-// readAt returns the bytes of a file from at to end, or fewer if it is shorter now.
+// readAt returns the bytes of a file from at to end, or fewer if the file is shorter.
 func readAt(f io.ReaderAt, at, end int64) ([]byte, error) {
 	b := make([]byte, end-at)
 	n, err := f.ReadAt(b, at)
@@ -207,6 +208,7 @@ func readAt(f io.ReaderAt, at, end int64) ([]byte, error) {
 	return b[:n], err
 }
 
+// skipBytes counts n skipped bytes in one place.
 func (c *cursor) skipBytes(n int) {
 	if n > 0 {
 		c.skip.Bytes += int64(n)
@@ -214,20 +216,20 @@ func (c *cursor) skipBytes(n int) {
 	}
 }
 
-// finish ends the reading of the newest segment.
-func (c *cursor) finish() {
+// finishNewest ends the reading of the newest segment, and counts its incomplete end as skipped.
+func (c *cursor) finishNewest() {
 	if c.f == nil {
 		return
 	}
-	if b, err := c.rest(); err == nil && len(b) > 0 {
+	if b, err := c.readRest(); err == nil && len(b) > 0 {
 		c.skipBytes(len(b))
 		c.skip.Err = ErrTail
 	}
-	c.done()
+	c.finishSegment()
 }
 
-// done ends the reading of a segment, and reports what was skipped.
-func (c *cursor) done() {
+// finishSegment ends the reading of a segment, and reports what was skipped.
+func (c *cursor) finishSegment() {
 	c.close()
 	if c.beyond > 0 {
 		c.skip.Bytes += c.beyond
@@ -241,7 +243,7 @@ func (c *cursor) done() {
 
 func (c *cursor) close() {
 	if c.f != nil {
-		_ = c.f.Close() // it was only read
+		_ = c.f.Close() // the file was only read
 		c.f = nil
 	}
 }

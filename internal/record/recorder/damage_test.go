@@ -227,16 +227,16 @@ func TestLastRecordIsTheLastThatCanBeDecoded(t *testing.T) {
 		require.NoError(t, e.encode(i+1, &stamped{Entry: Entry{Kind: "number", Data: number{int(i)}}}))
 	}
 	b := bytes.Clone(e.buf.Bytes())
-	require.Equal(t, uint64(3), last(b).Sequence)
+	require.Equal(t, uint64(3), lastRecord(b).Sequence)
 	require.Equal(t, uint64(3), last(append(newHeader(version, 1), b...)).Sequence)
-	begin := bytes.LastIndex(b, []byte(opening)) - prefixSize
-	b[begin+prefixSize+len(opening)] = '}'
+	begin := bytes.LastIndex(b, []byte(contentPrefix)) - prefixSize
+	b[begin+prefixSize+len(contentPrefix)] = '}'
 	binary.LittleEndian.PutUint32(b[begin+4:], checksum(b[begin:]))
 	require.NotNil(t, frameAt(b[begin:]))
-	require.Equal(t, uint64(2), last(b).Sequence)
-	require.Zero(t, last(b[begin:]).Sequence)
+	require.Equal(t, uint64(2), lastRecord(b).Sequence)
+	require.Zero(t, lastRecord(b[begin:]).Sequence)
 
-	one := testing.AllocsPerRun(1, func() { last(b[:begin]) })
+	one := testing.AllocsPerRun(1, func() { lastRecord(b[:begin]) })
 	many := bytes.Repeat(b[:begin], 1000)
 	require.Less(t, testing.AllocsPerRun(1, func() { last(many) }), one+100, "it decodes more than one record")
 }
@@ -284,16 +284,16 @@ func TestSearchForFramesSumsNoMoreThanTwiceWhatItPasses(t *testing.T) {
 	require.NoError(t, e.encode(1, &stamped{Entry: Entry{Kind: "event"}}))
 	frame := e.buf.Bytes()
 	// Each place claims the greatest frame, which ends where a record may end.
-	line := []byte(strings.Repeat(`....____`+opening, 99) + closing)
+	line := []byte(strings.Repeat(`....____`+contentPrefix, 99) + contentSuffix)
 	crafted := bytes.Repeat(line, 1000)
 	for at := 0; at < len(crafted); {
-		i := bytes.Index(crafted[at+prefixSize:], []byte(opening))
+		i := bytes.Index(crafted[at+prefixSize:], []byte(contentPrefix))
 		if i < 0 {
 			break
 		}
 		at += i
-		if end := bytes.LastIndex(crafted[:min(len(crafted), at+prefixSize+maxContent)], []byte(closing)); end > at+prefixSize {
-			binary.LittleEndian.PutUint32(crafted[at:], uint32(end+len(closing)-at-prefixSize))
+		if end := bytes.LastIndex(crafted[:min(len(crafted), at+prefixSize+maxContent)], []byte(contentSuffix)); end > at+prefixSize {
+			binary.LittleEndian.PutUint32(crafted[at:], uint32(end+len(contentSuffix)-at-prefixSize))
 			require.NotNil(t, contentAt(crafted[at:]))
 		}
 		at += prefixSize
@@ -312,16 +312,16 @@ func TestSearchForFramesSumsNoMoreThanTwiceWhatItPasses(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, found, 2, "the first one, and the one that follows zeros")
 	require.Equal(t, len(b), f.passed)
-	require.Greater(t, f.vain, wasteful)
-	require.LessOrEqual(t, f.vain, wasteful+2*len(b))
+	require.Greater(t, f.wasted, maxWasted)
+	require.LessOrEqual(t, f.wasted, maxWasted+2*len(b))
 }
 
 func FuzzFrame(f *testing.F) {
 	e := newEncoder("boot", "node7")
 	require.NoError(f, e.encode(1, &stamped{Entry: Entry{Kind: "event", Device: "mlx5_0", Data: number{7}}}))
 	f.Add(e.buf.Bytes())
-	f.Add([]byte("\x0c\x00\x00\x00\x00\x00\x00\x00" + opening + "1}\n"))
-	f.Add(bytes.Repeat([]byte(opening), 3))
+	f.Add([]byte("\x0c\x00\x00\x00\x00\x00\x00\x00" + contentPrefix + "1}\n"))
+	f.Add(bytes.Repeat([]byte(contentPrefix), 3))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		content, at := new(finder).find(b)
 		if content == nil {
@@ -329,7 +329,7 @@ func FuzzFrame(f *testing.F) {
 			return
 		}
 		require.Equal(t, content, frameAt(b[at:]))
-		require.True(t, bytes.HasPrefix(content, []byte(opening)))
+		require.True(t, bytes.HasPrefix(content, []byte(contentPrefix)))
 		require.LessOrEqual(t, at+prefixSize+len(content), len(b))
 		for i := range at {
 			require.Nil(t, frameAt(b[i:]), "a frame before the one that was found")

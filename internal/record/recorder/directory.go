@@ -15,9 +15,9 @@ import (
 )
 
 var (
-	// ErrLocked is wrapped by the error of Run when another process writes to the directory.
+	// ErrLocked is in the error of Run if another process writes to the directory.
 	ErrLocked = errors.New("another process records in it")
-	// ErrNotRecorder is wrapped by the error of NewReader for a directory that has neither segments nor a lock file.
+	// ErrNotRecorder is in the error of NewReader for a directory that has neither segments nor a lock file.
 	ErrNotRecorder = errors.New("not a recorder's directory")
 )
 
@@ -28,21 +28,21 @@ const (
 
 func segmentName(number uint64) string { return fmt.Sprintf("%010d%s", number, suffix) }
 
-// found is a segment in a directory.
-type found struct {
+// segmentFile describes a segment in a directory.
+type segmentFile struct {
 	number uint64
 	size   int64
 	info   fs.FileInfo
 }
 
-// directory is the directory of a Recorder. It is locked from the first renew on.
+// directory is the directory of a Recorder. It is locked from the first openOrReopen on.
 type directory struct {
 	path string
 	root *os.Root
 	lock *os.File
 }
 
-// openDirectory makes the directory if it is missing, and locks it.
+// openDirectory creates the directory if it is missing, and locks it.
 func openDirectory(path string) (*directory, error) {
 	d := &directory{path: path}
 	if err := d.open(); err != nil {
@@ -64,10 +64,10 @@ func (d *directory) open() error {
 	if err != nil {
 		return err
 	}
-	if err := ownOnly(info); err != nil {
+	if err := checkPermissions(info); err != nil {
 		return err
 	}
-	// Without write access, so that a directory on a file system that is read-only for now can be locked.
+	// Open without write access, so that the directory can be locked even while its file system is read-only.
 	if d.lock, err = d.root.OpenFile(lockName, os.O_RDONLY|os.O_CREATE|unix.O_NONBLOCK, 0o600); err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (d *directory) open() error {
 	return err
 }
 
-// ownOnly refuses a directory to which another user may write.
-func ownOnly(info fs.FileInfo) error {
+// checkPermissions returns an error if another user may write to the directory.
+func checkPermissions(info fs.FileInfo) error {
 	if info.Mode().Perm()&0o022 != 0 {
 		return fmt.Errorf("its group or others may write to it (mode %04o): chmod go-w", info.Mode().Perm())
 	}
@@ -89,8 +89,8 @@ func ownOnly(info fs.FileInfo) error {
 	return nil
 }
 
-// renew opens the directory, the first time and if it was removed or replaced since.
-func (d *directory) renew() error {
+// openOrReopen opens the directory at the first call, and again if it was removed or replaced.
+func (d *directory) openOrReopen() error {
 	if d.root != nil {
 		at, err := os.Stat(d.path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -109,8 +109,8 @@ func (d *directory) renew() error {
 	return nil
 }
 
-// segments returns the segments, the oldest first.
-func (d *directory) segments() ([]found, error) {
+// segments returns the segments, oldest first.
+func (d *directory) segments() ([]segmentFile, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", d.path, err)
@@ -118,18 +118,19 @@ func (d *directory) segments() ([]found, error) {
 	return segmentsOf(entries), nil
 }
 
-func segmentsOf(entries []fs.DirEntry) []found {
-	var all []found
+// segmentsOf returns the segments among the entries of a directory, oldest first.
+func segmentsOf(entries []fs.DirEntry) []segmentFile {
+	var all []segmentFile
 	for _, e := range entries {
 		number, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), suffix), 10, 64)
 		if err != nil || e.Name() != segmentName(number) || !e.Type().IsRegular() {
 			continue
 		}
-		if info, err := e.Info(); err == nil { // else it was removed since
-			all = append(all, found{number, info.Size(), info})
+		if info, err := e.Info(); err == nil { // otherwise the file was removed in the meantime
+			all = append(all, segmentFile{number, info.Size(), info})
 		}
 	}
-	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(all, func(a, b segmentFile) int { return cmp.Compare(a.number, b.number) })
 	return all
 }
 
@@ -145,7 +146,7 @@ func (d *directory) sync() error {
 // close releases the lock.
 func (d *directory) close() {
 	if d.lock != nil {
-		_ = d.lock.Close() // nothing was written to it
+		_ = d.lock.Close() // nothing was written to the file
 	}
 	if d.root != nil {
 		_ = d.root.Close()

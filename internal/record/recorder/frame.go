@@ -13,18 +13,18 @@ import (
 
 const (
 	magic = "RECORDER"
-	// thinned is the magic of a segment without the records that yielded.
-	thinned    = "RECORDED"
-	version    = 1
-	headerSize = 24
-	// prefixSize is that of the length and the checksum before the content of a frame.
+	// thinnedMagic is the magic of a segment from which records of yielding kinds were removed.
+	thinnedMagic = "RECORDED"
+	version      = 1
+	headerSize   = 24
+	// prefixSize is the size of the length and the checksum before the content of a frame.
 	prefixSize = 8
-	// maxContent limits the content of a frame. The smallest segment has twice of it.
+	// maxContent limits the content of a frame. The smallest segment has space for twice as much.
 	maxContent = 256 << 10
-	// opening is how the content of every frame begins. It finds the frames that follow damaged bytes.
-	opening = `{"sequence":`
-	closing = "}\n"
-	// maxSegment is where the longest segment ends at the latest. What follows is no recorder's.
+	// contentPrefix is the beginning of the content of every frame. It serves to find frames after damaged bytes.
+	contentPrefix = `{"sequence":`
+	contentSuffix = "}\n"
+	// maxSegment is the maximum length of a segment. No recorder writes beyond it.
 	maxSegment = MaxSizeMiB<<20/segmentsPerSize + prefixSize + maxContent
 )
 
@@ -35,7 +35,7 @@ var (
 	errTooLarge = fmt.Errorf("a record has %d bytes at most", maxContent)
 )
 
-// newerError is the error of a segment that a later version of this package wrote.
+// newerError is the error for a segment that a newer version of this package wrote. Its value is that version.
 type newerError uint32
 
 func (e newerError) Error() string {
@@ -43,17 +43,17 @@ func (e newerError) Error() string {
 }
 
 // newHeader returns the header of a segment.
-func newHeader(version uint32, first uint64) []byte { return header(magic, version, first) }
+func newHeader(version uint32, first uint64) []byte { return encodeHeader(magic, version, first) }
 
-func header(magic string, version uint32, first uint64) []byte {
+func encodeHeader(magic string, version uint32, first uint64) []byte {
 	b := []byte(magic)
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint64(b, first)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// parseHeader returns the first sequence of a segment. The error is errHeader or a newerError, which comes with the
-// sequence.
+// parseHeader returns the first sequence of a segment. The error is errHeader, or a newerError, in which case the sequence
+// is valid too.
 func parseHeader(b []byte) (first uint64, err error) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic && !isThinned(b) ||
 		crc32.Checksum(b[:headerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]) {
@@ -69,7 +69,7 @@ func parseHeader(b []byte) (first uint64, err error) {
 	return first, nil
 }
 
-func isThinned(b []byte) bool { return bytes.HasPrefix(b, []byte(thinned)) }
+func isThinned(b []byte) bool { return bytes.HasPrefix(b, []byte(thinnedMagic)) }
 
 // encoder appends frames to a buffer.
 type encoder struct {
@@ -85,13 +85,13 @@ func newEncoder(bootID, host string) *encoder {
 	return e
 }
 
-// encode appends a frame. After an error the buffer is as it was.
+// encode appends a frame to the buffer. If it returns an error, it leaves the buffer unchanged.
 func (e *encoder) encode(sequence uint64, s *stamped) error {
 	at := e.buf.Len()
 	e.buf.Write(make([]byte, prefixSize))
 	err := e.json.Encode(struct {
 		Record
-		Data any `json:"data,omitempty"` // in place of Record.Data
+		Data any `json:"data,omitempty"` // replaces Record.Data
 	}{
 		Record: Record{
 			Sequence: sequence, Time: time.Unix(0, s.wall).UTC(), BootNS: s.boot, BootID: e.bootID, Host: e.host,
@@ -117,15 +117,16 @@ func checksum(frame []byte) uint32 {
 	return crc32.Update(crc32.Checksum(frame[:4], castagnoli), castagnoli, frame[prefixSize:])
 }
 
-// frameAt returns the content of the frame at the begin of b, or nil if there is no sound one.
+// frameAt returns the content of the frame at the start of b, or nil if b does not start with a valid frame.
 func frameAt(b []byte) []byte {
-	if content := contentAt(b); content != nil && isSound(b, content) {
+	if content := contentAt(b); content != nil && checksumMatches(b, content) {
 		return content
 	}
 	return nil
 }
 
-// contentAt is frameAt without the checksum.
+// contentAt returns the content of the frame at the start of b without verifying the checksum, or nil if b does not start
+// with a frame.
 func contentAt(b []byte) []byte {
 	if len(b) < prefixSize {
 		return nil
@@ -135,44 +136,45 @@ func contentAt(b []byte) []byte {
 		return nil
 	}
 	content := b[prefixSize : prefixSize+int(n)]
-	if !bytes.HasPrefix(content, []byte(opening)) || !bytes.HasSuffix(content, []byte(closing)) {
+	if !bytes.HasPrefix(content, []byte(contentPrefix)) || !bytes.HasSuffix(content, []byte(contentSuffix)) {
 		return nil
 	}
 	return content
 }
 
-// isSound compares the checksum of the frame at the begin of b.
-func isSound(b, content []byte) bool {
+// checksumMatches verifies the checksum of the frame at the start of b.
+func checksumMatches(b, content []byte) bool {
 	return checksum(b[:prefixSize+len(content)]) == binary.LittleEndian.Uint32(b[4:])
 }
 
-// finder finds the frames of a segment from its begin to its end. The zero finder is ready.
+// finder finds the frames of a segment from start to end. The zero finder is ready for use.
 //
-// What looks like a frame costs a checksum of up to maxContent bytes, and a crafted segment has such a place every 20
-// bytes. So the bytes that are summed in vain are limited by those that were passed. Damage does not come near to that:
-// it costs each damaged frame once.
+// Each place that looks like a frame costs a checksum of up to maxContent bytes, and a crafted segment has such a place
+// every 20 bytes. Therefore the finder limits the bytes that it checksums without finding a frame in proportion to the
+// bytes that it has passed. Ordinary damage stays far below the limit, because it wastes each damaged frame only once.
 type finder struct {
-	passed, vain int // bytes
+	passed int // bytes of the segment that were searched
+	wasted int // bytes that were checksummed without finding a frame
 }
 
-// wasteful is how many bytes are summed in vain whatever was passed.
-const wasteful = 4 * maxContent
+// maxWasted is the number of bytes that may be wasted in any case.
+const maxWasted = 4 * maxContent
 
-// find returns the content of the first sound frame in b and where the frame begins, or nil and len(b). The next call
-// has what follows the frame.
+// find returns the content of the first valid frame in b and the offset of the frame, or nil and len(b). The caller passes
+// the bytes after the frame to the next call.
 func (f *finder) find(b []byte) (content []byte, at int) {
-	if content := f.try(b, 0); content != nil {
+	if content := f.tryFrame(b, 0); content != nil {
 		f.passed += prefixSize + len(content)
 		return content, 0
 	}
 	for from := prefixSize; ; {
-		i := bytes.Index(b[min(from, len(b)):], []byte(opening))
+		i := bytes.Index(b[min(from, len(b)):], []byte(contentPrefix))
 		if i < 0 {
 			f.passed += len(b)
 			return nil, len(b)
 		}
 		at := from + i - prefixSize
-		if content := f.try(b[at:], at); content != nil {
+		if content := f.tryFrame(b[at:], at); content != nil {
 			f.passed += at + prefixSize + len(content)
 			return content, at
 		}
@@ -180,16 +182,17 @@ func (f *finder) find(b []byte) (content []byte, at int) {
 	}
 }
 
-// try is frameAt, as far as the limit allows. at is how many bytes were passed since f.passed.
-func (f *finder) try(b []byte, at int) []byte {
+// tryFrame is like frameAt, but returns nil if the limit for wasted bytes is reached. at is the number of bytes before b
+// that f.passed does not include yet.
+func (f *finder) tryFrame(b []byte, at int) []byte {
 	content := contentAt(b)
-	if content == nil || f.vain+len(content) > wasteful+2*(f.passed+at) {
+	if content == nil || f.wasted+len(content) > maxWasted+2*(f.passed+at) {
 		return nil
 	}
-	if isSound(b, content) {
+	if checksumMatches(b, content) {
 		return content
 	}
-	f.vain += len(content)
+	f.wasted += len(content)
 	return nil
 }
 
@@ -201,16 +204,16 @@ func parseRecord(content []byte) (Record, error) {
 	return r, nil
 }
 
-// kindOf returns the kind of a record, or "" if it has none. No string in JSON has a quote without a backslash before it,
-// and the kind comes before the data.
+// kindOf returns the kind of a record without decoding it, or "" if it has none. This is safe because the kind comes before
+// the data, and because JSON strings contain no quote without a backslash before it.
 func kindOf(content []byte) string {
 	_, rest, _ := bytes.Cut(content, []byte(`,"kind":"`))
 	kind, _, _ := bytes.Cut(rest, []byte(`"`))
 	return string(kind)
 }
 
-// soundUntil returns where the first bad frame of a segment with a sound header begins.
-func soundUntil(b []byte) int {
+// validLength returns the offset of the first invalid frame in a segment with a valid header.
+func validLength(b []byte) int {
 	at := headerSize
 	for {
 		content := frameAt(b[at:])
@@ -221,20 +224,20 @@ func soundUntil(b []byte) int {
 	}
 }
 
-// last returns the last sound record of a segment, damaged or not, or the zero Record. It decodes no other one, since
-// that takes seconds for the largest segment.
-func last(b []byte) Record {
-	var begins []int
+// lastRecord returns the last valid record of a segment, even if the segment is damaged, or the zero Record. It decodes only
+// that record, because decoding all records of the largest segment takes seconds.
+func lastRecord(b []byte) Record {
+	var offsets []int
 	var f finder
 	for at := 0; at < len(b); {
-		content, begin := f.find(b[at:])
+		content, offset := f.find(b[at:])
 		if content == nil {
 			break
 		}
-		begins = append(begins, at+begin)
-		at += begin + prefixSize + len(content)
+		offsets = append(offsets, at+offset)
+		at += offset + prefixSize + len(content)
 	}
-	for _, at := range slices.Backward(begins) {
+	for _, at := range slices.Backward(offsets) {
 		if r, err := parseRecord(frameAt(b[at:])); err == nil {
 			return r
 		}

@@ -11,45 +11,45 @@ import (
 	"time"
 )
 
-// Filter selects records. The zero Filter selects all.
+// Filter selects records. The zero Filter selects all records.
 type Filter struct {
-	// Since leaves out records whose wall clock is before it. The zero Time leaves out none.
+	// Since excludes records with an earlier wall clock. The zero Time excludes none.
 	Since time.Time
-	// Device leaves out records of other devices. Those without a device stay, since they concern the whole host: a
-	// filter must not hide that records were lost. "" leaves out none.
+	// Device excludes records of other devices. Records without a device concern the whole host and stay, so that a filter
+	// does not hide lost records. "" excludes none.
 	Device string
-	// Kinds leaves out all other kinds, also the recorder's own. nil leaves out none.
+	// Kinds excludes all other kinds, including internal kinds of the recorder. nil excludes none.
 	Kinds []string
-	// Ended is asked before each record whether to end, also before those that are left out. nil: read all.
+	// Ended is called before each record, including excluded records, and ends the reading if it returns true. nil: read all.
 	Ended func() bool
 }
 
-// sinceMargin is how much older than Since a file is that is not read at all. A record is written within a second of its time, and
-// the clock of a file server may differ.
+// sinceMargin is the minimum time by which a file has to be older than Since before the reader skips the whole file. A record
+// is written within a second of its time, but the clock of a file server may differ.
 const sinceMargin = time.Hour
 
-// leavesOut reports whether all records of a file that was last written at a time are before Since.
-func (f *Filter) leavesOut(written time.Time) bool {
+// excludesFile reports whether all records of a file that was last written at the given time are older than Since.
+func (f *Filter) excludesFile(written time.Time) bool {
 	return !f.Since.IsZero() && written.Before(f.Since.Add(-sinceMargin))
 }
 
-func (f *Filter) match(r *Record) bool {
+func (f *Filter) matches(r *Record) bool {
 	return !r.Time.Before(f.Since) && (f.Device == "" || r.Device == "" || r.Device == f.Device) &&
 		(f.Kinds == nil || slices.Contains(f.Kinds, r.Kind))
 }
 
-// Skip is what could not be read of one segment, or of several that are gone.
+// Skip describes what could not be read of a segment, or that segments were removed before they were read.
 type Skip struct {
-	// Segment is the name of a file.
+	// Segment is the name of the file.
 	Segment string
-	// Bytes is how much of the segment was skipped, in Places places.
+	// Bytes is the number of bytes of the segment that were skipped, in Places places.
 	Bytes  int64
 	Places int
-	// Err is why the rest or all of the segment was skipped; nil: the bytes are damaged.
+	// Err is the reason why the segment or its rest was skipped; nil: the skipped bytes are damaged.
 	Err error
 }
 
-// String returns one line.
+// String returns the Skip as one line.
 func (s Skip) String() string {
 	switch {
 	case s.Err == nil:
@@ -61,28 +61,28 @@ func (s Skip) String() string {
 }
 
 var (
-	// ErrOverwritten is the Err of a Skip for records that were removed for newer ones before they were read.
-	ErrOverwritten = errors.New("segments before it were removed before they were read")
-	// ErrReplaced is the Err of a Skip when the directory was removed and begun again while it was followed.
-	ErrReplaced = errors.New("the directory was begun again")
-	// ErrTail is the Err of a Skip for the end of the newest segment. Either the host or the process ended within a
-	// write, or the record is being written just now.
+	// ErrOverwritten is the Err of a Skip for records that were removed to make space before they were read.
+	ErrOverwritten = errors.New("earlier segments were removed before they were read")
+	// ErrReplaced is the Err of a Skip if the directory was removed and created again while it was read.
+	ErrReplaced = errors.New("the directory was created again")
+	// ErrTail is the Err of a Skip for the end of the newest segment. Either the host or the process stopped during a
+	// write, or the record is just being written.
 	ErrTail = errors.New("no whole record")
-	// ErrTooLong is the Err of a Skip for a segment that is longer than a recorder makes them. Its end is not read.
-	ErrTooLong = errors.New("it is longer than any recorder's segment")
+	// ErrTooLong is the Err of a Skip for a segment that is longer than any recorder's. Its end is not read.
+	ErrTooLong = errors.New("the segment is longer than a recorder writes")
 )
 
-// Reader reads a recorder's directory. It takes no lock, and changes nothing. It keeps one segment, 64 MiB at
-// most, in memory while it reads. Its methods may be called concurrently, and each call reads from the oldest record on.
+// Reader reads the directory of a recorder. It takes no lock and changes nothing. While it reads, it holds one segment of at
+// most 64 MiB in memory. Its methods may be called concurrently. Each call reads from the oldest record on.
 type Reader struct {
 	dir     string
 	filter  Filter
 	skipped func(Skip)
 }
 
-// NewReader returns a Reader of the records that a filter selects. skipped is called, between two records, with what
-// cannot be read: once for each segment. It may be nil. The error wraps ErrNotRecorder if dir is another directory, and fs.ErrNotExist
-// if there is none.
+// NewReader returns a Reader for the records that f selects. The Reader calls skipped between two records, once for each
+// segment of which something cannot be read; skipped may be nil. The error wraps ErrNotRecorder if dir is not a recorder's
+// directory, and fs.ErrNotExist if it does not exist.
 func NewReader(dir string, f Filter, skipped func(Skip)) (*Reader, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -97,25 +97,24 @@ func NewReader(dir string, f Filter, skipped func(Skip)) (*Reader, error) {
 	return &Reader{dir, f, skipped}, nil
 }
 
-// Records returns the records that are there now, ordered by their sequence. An error is the last element: the
-// directory cannot be read any more.
+// Records returns the existing records, ordered by their sequence. If the directory cannot be read, the error is the last
+// element.
 func (r *Reader) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c := cursor{reader: r}
 		defer c.close()
-		more, err := c.pass(yield)
+		more, err := c.readAvailable(yield)
 		if err != nil {
 			yield(Record{}, err)
 		} else if more {
-			c.finish()
+			c.finishNewest()
 		}
 	}
 }
 
-// Follow returns the records that are there, and then each new one until ctx ends. It looks for new ones every
-// interval. It is fast enough if it reads a segment, 1/16 of the directory, in the time in which 14 are written;
-// records that were removed before that are reported with ErrOverwritten. An error is the last element; the end of ctx
-// is none.
+// Follow returns the existing records, and then each new record until ctx ends. It looks for new records every interval. It
+// keeps up if it reads one segment (1/16 of the directory) in the time in which the recorder writes 14. If records were
+// removed before it read them, it reports ErrOverwritten. An error is the last element; the end of ctx is not an error.
 func (r *Reader) Follow(ctx context.Context, interval time.Duration) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		c := cursor{reader: r}
@@ -123,7 +122,7 @@ func (r *Reader) Follow(ctx context.Context, interval time.Duration) iter.Seq2[R
 		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			more, err := c.pass(func(one Record, err error) bool { return ctx.Err() == nil && yield(one, err) })
+			more, err := c.readAvailable(func(one Record, err error) bool { return ctx.Err() == nil && yield(one, err) })
 			if err != nil {
 				yield(Record{}, err)
 				return

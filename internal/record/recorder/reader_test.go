@@ -73,7 +73,7 @@ func TestUnreadableSegmentIsSkipped(t *testing.T) {
 	records, skipped := read(t, dir, Filter{})
 	require.Len(t, skipped, 2)
 	require.Regexp(t, `^0000000002\.seg: \d+ bytes skipped in 1 places: they are damaged$`, skipped[0])
-	require.Equal(t, "0000000005.seg: segments before it were removed before they were read", skipped[1])
+	require.Equal(t, "0000000005.seg: earlier segments were removed before they were read", skipped[1])
 	require.Equal(t, "end", text(t, records[len(records)-1]))
 }
 
@@ -251,7 +251,7 @@ func ExampleSkip() {
 	fmt.Println(Skip{Segment: "0000000009.seg", Err: ErrOverwritten})
 	// Output:
 	// 0000000007.seg: 312 bytes skipped in 2 places: they are damaged
-	// 0000000009.seg: segments before it were removed before they were read
+	// 0000000009.seg: earlier segments were removed before they were read
 }
 
 func TestFilesOfLongBeforeAreNotRead(t *testing.T) {

@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// Entry is what a caller adds.
+// Entry is a record that a caller adds.
 type Entry struct {
-	// Kind selects records when they are read. The recorder itself writes the kinds start, alive, end, lost and clock.
+	// Kind is the kind of the record, by which readers select. The recorder itself writes the kinds start, alive, end, lost
+	// and clock.
 	Kind string
-	// Device and Port are what the record is about; "" and 0: the whole host, the whole device.
+	// Device and Port identify what the record is about. "": the whole host. 0: the whole device.
 	Device string
 	Port   int
-	// Sync has the record written through to the disk at once, and not within a second.
+	// Sync makes the recorder sync the record to the disk at once, instead of within a second.
 	Sync bool
-	// Data is encoded by encoding/json, as an object, in the goroutine that writes. So it must not be changed after
-	// Add. A json.RawMessage is written as it is. nil: the record has no data.
+	// Data is encoded as a JSON object by the goroutine that writes, so it must not change after Add. A json.RawMessage is
+	// written unchanged. nil: the record has no data.
 	Data any
 }
 
-// Record is what is read.
+// Record is a record that was read.
 type Record struct {
 	// Sequence orders all records of a directory.
 	Sequence uint64 `json:"sequence"`
-	// Time is the wall clock when the record was added, in UTC. It may go back.
+	// Time is the wall clock when the record was added, in UTC. It may go back from one record to the next.
 	Time time.Time `json:"time"`
-	// BootNS is CLOCK_BOOTTIME when the record was added, in ns. It rises within one run. A run that had to wait for the
-	// directory begins before its predecessor's end.
+	// BootNS is CLOCK_BOOTTIME when the record was added, in ns. It increases within a run. A run that had to wait for the
+	// directory starts before the end of the previous run.
 	BootNS int64 `json:"boot_ns"`
-	// BootID is the kernel's name of the boot (random(4)).
+	// BootID is the kernel's ID of the boot (random(4)).
 	BootID string `json:"boot_id"`
 	// Host is the name of the host; "" in records of versions that did not write it.
 	Host   string          `json:"host,omitempty"`
@@ -38,80 +39,80 @@ type Record struct {
 	Data   json.RawMessage `json:"data,omitempty"`
 }
 
-// The kinds of the recorder's own records, which concern the whole host.
+// Kinds of the records that the recorder itself adds. They concern the whole host.
 const (
 	KindStart = "start" // the first record of a run; Data is a Start
-	KindAlive = "alive" // nothing was written for a time before this one; Data is an Alive
-	KindEnd   = "end"   // the last record of a run that ended in order; no Data
+	KindAlive = "alive" // the recorder runs, but there was nothing to record; Data is an Alive
+	KindEnd   = "end"   // the last record of a run that ended cleanly; no Data
 	KindLost  = "lost"  // records were lost before this one; Data is a Lost
 	KindClock = "clock" // the wall clock was set; Data is a Clock
 )
 
-// Start is how the run before ended.
+// Start describes how the previous run ended.
 type Start struct {
-	// Clean is whether that run wrote its end.
+	// Clean is set if the previous run wrote its end record.
 	Clean bool `json:"clean"`
-	// LastSequence, LastTime and LastBootID are of its last record that is left; 0, zero and "": there is none.
+	// LastSequence, LastTime and LastBootID belong to the last remaining record of the previous run; 0, zero and "": there is
+	// none.
 	LastSequence uint64    `json:"last_sequence,omitempty"`
 	LastTime     time.Time `json:"last_time,omitzero"`
 	LastBootID   string    `json:"last_boot_id,omitempty"`
-	// CutBytes is how much was cut from the newest segment, since it was no sound frame.
+	// CutBytes is the number of bytes cut from the newest segment because they were not a valid frame.
 	CutBytes int64 `json:"cut_bytes,omitempty"`
-	// AliveNS is the longest time without a record in this run, while it writes. 0: it may be any.
+	// AliveNS is the longest time without a record in this run while the recorder can write. 0: there is no limit.
 	AliveNS int64 `json:"alive_ns,omitempty"`
 }
 
-// Alive tells that the recorder runs, while there is nothing to record.
+// Alive tells that the recorder runs although there was nothing to record.
 type Alive struct {
 	AliveNS int64 `json:"alive_ns"` // as in Start
 }
 
-// Lost is how many records were lost.
+// Lost tells how many records were lost.
 type Lost struct {
 	Count uint64 `json:"count"`
-	// Since is when the first of them was lost.
+	// Since is the time when the first of them was lost.
 	Since time.Time `json:"since"`
-	// Error is why: how the disk failed, or why a record could not be encoded; "": records came faster than the disk
-	// takes them.
+	// Error is the failure of the disk or of encoding a record; "": records came faster than the disk could write them.
 	Error string `json:"error,omitempty"`
 }
 
-// Clock is a step of the wall clock against the boot clock, within one boot.
+// Clock tells that the wall clock was set, by comparison with the boot clock of the same boot.
 type Clock struct {
 	// StepNS is negative if the clock was set back.
 	StepNS int64 `json:"step_ns"`
 }
 
-// leastStep is the least step that is recorded. Both clocks are slewed alike, so their distance changes by steps only;
-// a smaller step could as well be a process that was preempted between the readings of the clocks.
-const leastStep = int64(100 * time.Millisecond)
+// minClockStep is the smallest step that is recorded. Both clocks are slewed alike, so only steps change their difference. A
+// smaller difference may come from preemption between the readings of the two clocks.
+const minClockStep = int64(100 * time.Millisecond)
 
-// stamped is an entry on its way to the disk.
+// stamped is an entry with its times, on its way to the disk.
 type stamped struct {
 	Entry
 	wall, boot int64
-	own        bool // a record of the recorder itself, which Counts leave out
+	own        bool // a record of the recorder itself, which Counts excludes
 }
 
-// records returns how many records are lost with e: those of a Lost, none with another own one.
+// records returns the number of records that are lost if e is lost. For an internal record, that is the count of a Lost, or 0.
 func (e *stamped) records() uint64 {
-	if !e.own {
+	if !e.internal {
 		return 1
 	}
 	l, _ := e.Data.(Lost)
 	return l.Count
 }
 
-// own returns a record of the recorder itself, at the time of another one.
-func own(kind string, data any, at stamped) stamped {
-	return stamped{Entry: Entry{Kind: kind, Data: data, Sync: kind == KindStart}, wall: at.wall, boot: at.boot, own: true}
+// internalRecord returns a record of the recorder itself, with the time of another record.
+func internalRecord(kind string, data any, at stamped) stamped {
+	return stamped{Entry: Entry{Kind: kind, Data: data, Sync: kind == KindStart}, wall: at.wall, boot: at.boot, internal: true}
 }
 
-// newLost returns the data of a record of lost ones; since is of the wall clock in ns, and why may be nil.
-func newLost(count uint64, since int64, why error) Lost {
+// newLost returns the data of a Lost record. since is the wall clock in ns. err may be nil.
+func newLost(count uint64, since int64, err error) Lost {
 	l := Lost{Count: count, Since: time.Unix(0, since).UTC()}
-	if why != nil {
-		l.Error = why.Error()
+	if err != nil {
+		l.Error = err.Error()
 	}
 	return l
 }

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// The limits of Config.SizeMiB.
+// Limits and default of Config.SizeMiB.
 const (
 	MinSizeMiB     = 8
 	DefaultSizeMiB = 64
@@ -21,55 +21,56 @@ const (
 )
 
 const (
-	// maxQueued is how many entries wait at most while the writer's goroutine writes those before them.
+	// maxQueued is the maximum number of entries that wait while the writer writes earlier entries.
 	maxQueued = 4096
-	// maxYielding is as many after which no entry of a yielding kind is queued.
+	// maxYielding is the queue length from which on no entry of a yielding kind is queued.
 	maxYielding = maxQueued / 2
-	// defaultCloseTime is Config.CloseTime unless that is set.
+	// defaultCloseTime is the default of Config.CloseTime.
 	defaultCloseTime = 200 * time.Millisecond
 )
 
-// Config is what a Recorder needs. All fields but SizeMiB, Yielding, Host and AliveEvery are required.
+// Config configures a Recorder. All fields except SizeMiB, Yielding, Host, AliveEvery and CloseTime are required.
 type Config struct {
-	// Directory is made with mode 0700 if it is missing; the directory above it has to exist.
+	// Directory is created with mode 0700 if it is missing. Its parent directory has to exist.
 	Directory string
-	// SizeMiB bounds the segments together; 0: DefaultSizeMiB.
+	// SizeMiB limits the total size of all segments; 0: DefaultSizeMiB.
 	SizeMiB int
-	// Yielding are the kinds that displace no other: while records of them are outside the newest quarter of a full
-	// directory, these go first, and they have half of the places in which entries wait. nil: none.
+	// Yielding lists the kinds that never displace other kinds. In a full directory their records are removed first, except
+	// in the newest quarter. They can use only half of the queue. nil: no kind yields.
 	Yielding []string
-	// BootID is the kernel's name of this boot.
+	// BootID is the kernel's ID of the current boot.
 	BootID string
-	// Host names the host in each record, so that copies of several hosts' directories can be told apart. It may be empty.
+	// Host is the host name in each record. It distinguishes copies of the directories of several hosts. It may be empty.
 	Host string
-	// AliveEvery is how long nothing is written before a record says that the recorder still runs. 0: there is no such record.
+	// AliveEvery is the time without a record after which the recorder writes a record that it is still running (KindAlive).
+	// 0: there is no such record.
 	AliveEvery time.Duration
-	// CloseTime limits how long Run may continue after its context ends: three quarters of it to write the queue, the rest to
+	// CloseTime limits the time that Run may take after its context ends: three quarters to write the queue, the rest to
 	// write the last records and sync the file. 0: 200 ms.
 	CloseTime time.Duration
-	// Clock returns CLOCK_REALTIME and CLOCK_BOOTTIME of one moment, in ns. It is called concurrently.
+	// Clock returns CLOCK_REALTIME and CLOCK_BOOTTIME at the same moment, in ns. It is called concurrently.
 	Clock func() (wall, boot int64)
-	// Log gets a line when the directory cannot be opened, when the disk fails and when it works again, and one for each
-	// segment that is left alone.
+	// Log gets a line when the directory cannot be opened, when the disk fails, when it works again, and for each segment
+	// that the recorder cannot use.
 	Log *slog.Logger
 }
 
-// Counts are counters of a Recorder since Open. Each call of Add ends in Recorded or in Lost, and in both if the entry
-// was written and the disk then did not keep it. The recorder's own records are in neither.
+// Counts holds the counters of a Recorder since Open. Each call of Add counts in Recorded or in Lost, or in both if the
+// entry was written but the disk then lost it. The recorder's internal records count in neither.
 type Counts struct {
 	Recorded uint64 // entries that were written
-	Errors   uint64 // failed writes, syncs and attempts to write again, and entries that could not be encoded
-	// Lost is entries that were not written and never will be, and those that may be gone: they were written after the
-	// last sync when a sync failed or when their segment was removed.
+	Errors   uint64 // failed writes, syncs and retries, and entries that could not be encoded
+	// Lost counts the entries that were not written and never will be. It also counts entries that may be lost because a
+	// sync failed, or their segment was removed, after they were written and before they were synced.
 	Lost uint64
-	// Synced is the sequence of the last record that the disk has acknowledged; 0: none.
+	// Synced is the sequence of the last record that was synced to the disk; 0: none.
 	Synced uint64
 }
 
 type counters struct{ recorded, errors, lost, synced atomic.Uint64 }
 
-// Recorder writes records to a directory. Add and Counts may be called concurrently, at any time. Run has to be called
-// once, also if nothing is recorded: what was added waits for it.
+// Recorder writes records to a directory. Add and Counts may be called concurrently, at any time. Run must be called once;
+// until then, entries only wait in the queue.
 type Recorder struct {
 	closeTime time.Duration // Config.CloseTime
 	counts    counters
@@ -77,20 +78,20 @@ type Recorder struct {
 	writer    *writer
 }
 
-// Open checks the configuration. It does not touch the disk, which may be slow: Run opens the directory and locks it,
-// and tries again every minute while that fails.
+// Open checks the configuration and returns a Recorder. It does not access the disk, which may be slow. Run opens and locks
+// the directory, and retries every minute while that fails.
 func Open(c Config) (*Recorder, error) { return open(c, func(f file) file { return f }) }
 
-// open is Open with something between the writer and its files.
+// open is like Open, but passes each file of the writer through wrap.
 func open(c Config, wrap func(file) file) (*Recorder, error) {
 	if c.SizeMiB == 0 {
 		c.SizeMiB = DefaultSizeMiB
 	}
 	if c.SizeMiB < MinSizeMiB || c.SizeMiB > MaxSizeMiB {
-		return nil, fmt.Errorf("open recorder: its size is %d MiB; allowed are %d to %d", c.SizeMiB, MinSizeMiB, MaxSizeMiB)
+		return nil, fmt.Errorf("open recorder: size of %d MiB is not between %d and %d", c.SizeMiB, MinSizeMiB, MaxSizeMiB)
 	}
 	if c.Directory == "" {
-		return nil, errors.New("open recorder: it has no directory")
+		return nil, errors.New("open recorder: no directory")
 	}
 	if c.CloseTime == 0 {
 		c.CloseTime = defaultCloseTime
@@ -100,10 +101,10 @@ func open(c Config, wrap func(file) file) (*Recorder, error) {
 	return r, nil
 }
 
-// Add queues an entry. It never waits for the disk. If 4,096 entries wait already, half of that for a yielding kind, or
-// after Run's end, the entry is counted as lost.
+// Add queues an entry. It never waits for the disk. If 4,096 entries already wait (2,048 for a yielding kind), or Run has
+// ended, Add counts the entry as lost.
 func (r *Recorder) Add(e Entry) {
-	if !r.queue.add(e) {
+	if !r.queue.enqueue(e) {
 		r.counts.lost.Add(1)
 	}
 }
@@ -116,9 +117,9 @@ func (r *Recorder) Counts() Counts {
 	}
 }
 
-// Run opens the directory, writes until ctx ends, then what is queued, and closes the directory. It returns within Config.CloseTime of ctx's end. The
-// error says what could not be written. If the disk does not answer by then, the goroutine that waits for it is left
-// behind: it ends with its call, counts what it held, and releases the lock.
+// Run opens the directory and writes records until ctx ends. It then writes the queued entries, closes the directory and
+// returns within Config.CloseTime. The error tells what could not be written. If the disk does not respond in time, Run
+// leaves the writing goroutine behind. That goroutine ends when its call returns, counts its entries and releases the lock.
 func (r *Recorder) Run(ctx context.Context) error {
 	done := make(chan error, 1)
 	go func() { done <- r.writer.run(ctx) }()
@@ -134,29 +135,29 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// queue is what Add has given and the writer has not taken.
+// queue holds the entries between Add and the writer.
 type queue struct {
 	clock    func() (wall, boot int64)
 	yielding []string
-	wake     wake.Signal // holds a token if there may be something to take
+	wake     wake.Signal // holds a token if the queue may have entries
 
 	mu      sync.Mutex
 	entries []stamped
-	lost    uint64 // after entries
-	since   int64  // when the first of lost was lost
+	lost    uint64 // entries lost after the queued ones
+	since   int64  // wall clock when the first of them was lost
 	closed  bool
 }
 
-// add reports whether the entry was queued. The clock is read under the lock, so that the boot clock rises with
-// the sequence.
-func (q *queue) add(e Entry) bool {
+// enqueue queues an entry, and reports whether there was space for it. It reads the clock while it holds the lock, so that
+// the boot clock increases with the sequence.
+func (q *queue) enqueue(e Entry) bool {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
 		return false
 	}
 	wall, boot := q.clock()
-	queued := len(q.entries) < q.places(e.Kind)
+	queued := len(q.entries) < q.limitFor(e.Kind)
 	if queued {
 		q.entries = append(q.entries, stamped{Entry: e, wall: wall, boot: boot})
 	} else {
@@ -170,39 +171,39 @@ func (q *queue) add(e Entry) bool {
 	return queued
 }
 
-// places returns how many entries may wait for one of a kind to be queued.
-func (q *queue) places(kind string) int {
+// limitFor returns the queue length up to which entries of a kind are queued.
+func (q *queue) limitFor(kind string) int {
 	if slices.Contains(q.yielding, kind) {
 		return maxYielding
 	}
 	return maxQueued
 }
 
-// taken is what was in the queue.
-type taken struct {
+// queueContents is the content of the queue at one moment.
+type queueContents struct {
 	entries []stamped
-	lost    uint64 // after entries
-	since   int64  // when the first of them was lost
+	lost    uint64 // entries lost after the queued ones
+	since   int64  // wall clock when the first of them was lost
 	now     stamped
 }
 
-// take returns what is queued. The memory of reuse is for later entries.
-func (q *queue) take(reuse []stamped) taken {
+// takeAll empties the queue and returns its content. The queue uses the memory of reuse for later entries.
+func (q *queue) takeAll(reuse []stamped) queueContents {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.swap(reuse)
+	return q.takeLocked(reuse)
 }
 
-// close is take, and later entries are refused.
-func (q *queue) close(reuse []stamped) taken {
+// close is like takeAll, but also makes the queue refuse later entries.
+func (q *queue) close(reuse []stamped) queueContents {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	return q.swap(reuse)
+	return q.takeLocked(reuse)
 }
 
-func (q *queue) swap(reuse []stamped) taken {
-	t := taken{entries: q.entries, lost: q.lost, since: q.since}
+func (q *queue) takeLocked(reuse []stamped) queueContents {
+	t := queueContents{entries: q.entries, lost: q.lost, since: q.since}
 	t.now.wall, t.now.boot = q.clock()
 	q.entries, q.lost = reuse[:0], 0
 	return t

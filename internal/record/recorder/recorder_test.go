@@ -175,7 +175,7 @@ func TestStepOfTheClockIsRecorded(t *testing.T) {
 	c.Clock = func() (int64, int64) { wall, boot := clocks(); return wall + shift.Load(), boot }
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, c, nil)
-		for _, by := range []time.Duration{0, time.Duration(leastStep - 1), 2 * time.Hour, time.Hour, time.Hour} {
+		for _, by := range []time.Duration{0, time.Duration(minClockStep - 1), 2 * time.Hour, time.Hour, time.Hour} {
 			shift.Store(int64(by))
 			r.Add(Entry{Kind: by.String()})
 		}
@@ -188,7 +188,7 @@ func TestStepOfTheClockIsRecorded(t *testing.T) {
 	record(t, c, 0, 0)
 	records, _ := read(t, dir, Filter{})
 	require.Equal(t, "start 0s 99.999999ms clock 2h0m0s clock 1h0m0s 1h0m0s end clock start end start end", texts(t, records))
-	require.Equal(t, Clock{StepNS: int64(2*time.Hour) - leastStep + 1}, data[Clock](t, records[3]))
+	require.Equal(t, Clock{StepNS: int64(2*time.Hour) - minClockStep + 1}, data[Clock](t, records[3]))
 	require.Equal(t, Clock{StepNS: -int64(time.Hour)}, data[Clock](t, records[5]))
 	requireNoHoles(t, records)
 }
@@ -283,9 +283,9 @@ func TestSecondRecorderOfADirectoryIsRefused(t *testing.T) {
 		require.Equal(t, Counts{Recorded: 2, Errors: 11, Synced: 3}, second.Counts())
 		require.NoError(t, second.stop())
 		require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
-		require.Contains(t, log.String(), "open recorder's directory "+dir+": another process records in it: end that process, or give "+
-			"this one a directory of its own; it is tried again every 1m0s; nothing is recorded, and all else goes on\"\n")
-		require.Equal(t, 1, strings.Count(log.String(), "recorder writes again"), log.String())
+		require.Contains(t, log.String(), "msg=\"recorder: nothing is recorded\" retry_in=1m0s "+
+			"error=\"open directory "+dir+": another process records in it: end that process, or give this one a directory of its own\"\n")
+		require.Equal(t, 1, strings.Count(log.String(), "recorder: writing again"), log.String())
 	})
 	records, skipped := read(t, dir, Filter{})
 	require.Empty(t, skipped)
@@ -346,7 +346,7 @@ func TestUnusableDirectoryIsRefused(t *testing.T) {
 				require.Equal(t, uint64(1), r.Counts().Recorded)
 				require.NoError(t, r.stop())
 				require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
-				require.Contains(t, log.String(), "open recorder's directory "+tt.dir+": ")
+				require.Contains(t, log.String(), "open directory "+tt.dir+": ")
 				require.Contains(t, log.String(), tt.want)
 			})
 			records, _ := read(t, tt.dir, Filter{})
@@ -358,12 +358,12 @@ func TestUnusableDirectoryIsRefused(t *testing.T) {
 func TestOpenChecksTheConfigurationAndLeavesTheDiskAlone(t *testing.T) {
 	top := t.TempDir()
 	_, err := Open(config(""))
-	require.EqualError(t, err, "open recorder: it has no directory")
+	require.EqualError(t, err, "open recorder: no directory")
 	c := config(filepath.Join(top, "new"))
 	for _, size := range []int{-1, MinSizeMiB - 1, MaxSizeMiB + 1} {
 		c.SizeMiB = size
 		_, err := Open(c)
-		require.ErrorContains(t, err, "allowed are 8 to 1024")
+		require.ErrorContains(t, err, "is not between 8 and 1024")
 	}
 	c.SizeMiB = 0
 	r, err := Open(patient(c))
@@ -408,7 +408,7 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 				require.ErrorIs(t, start(t, config(dir), nil).stop(), ErrLocked)
 				require.NoError(t, r.stop())
 				require.Contains(t, log.String(), "the file was removed")
-				require.Contains(t, log.String(), "recorder writes again")
+				require.Contains(t, log.String(), "recorder: writing again")
 			})
 			records, _ := read(t, dir, Filter{})
 			require.Equal(t, "lost kept end", texts(t, records))

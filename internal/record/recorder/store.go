@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segmentsPerSize is how many segments a full directory has.
+// segmentsPerSize is the number of segments in a full directory.
 const segmentsPerSize = 16
 
-// file is the newest segment, opened for appending.
+// file is the newest segment, open for appending.
 type file interface {
 	io.WriteCloser
 	Sync() error
@@ -26,8 +26,8 @@ type file interface {
 
 var errRemoved = errors.New("the file was removed")
 
-// store is the segments of a directory, which open locks. Its methods are called by one goroutine. After an error it is
-// closed, and opened again.
+// store manages the segments of a directory. open locks the directory. After an error of any method the caller has to call
+// truncateAndClose and then open. A store is not safe for concurrent use.
 type store struct {
 	dir  *directory
 	size int64 // limit of all segments together
@@ -35,48 +35,49 @@ type store struct {
 	log  *slog.Logger
 
 	yielding []string
-	pure     map[uint64]bool // segments without records that yield
+	thinned  map[uint64]bool // segments without records of yielding kinds
 
-	f      file // nil: not open
-	number uint64
-	at     int64  // where the whole frames of f end
-	alone  uint64 // the last segment that was left alone
+	f         file // nil: not open
+	number    uint64
+	at        int64  // offset of the end of the last whole frame in f
+	leftAlone uint64 // number of the last segment that could not be used
 }
 
 func newStore(c Config, wrap func(file) file) *store {
 	return &store{
 		dir: &directory{path: c.Directory}, size: int64(c.SizeMiB) << 20, wrap: wrap, log: c.Log,
-		yielding: c.Yielding, pure: make(map[uint64]bool),
+		yielding: c.Yielding, thinned: make(map[uint64]bool),
 	}
 }
 
 func (s *store) segmentSize() int64 { return s.size / segmentsPerSize }
 
-// space returns how many bytes of frames the newest segment has space for.
+// space returns the number of bytes of frames for which the newest segment has space.
 func (s *store) space() int64 { return s.segmentSize() - s.at }
 
-// past is what a directory has of earlier.
-type past struct {
-	last     Record // the zero Record: there is none
-	sequence uint64 // no earlier record has a higher one
-	cut      int64  // bytes
+// priorState describes what earlier runs left in a directory.
+type priorState struct {
+	last     Record // the last record; the zero Record: there is none
+	sequence uint64 // upper limit for the sequences of earlier records
+	cut      int64  // bytes that were cut from the newest segment
 }
 
-// open makes the newest segment ready for appending, or makes a new one. least is a sequence that was given already.
-func (s *store) open(least uint64) (past, error) {
-	if err := s.dir.renew(); err != nil {
-		return past{}, err
+// open prepares the newest segment for appending, or creates a new one. least is the highest sequence that this run has
+// already used.
+func (s *store) open(least uint64) (priorState, error) {
+	if err := s.dir.openOrReopen(); err != nil {
+		return priorState{}, err
 	}
-	_ = s.dir.root.Remove(thinName) // of a run that was killed
+	_ = s.dir.root.Remove(thinName) // left over if a run was killed
 	all, err := s.dir.segments()
 	if err != nil {
-		return past{}, err
+		return priorState{}, err
 	}
-	var p past
+	var p priorState
 	if len(all) > 0 {
 		newest := all[len(all)-1]
-		if p, err = s.adopt(newest); err != nil {
-			return past{}, err
+		if p, err = s.openNewest(newest); err != nil {
+			return priorState{}, err
 		}
 		for i := len(all) - 2; i >= 0 && p.last.Sequence == 0; i-- {
 			p.last = s.readLast(all[i].number, all[i].size)
@@ -86,7 +87,7 @@ func (s *store) open(least uint64) (past, error) {
 			older, reserve = all[:len(all)-1], max(reserve, newest.size)
 		}
 		if err := s.prune(older, reserve); err != nil {
-			return past{}, err
+			return priorState{}, err
 		}
 		s.number = max(s.number, newest.number)
 	}
@@ -95,59 +96,59 @@ func (s *store) open(least uint64) (past, error) {
 	case s.f == nil:
 		return p, s.create(p.sequence + 1)
 	case s.at == 0:
-		return p, s.begin(p.sequence + 1)
+		return p, s.writeHeader(p.sequence + 1)
 	}
 	return p, nil
 }
 
-// adopt opens the newest segment and cuts it at its first bad frame. It leaves the segment alone, and s.f nil, if a
-// newer version wrote it, if it cannot be read, or if its header is damaged and frames are not.
-func (s *store) adopt(newest found) (past, error) {
+// openNewest opens the newest segment and cuts it at its first invalid frame. It leaves the segment unchanged, and s.f nil,
+// if a newer version wrote it, if it cannot be read, or if its header is damaged but some frames are valid.
+func (s *store) openNewest(newest segmentFile) (priorState, error) {
 	name := segmentName(newest.number)
 	f, err := s.dir.root.OpenFile(name, os.O_RDWR|os.O_APPEND|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return past{}, fmt.Errorf("open segment: %w", err)
+		return priorState{}, fmt.Errorf("open segment: %w", err)
 	}
 	b, err := readAt(f, 0, min(newest.size, maxSegment))
 	first, damage := parseHeader(b)
-	var p past
+	var p priorState
 	if err != nil || damage != nil {
-		p.last = last(b)
+		p.last = lastRecord(b)
 	}
 	var newer newerError
 	switch {
 	case err != nil || errors.As(damage, &newer):
-		// What it holds is not known: its frames have a prefix at least.
+		// Its content is not known. Each frame has at least a prefix, which limits the number of records.
 		p.sequence = max(first, p.last.Sequence) + uint64(newest.size)/prefixSize
-		s.leave(newest.number, errors.Join(err, damage))
+		s.logLeftAlone(newest.number, errors.Join(err, damage))
 		return p, f.Close()
 	case damage != nil && p.last.Sequence != 0:
-		s.leave(newest.number, damage)
+		s.logLeftAlone(newest.number, damage)
 		return p, f.Close()
 	}
 	var good int
 	if damage == nil {
-		p.sequence, good = first-1, soundUntil(b)
-		p.last = last(b[:good])
+		p.sequence, good = first-1, validLength(b)
+		p.last = lastRecord(b[:good])
 	}
 	if p.cut = newest.size - int64(good); p.cut > 0 {
 		if err := f.Truncate(int64(good)); err != nil {
-			return past{}, errors.Join(fmt.Errorf("cut segment: %w", err), f.Close())
+			return priorState{}, errors.Join(fmt.Errorf("cut segment: %w", err), f.Close())
 		}
 	}
 	s.f, s.number, s.at = s.wrap(f), newest.number, int64(good)
 	return p, nil
 }
 
-// leave writes one line for each segment.
-func (s *store) leave(number uint64, why error) {
-	if s.alone != number {
-		s.log.Warn("recorder leaves a segment alone and begins a new one", "directory", s.dir.path, "segment", segmentName(number), "error", why)
+// logLeftAlone logs, once for each segment, that the recorder does not use it.
+func (s *store) logLeftAlone(number uint64, why error) {
+	if s.leftAlone != number {
+		s.log.Warn("recorder: segment left unchanged, starting a new one", "directory", s.dir.path, "segment", segmentName(number), "error", why)
 	}
-	s.alone = number
+	s.leftAlone = number
 }
 
-// readLast reads the last record of an older segment. One that cannot be read has none.
+// readLast returns the last record of an older segment, or the zero Record if the segment cannot be read.
 func (s *store) readLast(number uint64, size int64) Record {
 	f, err := s.dir.root.OpenFile(segmentName(number), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -155,12 +156,12 @@ func (s *store) readLast(number uint64, size int64) Record {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	b, _ := readAt(f, 0, min(size, maxSegment))
-	return last(b)
+	return lastRecord(b)
 }
 
-// prune makes space until all and reserve fit into the size: it thins the oldest, and if that is not enough, it removes
-// the oldest.
-func (s *store) prune(all []found, reserve int64) error {
+// prune frees space until the segments in all plus reserve bytes fit into the size limit. It first thins the oldest segments
+// and then, if that is not enough, removes them.
+func (s *store) prune(all []segmentFile, reserve int64) error {
 	total := reserve
 	for _, one := range all {
 		total += one.size
@@ -173,13 +174,13 @@ func (s *store) prune(all []found, reserve int64) error {
 		if err := s.dir.root.Remove(segmentName(one.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove oldest segment: %w", err)
 		}
-		delete(s.pure, one.number)
+		delete(s.thinned, one.number)
 		total -= one.size
 	}
 	return nil
 }
 
-// rotate begins the next segment, after sync, and removes the oldest.
+// rotate starts the next segment and removes the oldest segments if necessary. The caller has to call sync before.
 func (s *store) rotate(first uint64) error {
 	s.closeSegment()
 	all, err := s.dir.segments()
@@ -198,12 +199,12 @@ func (s *store) create(first uint64) error {
 		return fmt.Errorf("make segment: %w", err)
 	}
 	s.f, s.number = s.wrap(f), s.number+1
-	return s.begin(first)
+	return s.writeHeader(first)
 }
 
-// begin writes the header of an empty segment. It is durable before the first frame, so that a power cut leaves no
-// frames without it.
-func (s *store) begin(first uint64) error {
+// writeHeader writes the header of an empty segment. It syncs the header before any frame is written, so that a power cut
+// leaves no frames without a header.
+func (s *store) writeHeader(first uint64) error {
 	s.at = 0
 	if _, err := s.f.Write(newHeader(version, first)); err != nil {
 		return fmt.Errorf("write header of segment: %w", err)
@@ -215,7 +216,8 @@ func (s *store) begin(first uint64) error {
 	return nil
 }
 
-// append writes frames that end at ends. It returns how many of them were written whole, also with an error.
+// append writes frames; ends are the offsets of their ends. It returns the number of frames that were written whole, even if
+// it also returns an error.
 func (s *store) append(frames []byte, ends []int) (whole int, err error) {
 	n, err := s.f.Write(frames)
 	whole = sort.SearchInts(ends, n+1)
@@ -228,7 +230,7 @@ func (s *store) append(frames []byte, ends []int) (whole int, err error) {
 	return whole, nil
 }
 
-// sync makes what was written durable. It fails if that is in a file without a name.
+// sync makes the written frames durable. It returns errRemoved if the file of the segment was removed.
 func (s *store) sync() error {
 	if err := s.f.Sync(); err != nil {
 		return fmt.Errorf("sync segment: %w", err)
@@ -243,8 +245,8 @@ func (s *store) sync() error {
 	return nil
 }
 
-// cut removes what follows the last whole frame, and closes the segment. What cannot be cut is cut by open.
-func (s *store) cut() {
+// truncateAndClose removes the bytes after the last whole frame and closes the segment. If that fails, open cuts them later.
+func (s *store) truncateAndClose() {
 	if s.f != nil {
 		_ = s.f.Truncate(s.at)
 		s.closeSegment()
@@ -259,7 +261,7 @@ func (s *store) close() {
 
 func (s *store) closeSegment() {
 	if s.f != nil {
-		_ = s.f.Close() // it was synced, or its error is known
+		_ = s.f.Close() // the segment was synced, or its error is already known
 		s.f = nil
 	}
 }

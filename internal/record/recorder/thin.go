@@ -10,54 +10,54 @@ import (
 )
 
 const (
-	// thinName is a segment without the records that yielded, until it replaces the whole one.
+	// thinName is the name of a thinned segment until it replaces the original segment.
 	thinName = "thin"
-	// kept is the part of the size in which records that yield are kept in any case: the newest quarter.
-	kept = 4
+	// keptShare is the inverse of the share of the size limit in which records of yielding kinds stay in any case.
+	keptShare = 4
 )
 
-// thinOldest removes the records that yield from the oldest segments until total is not above the size. It returns what
-// total is then.
-func (s *store) thinOldest(all []found, total int64) int64 {
+// thinOldest removes the records of yielding kinds from the oldest segments until the total size of all segments is within
+// the limit. It returns the new total.
+func (s *store) thinOldest(all []segmentFile, total int64) int64 {
 	if len(s.yielding) == 0 {
 		return total
 	}
 	for i := range all {
-		if total <= s.size || newerThan(all[i:]) < s.size/kept {
+		if total <= s.size || sizeAfterFirst(all[i:]) < s.size/keptShare {
 			return total
 		}
 		one := &all[i]
-		if s.pure[one.number] {
+		if s.thinned[one.number] {
 			continue
 		}
-		left, err := s.thin(one)
+		newSize, err := s.thinSegment(one)
 		if err != nil {
-			s.log.Warn("recorder cannot make a segment smaller, and will remove it whole",
+			s.log.Warn("recorder: removing records from a segment failed, the whole segment will be removed",
 				"directory", s.dir.path, "segment", segmentName(one.number), "error", err)
 		}
-		s.pure[one.number] = true // also one that cannot be read: it is not tried again and again
-		total -= one.size - left
-		one.size = left
+		s.thinned[one.number] = true // even if it failed, to avoid endless retries
+		total -= one.size - newSize
+		one.size = newSize
 	}
 	return total
 }
 
-// newerThan returns how many bytes follow the first segment.
-func newerThan(all []found) (size int64) {
+// sizeAfterFirst returns the total size of all segments except the first one.
+func sizeAfterFirst(all []segmentFile) (size int64) {
 	for _, one := range all[1:] {
 		size += one.size
 	}
 	return size
 }
 
-// thin replaces a segment by one without the records that yield, and returns how long it is then. What is damaged stays.
-func (s *store) thin(one *found) (left int64, err error) {
+// thinSegment removes the records of yielding kinds from a segment and returns its new size. Damaged bytes stay.
+func (s *store) thinSegment(one *segmentFile) (newSize int64, err error) {
 	f, err := s.dir.root.OpenFile(segmentName(one.number), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return one.size, err
 	}
 	b, err := readAt(f, 0, min(one.size, maxSegment))
-	_ = f.Close() // it was only read
+	_ = f.Close() // the file was only read
 	if err != nil {
 		return one.size, err
 	}
@@ -68,17 +68,17 @@ func (s *store) thin(one *found) (left int64, err error) {
 	if isThinned(b) {
 		return one.size, nil
 	}
-	rest := append(header(thinned, version, first), s.withoutYielding(b[headerSize:])...)
+	rest := append(encodeHeader(thinnedMagic, version, first), s.withoutYielding(b[headerSize:])...)
 	if len(rest) == len(b) {
 		return one.size, nil
 	}
-	if err := s.replace(one.number, rest); err != nil {
+	if err := s.replaceSegment(one.number, rest); err != nil {
 		return one.size, err
 	}
 	return int64(len(rest)), nil
 }
 
-// withoutYielding returns the frames of b that do not yield, and what is no frame.
+// withoutYielding returns b without the frames of yielding kinds. It keeps bytes that are not part of a frame.
 func (s *store) withoutYielding(b []byte) (rest []byte) {
 	var f finder
 	for len(b) > 0 {
@@ -97,8 +97,9 @@ func (s *store) withoutYielding(b []byte) (rest []byte) {
 	return rest
 }
 
-// replace gives a segment another content. After a kill or a power cut it has the one or the other.
-func (s *store) replace(number uint64, content []byte) error {
+// replaceSegment replaces the content of a segment. After a kill or a power cut the segment has either the old or the new
+// content.
+func (s *store) replaceSegment(number uint64, content []byte) error {
 	f, err := s.dir.root.OpenFile(thinName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return fmt.Errorf("make segment: %w", err)

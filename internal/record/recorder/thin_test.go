@@ -160,12 +160,12 @@ func TestWhatIsDamagedStaysWhereASegmentIsMadeSmaller(t *testing.T) {
 	b = append(b, b[headerSize:]...)
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 	s := newStore(yielding(dir), nil)
-	require.NoError(t, s.dir.renew())
+	require.NoError(t, s.dir.openOrReopen())
 	defer s.close()
 	require.Equal(t, b[headerSize:], s.withoutYielding(b[headerSize:]))
 
 	s.yielding = []string{"number"}
-	left, err := s.thin(&found{number: 1, size: int64(len(b))})
+	left, err := s.thinSegment(&segmentFile{number: 1, size: int64(len(b))})
 	require.NoError(t, err)
 	require.Less(t, left, int64(len(b)))
 	records, skipped := read(t, dir, Filter{})
@@ -177,7 +177,7 @@ func TestAHalfMadeSegmentIsRemoved(t *testing.T) {
 	dir := newDir(t)
 	record(t, yielding(dir), 0, 1)
 	path := filepath.Join(dir, thinName)
-	require.NoError(t, os.WriteFile(path, []byte(thinned), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(thinnedMagic), 0o600))
 	record(t, yielding(dir), 1, 1)
 	require.NoFileExists(t, path)
 	records, skipped := read(t, dir, Filter{})

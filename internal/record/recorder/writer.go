@@ -11,64 +11,64 @@ import (
 const (
 	syncInterval  = time.Second
 	retryInterval = time.Minute
-	// chunk is how much is written at a time.
+	// chunk is the number of bytes that are written at a time.
 	chunk = 64 << 10
 )
 
-// writer writes what the queue has. All is done by one goroutine.
+// writer writes the entries of the queue. It is used by one goroutine.
 type writer struct {
-	path   string
-	queue  *queue
-	counts *counters
-	store  *store
-	log    *slog.Logger
-	enc    *encoder
-	opened stamped // has the time of Open
-	clock  func() (wall, boot int64)
-	alive  time.Duration // Config.AliveEvery
-	// drainTime is how long the queue is written after the end of Run's context.
+	path          string
+	queue         *queue
+	counts        *counters
+	store         *store
+	log           *slog.Logger
+	enc           *encoder
+	openTime      stamped // time of Open
+	clock         func() (wall, boot int64)
+	aliveInterval time.Duration // Config.AliveEvery
+	// drainTime is the time for writing the queue after the context of Run has ended.
 	drainTime time.Duration
 
 	batch    []stamped
-	next     int       // of batch, the first one that is not written
-	spare    []stamped // memory for the queue's next entries
-	ends     []int     // of the frames in enc
+	next     int       // index in batch of the first unwritten entry
+	spare    []stamped // memory for the next entries of the queue
+	ends     []int     // offsets of the ends of the frames in enc
 	sequence uint64    // of the last record written
-	offset   int64     // of the wall clock from the boot clock, ns
+	offset   int64     // wall clock minus boot clock, ns
 	compared bool      // offset is known
 	started  bool
-	dirty    bool // something is not synced
+	dirty    bool // some records are not synced
 	unsynced unsynced
-	urgent   bool        // it has to be synced at once
-	failed   error       // nil: the disk works
-	deadline time.Time   // of write; zero: none
-	ended    func() bool // interrupts write for finish; nil: nothing does
+	syncNow  bool        // the records have to be synced at once
+	failure  error       // nil: the disk works
+	deadline time.Time   // of writeBatch; zero: none
+	ended    func() bool // interrupts writeBatch when the context of Run has ended; nil: never
 }
 
 func newWriter(c Config, q *queue, counts *counters, s *store) *writer {
 	w := &writer{path: c.Directory, queue: q, counts: counts, store: s, log: c.Log, enc: newEncoder(c.BootID, c.Host)}
-	w.clock, w.alive, w.drainTime = c.Clock, c.AliveEvery, c.CloseTime*3/4
-	w.opened.wall, w.opened.boot = c.Clock()
+	w.clock, w.aliveInterval, w.drainTime = c.Clock, c.AliveEvery, c.CloseTime*3/4
+	w.openTime.wall, w.openTime.boot = c.Clock()
 	return w
 }
 
-// run writes until ctx ends, and then what is left.
+// run writes until ctx ends, and then writes the remaining entries.
 func (w *writer) run(ctx context.Context) error {
 	var sync, retry <-chan time.Time
 	w.ended = func() bool { return ctx.Err() != nil }
-	w.do(w.open)
-	if w.failed == nil {
-		w.do(w.drain)
+	w.attempt(w.open)
+	if w.failure == nil {
+		w.attempt(w.writeQueued)
 	}
-	quiet := time.NewTimer(w.alive)
+	quiet := time.NewTimer(w.aliveInterval)
 	defer quiet.Stop()
-	if w.alive == 0 {
+	if w.aliveInterval == 0 {
 		quiet.Stop()
 	}
 	for ctx.Err() == nil {
 		wake := w.queue.wake
 		switch {
-		case w.failed != nil:
+		case w.failure != nil:
 			wake, sync = nil, nil
 			if retry == nil {
 				retry = time.After(retryInterval)
@@ -81,154 +81,156 @@ func (w *writer) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-wake:
-			w.do(w.drain)
-			if w.alive > 0 {
-				quiet.Reset(w.alive)
+			w.attempt(w.writeQueued)
+			if w.aliveInterval > 0 {
+				quiet.Reset(w.aliveInterval)
 			}
 		case <-quiet.C:
-			quiet.Reset(w.alive)
-			if w.failed == nil {
-				w.do(w.tellAlive)
+			quiet.Reset(w.aliveInterval)
+			if w.failure == nil {
+				w.attempt(w.writeAlive)
 			}
 		case <-sync:
 			sync = nil
-			w.do(w.sync)
+			w.attempt(w.sync)
 		case <-retry:
 			retry = nil
-			w.do(w.recover)
+			w.attempt(w.recover)
 		}
 	}
 	return w.finish()
 }
 
-// do takes a step. If it fails, the disk counts as failed until recover succeeds. A segment that was removed is no failure
-// of the disk, so that recover is tried at once.
-func (w *writer) do(step func() error) {
+// attempt runs one step. If the step fails, the disk counts as failed until recover succeeds. A removed segment is not a
+// failure of the disk, so attempt then calls recover at once.
+func (w *writer) attempt(step func() error) {
 	err := step()
 	if err == nil {
 		return
 	}
 	w.counts.errors.Add(1)
-	first := w.failed == nil
+	first := w.failure == nil
 	switch {
 	case !first:
 	case w.started:
-		w.log.Warn("recorder cannot write; it tries again", "directory", w.path, "every", retryInterval.String(), "error", err)
+		w.log.Warn("recorder: write failed", "directory", w.path, "retry_in", retryInterval.String(), "error", err)
 	default:
-		w.log.Warn(fmt.Sprintf("%v; it is tried again every %s; nothing is recorded, and all else goes on", err, retryInterval))
+		w.log.Warn("recorder: nothing is recorded", "retry_in", retryInterval.String(), "error", err)
 	}
-	w.failed = err
-	w.dirty, w.urgent = false, false
-	w.store.cut()
+	w.failure = err
+	w.dirty, w.syncNow = false, false
+	w.store.truncateAndClose()
 	if first && errors.Is(err, errRemoved) {
-		w.do(w.recover)
+		w.attempt(w.recover)
 	}
 }
 
-// open opens the store. The first time it also makes the record of the start.
+// open opens the store. At the first success it also adds the start record.
 func (w *writer) open() error {
-	p, err := w.store.open(w.sequence)
+	prior, err := w.store.open(w.sequence)
 	if err != nil {
-		return fmt.Errorf("open recorder's directory %s: %w", w.path, err)
+		return fmt.Errorf("open directory %s: %w", w.path, err)
 	}
-	if p.last.Sequence < w.sequence {
-		w.missed(errRemoved) // the segment that had them
+	if prior.last.Sequence < w.sequence {
+		w.countUnsyncedAsLost(errRemoved) // the segment that held them was removed
 	}
-	w.sequence = p.sequence
+	w.sequence = prior.sequence
 	if w.started {
 		return nil
 	}
 	w.started = true
-	if p.last.BootID == w.enc.bootID {
-		w.offset, w.compared = p.last.Time.UnixNano()-p.last.BootNS, true
+	if prior.last.BootID == w.enc.bootID {
+		w.offset, w.compared = prior.last.Time.UnixNano()-prior.last.BootNS, true
 	}
-	w.push(own(KindStart, Start{
-		Clean: p.last.Kind == KindEnd, CutBytes: p.cut, AliveNS: int64(w.alive),
-		LastSequence: p.last.Sequence, LastTime: p.last.Time, LastBootID: p.last.BootID,
-	}, w.opened))
+	w.appendToBatch(internalRecord(KindStart, Start{
+		Clean: prior.last.Kind == KindEnd, CutBytes: prior.cut, AliveNS: int64(w.aliveInterval),
+		LastSequence: prior.last.Sequence, LastTime: prior.last.Time, LastBootID: prior.last.BootID,
+	}, w.openTime))
 	return nil
 }
 
-// recover tries the disk again after a failure.
+// recover tries to use the disk again after a failure.
 func (w *writer) recover() error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	// Before the failure frames may have been written and not synced.
+	// Frames may have been written but not synced before the failure.
 	w.dirty = true
-	if err := w.write(); err != nil {
+	if err := w.writeBatch(); err != nil {
 		return err
 	}
-	was := w.failed
-	w.failed = nil
-	w.log.Info("recorder writes again", "directory", w.path, "lost", w.counts.lost.Load())
-	w.fill(w.queue.take(w.spare), was)
-	return w.write()
+	failure := w.failure
+	w.failure = nil
+	w.log.Info("recorder: writing again", "directory", w.path, "lost", w.counts.lost.Load())
+	w.addToBatch(w.queue.takeAll(w.spare), failure)
+	return w.writeBatch()
 }
 
-// drain writes what is queued, while the disk works.
-func (w *writer) drain() error {
-	w.fill(w.queue.take(w.spare), nil)
-	return w.write()
+// writeQueued writes the queued entries. The disk has to work.
+func (w *writer) writeQueued() error {
+	w.addToBatch(w.queue.takeAll(w.spare), nil)
+	return w.writeBatch()
 }
 
-// fill appends to the batch what was queued, and how much was lost since then. was is the failure that ended before.
-func (w *writer) fill(t taken, was error) {
+// addToBatch appends the content of the queue to the batch, with a Lost record if entries were lost. failure is the failure of
+// the disk that caused the loss, or nil.
+func (w *writer) addToBatch(t queueContents, failure error) {
 	for _, e := range t.entries {
-		w.push(e)
+		w.appendToBatch(e)
 	}
 	clear(t.entries)
 	w.spare = t.entries
 	if t.lost > 0 {
-		w.push(own(KindLost, newLost(t.lost, t.since, was), t.now))
+		w.appendToBatch(internalRecord(KindLost, newLost(t.lost, t.since, failure), t.now))
 	}
 }
 
-// push appends to the batch, after a record of the clock's step if there was one.
-func (w *writer) push(e stamped) {
+// appendToBatch appends an entry to the batch. If the wall clock was set since the previous entry, it appends a Clock record
+// first.
+func (w *writer) appendToBatch(e stamped) {
 	offset := e.wall - e.boot
-	if step := offset - w.offset; w.compared && max(step, -step) >= leastStep {
-		w.batch = append(w.batch, own(KindClock, Clock{StepNS: step}, e))
+	if step := offset - w.offset; w.compared && max(step, -step) >= minClockStep {
+		w.batch = append(w.batch, internalRecord(KindClock, Clock{StepNS: step}, e))
 	}
 	w.offset, w.compared = offset, true
 	w.batch = append(w.batch, e)
 }
 
-// tellAlive writes that the recorder runs.
-func (w *writer) tellAlive() error {
+// writeAlive writes a record that the recorder is running.
+func (w *writer) writeAlive() error {
 	now := stamped{}
 	now.wall, now.boot = w.clock()
-	w.push(own(KindAlive, Alive{AliveNS: int64(w.alive)}, now))
-	return w.write()
+	w.appendToBatch(internalRecord(KindAlive, Alive{AliveNS: int64(w.aliveInterval)}, now))
+	return w.writeBatch()
 }
 
-// finish writes what is left, as far as w.drainTime allows, and the end of the run, and closes the directory.
+// finish writes the remaining entries for at most w.drainTime, then the end record, and closes the directory.
 func (w *writer) finish() error {
 	defer w.store.close()
 	w.ended = nil
 	w.deadline = time.Now().Add(w.drainTime)
-	if w.failed != nil {
-		w.do(w.recover)
+	if w.failure != nil {
+		w.attempt(w.recover)
 	}
 	t := w.queue.close(w.spare)
-	w.fill(t, w.failed)
-	if w.failed == nil {
-		w.do(w.write)
+	w.addToBatch(t, w.failure)
+	if w.failure == nil {
+		w.attempt(w.writeBatch)
 	}
-	lost, since := w.abandon()
-	if w.failed != nil {
-		return fmt.Errorf("close recorder in %s: %d records are lost: %w", w.path, lost, w.failed)
+	lost, since := w.abandonBatch()
+	if w.failure != nil {
+		return fmt.Errorf("close recorder in %s: %d records are lost: %w", w.path, lost, w.failure)
 	}
 	w.deadline = time.Time{}
 	if lost > 0 {
-		w.push(own(KindLost, newLost(lost, since, nil), t.now))
+		w.appendToBatch(internalRecord(KindLost, newLost(lost, since, nil), t.now))
 	}
-	w.end(t.now)
-	if w.failed == nil && w.dirty { // the segment was removed, and begun again
-		w.end(t.now)
+	w.writeEnd(t.now)
+	if w.failure == nil && w.dirty { // the segment was removed, and recover started a new one
+		w.writeEnd(t.now)
 	}
-	if w.failed != nil {
-		return fmt.Errorf("close recorder in %s: %w", w.path, w.failed)
+	if w.failure != nil {
+		return fmt.Errorf("close recorder in %s: %w", w.path, w.failure)
 	}
 	if lost > 0 {
 		return fmt.Errorf("close recorder in %s: %d records are lost: the disk is too slow to write them within %s", w.path, lost, w.drainTime)
@@ -236,20 +238,21 @@ func (w *writer) finish() error {
 	return nil
 }
 
-// end writes the end of the run.
-func (w *writer) end(now stamped) {
-	w.push(own(KindEnd, nil, now))
-	w.do(w.write)
-	if w.failed == nil {
-		w.do(w.sync)
+// writeEnd writes and syncs the end record.
+func (w *writer) writeEnd(now stamped) {
+	w.appendToBatch(internalRecord(KindEnd, nil, now))
+	w.attempt(w.writeBatch)
+	if w.failure == nil {
+		w.attempt(w.sync)
 	}
 }
 
-// abandon gives up the batch. It returns how many records are lost that no written record has counted, and since when.
-func (w *writer) abandon() (lost uint64, since int64) {
+// abandonBatch discards the batch. It returns the number of lost records that no Lost record counts, and the time of the first
+// one.
+func (w *writer) abandonBatch() (lost uint64, since int64) {
 	for _, e := range w.batch[w.next:] {
 		n := e.records()
-		if !e.own {
+		if !e.internal {
 			w.counts.lost.Add(1)
 		}
 		if lost == 0 && n > 0 {
