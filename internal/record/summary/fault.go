@@ -12,22 +12,22 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// fault is something that broke, once or several times.
+// fault is something that broke, once or repeatedly.
 type fault struct {
-	at, last time.Time // when it broke first and last
-	host     string    // of the first one
-	where    string    // the device with its port; "": the host
-	device   string    // that is at fault; "": the host, another host, or an application
-	what     string
-	cause    cause.Cause // only where it is certain
-	count    uint64
-	hosts    map[string]bool // all that it happened on, of faults that are grouped over hosts; nil: host alone
-	isApp    bool
-	recovers bool      // records say when it is over
-	ended    time.Time // of the last one; zero: it is not over
+	first, last time.Time // when it broke for the first and the last time
+	host        string    // host of the first time
+	where       string    // the device with its port; "": the host
+	device      string    // device at fault; "": the fault is of the host, another host, or an application
+	what        string
+	cause       cause.Cause // only if it is certain
+	count       uint64
+	hosts       map[string]bool // all affected hosts, for faults that are grouped over hosts; nil: only host
+	isApp       bool
+	recovers    bool      // records tell when the fault ends
+	ended       time.Time // when the last occurrence ended; zero: it has not ended
 }
 
-// groupKey identifies faults that are told in one line.
+// groupKey identifies faults that share one line of the summary.
 type groupKey struct {
 	place
 	what string
@@ -35,15 +35,16 @@ type groupKey struct {
 	peer string
 }
 
-// addFault counts a fault, which joins those before it of the same key. It returns nil if it does not count.
+// addFault adds a fault, or counts it in an earlier fault with the same key. It returns that fault, or nil if the fault is
+// outside of the window or there are too many faults.
 func (s *Summary) addFault(key groupKey, f fault) *fault {
-	if s.isAfter(f.at) || s.isBefore(f.at) && !f.recovers {
+	if s.isAfter(f.first) || s.isBefore(f.first) && !f.recovers {
 		return nil
 	}
 	have := s.groups[key]
-	if have == nil || s.isBefore(have.at) && !have.ended.IsZero() {
-		if !s.hasRoom() {
-			s.left++
+	if have == nil || s.isBefore(have.first) && !have.ended.IsZero() {
+		if !s.hasSpaceForFault() {
+			s.omittedFaults++
 			return nil
 		}
 		have = &f
@@ -52,12 +53,12 @@ func (s *Summary) addFault(key groupKey, f fault) *fault {
 	} else {
 		have.count += f.count
 		have.ended = time.Time{}
-		if f.at.Before(have.at) { // of another host, whose records came later
-			have.at, have.host, have.where = f.at, f.host, f.where
+		if f.first.Before(have.first) { // of another host, whose records are read later
+			have.first, have.host, have.where = f.first, f.host, f.where
 		}
 	}
-	if have.last.Before(f.at) {
-		have.last = f.at
+	if have.last.Before(f.first) {
+		have.last = f.first
 	}
 	if have.hosts != nil {
 		have.hosts[f.host] = true
@@ -65,16 +66,17 @@ func (s *Summary) addFault(key groupKey, f fault) *fault {
 	return have
 }
 
-// hasRoom reports whether another fault can be kept. It drops what is over only sometimes, since that reads all.
-func (s *Summary) hasRoom() bool {
-	if len(s.faults) == maxFaults && s.left%maxFaults == 0 {
-		s.forgetEnded()
+// hasSpaceForFault reports whether there is space for another fault. It rarely deletes ended faults, because that visits all
+// faults.
+func (s *Summary) hasSpaceForFault() bool {
+	if len(s.faults) == maxFaults && s.omittedFaults%maxFaults == 0 {
+		s.deleteEndedFaults()
 	}
 	return len(s.faults) < maxFaults
 }
 
-// forgetEnded drops the faults that were over before the window.
-func (s *Summary) forgetEnded() {
+// deleteEndedFaults deletes the faults that ended before the window.
+func (s *Summary) deleteEndedFaults() {
 	kept := s.faults[:0]
 	for _, f := range s.faults {
 		if f.ended.IsZero() || !s.isBefore(f.ended) {
@@ -90,8 +92,8 @@ func (s *Summary) forgetEnded() {
 	}
 }
 
-// open begins a fault of a place, unless it is broken already.
-func (s *Summary) open(c *condition, p place, k *timeline.StoredRecord, what string) {
+// openFault starts a fault of a place, unless the place already has an open fault.
+func (s *Summary) openFault(c *condition, p place, k *timeline.StoredRecord, what string) {
 	if c.open != nil {
 		return
 	}
@@ -99,7 +101,7 @@ func (s *Summary) open(c *condition, p place, k *timeline.StoredRecord, what str
 	if p.port > 0 {
 		where = fmt.Sprintf("%s:%d", p.device, p.port)
 	}
-	f := fault{at: k.Time, host: k.Host, where: where, what: what, count: 1, recovers: true}
+	f := fault{first: k.Time, host: k.Host, where: where, what: what, count: 1, recovers: true}
 	if k.App == nil {
 		f.device = p.device
 	}
@@ -107,25 +109,25 @@ func (s *Summary) open(c *condition, p place, k *timeline.StoredRecord, what str
 	c.last = c.open
 }
 
-// end ends the fault of a place.
-func (c *condition) end(at time.Time) {
+// endFault ends the open fault of a place, if there is one.
+func (c *condition) endFault(at time.Time) {
 	if c.open != nil {
 		c.open.ended = at
 		c.open = nil
 	}
 }
 
-// addPort takes an event of a device or port, a change of a port's state, or the first look at a port. A port breaks when it
-// leaves the state active, or has a port_err. That it is absent is told by its device.
+// addPort adds an event of a device or port, a change of a port's state, or the first state of a port. A port has a fault when
+// it leaves the state active, or has a port_err event. If it is absent, the records of its device tell that.
 func (s *Summary) addPort(k *timeline.StoredRecord) {
 	if k.Event == verbs.EventDeviceFatal.String() {
 		p := place{host: k.Host, device: k.Device}
-		s.open(s.condition(p), p, k, k.Event)
+		s.openFault(s.condition(p), p, k, k.Event)
 		return
 	}
 	failed := k.Event == verbs.EventPortErr.String()
 	if k.Port == 0 || k.Kind == timeline.KindEvent && !failed && k.Event != verbs.EventPortActive.String() {
-		return // the state that other events have may be older than what port_err has begun
+		return // the state in other events may be older than the fault that port_err started
 	}
 	p := place{host: k.Host, device: k.Device, port: k.Port}
 	c := s.condition(p)
@@ -135,7 +137,7 @@ func (s *Summary) addPort(k *timeline.StoredRecord) {
 	}
 	active := verbs.PortActive.String()
 	if k.Expected == expectedDown {
-		c.end(k.Time)
+		c.endFault(k.Time)
 		c.state = state
 		return
 	}
@@ -148,16 +150,16 @@ func (s *Summary) addPort(k *timeline.StoredRecord) {
 	}
 	switch {
 	case failed && (state == active || state == ""):
-		s.open(c, p, k, k.Event)
+		s.openFault(c, p, k, k.Event)
 	case state == active:
-		c.end(k.Time)
+		c.endFault(k.Time)
 	case state == "":
 	case before == active && failed:
-		s.open(c, p, k, "went "+state+" ("+k.Event+")")
+		s.openFault(c, p, k, "went "+state+" ("+k.Event+")")
 	case before == active && k.Kind == timeline.KindPort:
-		s.open(c, p, k, "found "+state+" when recording went on")
+		s.openFault(c, p, k, "found "+state+" when recording went on")
 	case before == active:
-		s.open(c, p, k, "went "+state)
+		s.openFault(c, p, k, "went "+state)
 	case before == "" && k.Kind == timeline.KindPort:
 		s.alreadyDown(c, p, k, state)
 	}
@@ -166,18 +168,18 @@ func (s *Summary) addPort(k *timeline.StoredRecord) {
 	}
 }
 
-// expectedDown is the value of Record.Expected for a port of expected_down.
+// expectedDown is the value of Record.Expected for ports of the option expected_down.
 const expectedDown = "down"
 
-// alreadyDown begins a fault that is older than the record: a port that was not active at the first look.
+// alreadyDown starts a fault that is older than the records: the port was not active in its first record.
 func (s *Summary) alreadyDown(c *condition, p place, k *timeline.StoredRecord, state string) {
-	s.open(c, p, k, state+" at the first look")
+	s.openFault(c, p, k, state+" at the first look")
 	if c.open != nil && !s.query.Since.IsZero() && s.isWithin(k.Time) {
-		c.open.at = s.query.Since.Add(-1) // it did not break in the window
+		c.open.first = s.query.Since.Add(-1) // it did not break within the window
 	}
 }
 
-// isBroken lists the reasons for which a device is not watched that are faults of the device.
+// isBroken reports whether the reason why a device is not watched is a fault of the device.
 func isBroken(reason status.Reason) bool {
 	switch reason {
 	case status.ReasonRemoved, status.ReasonStuck, status.ReasonRecovering:
@@ -186,43 +188,45 @@ func isBroken(reason status.Reason) bool {
 	return false
 }
 
+// addDevice adds a record about a device that was opened, or is not watched.
 func (s *Summary) addDevice(k *timeline.StoredRecord) {
 	p := place{host: k.Host, device: k.Device}
 	c := s.condition(p)
 	if k.Opened != nil {
-		c.end(k.Time)
+		c.endFault(k.Time)
 		return
 	}
 	switch {
 	case isBroken(k.Reason):
-		s.open(c, p, k, "device "+string(k.Reason))
+		s.openFault(c, p, k, "device "+string(k.Reason))
 	case k.Reason == status.ReasonCrashed, k.Reason == status.ReasonLimit:
 		s.addGap(gap{host: k.Host, since: k.Time, until: k.Time, text: k.Device + " not watched: " + string(k.Reason)})
 	}
 }
 
+// addCommand adds a record about a command that becomes stuck, or no longer is.
 func (s *Summary) addCommand(k *timeline.StoredRecord) {
-	p := place{host: k.Host, device: k.Device, port: k.Port, of: k.Command.Call}
+	p := place{host: k.Host, device: k.Device, port: k.Port, subject: k.Command.Call}
 	c := s.condition(p)
 	if !k.Command.Stuck {
-		c.end(k.Time)
+		c.endFault(k.Time)
 		return
 	}
-	s.open(c, p, k, "does not answer "+k.Command.Call)
+	s.openFault(c, p, k, "does not answer "+k.Command.Call)
 }
 
-// addProbe takes the rounds that a probe has lost: a record is there only if there are new ones.
+// addProbe adds the lost rounds of a probe. There are records only for newly lost rounds.
 func (s *Summary) addProbe(k *timeline.StoredRecord) {
-	p := place{host: k.Host, device: k.Device, port: k.Port, of: "probe"}
+	p := place{host: k.Host, device: k.Device, port: k.Port, subject: "probe"}
 	s.addFault(groupKey{place: p}, fault{
-		at: k.Time, host: k.Host, where: k.Where(), device: k.Device, what: "lost rounds of the completion-queue probe", count: 1,
+		first: k.Time, host: k.Host, where: k.Where(), device: k.Device, what: "lost rounds of the completion-queue probe", count: 1,
 	})
 }
 
-// evidenceFollows is how long after a fault its evidence is recorded at most.
+// evidenceFollows is the maximum time between a fault and the record of its evidence.
 const evidenceFollows = 10 * time.Second
 
-// addCause gives the fault that evidence explains its cause.
+// addCause sets the cause of the fault that the evidence explains.
 func (s *Summary) addCause(k *timeline.StoredRecord) {
 	if k.Evidence.Cause == "" {
 		return
@@ -236,16 +240,17 @@ func (s *Summary) addCause(k *timeline.StoredRecord) {
 	}
 }
 
-// addFabric takes a verdict about a pair or about the own port. What follows from the own port's state is left to that.
+// addFabric adds a verdict on a pair or on a port of the host. It ignores verdicts that follow from the state of the host's own
+// port, because the records of that port tell it.
 func (s *Summary) addFabric(k *timeline.StoredRecord) {
 	if k.Fabric != nil {
-		p := place{host: k.Host, device: k.Device, port: k.Port, of: "fabric"}
+		p := place{host: k.Host, device: k.Device, port: k.Port, subject: "fabric"}
 		c := s.condition(p)
 		switch k.Fabric.Verdict {
 		case verdict.VerdictOwnLink:
-			s.open(c, p, k, "own link loses probes to other hosts")
+			s.openFault(c, p, k, "own link loses probes to other hosts")
 		case verdict.VerdictOK:
-			c.end(k.Time)
+			c.endFault(k.Time)
 		}
 		return
 	}
@@ -254,16 +259,16 @@ func (s *Summary) addFabric(k *timeline.StoredRecord) {
 		return
 	}
 	s.addFault(groupKey{what: string(v), peer: k.Peer.Host}, fault{
-		at: k.Time, host: k.Host, where: fmt.Sprintf("%s:%d", k.Device, k.Port), count: 1, hosts: map[string]bool{},
+		first: k.Time, host: k.Host, where: fmt.Sprintf("%s:%d", k.Device, k.Port), count: 1, hosts: map[string]bool{},
 		what: "verdict " + string(v) + " about " + k.Peer.Host,
 	})
 }
 
-// addApp takes an error of an application.
+// addApp adds an error or a hang of an application.
 func (s *Summary) addApp(k *timeline.StoredRecord) {
-	p := place{host: k.Host, device: k.Device, of: "hang " + k.App.Name + " " + k.App.Unit}
+	p := place{host: k.Host, device: k.Device, subject: "hang " + k.App.Name + " " + k.App.Unit}
 	if k.Hang != nil && k.Hang.Ended() {
-		s.condition(p).end(k.Time)
+		s.condition(p).endFault(k.Time)
 		return
 	}
 	what := ""
@@ -281,21 +286,21 @@ func (s *Summary) addApp(k *timeline.StoredRecord) {
 		s.countUnknownUnit(k)
 		return
 	}
-	s.noteHeld(s.host(k.Host).unclear, k.Device) // it used this device, and perhaps others
+	s.noteHeld(s.host(k.Host).maybeHeld, k.Device) // the unit used this device, and perhaps others
 	app := timeline.App{Name: k.App.Name, Unit: k.App.Unit}
 	if k.Hang != nil {
-		s.open(s.condition(p), p, k, what+" of "+nameApp(&app))
+		s.openFault(s.condition(p), p, k, what+" of "+nameApp(&app))
 		return
 	}
 	s.addFault(groupKey{what: what, app: app}, fault{
-		at: k.Time, host: k.Host, where: k.Device, count: max(k.Count, 1), hosts: map[string]bool{}, isApp: true,
+		first: k.Time, host: k.Host, where: k.Device, count: max(k.Count, 1), hosts: map[string]bool{}, isApp: true,
 		what: what + " of " + nameApp(&app),
 	})
 }
 
-// addHolder takes a unit that holds objects of a device, or has ended to.
+// addHolder adds a record that a unit holds objects of a device, or no longer does.
 func (s *Summary) addHolder(h *host, k *timeline.StoredRecord) {
-	to := h.unclear
+	to := h.maybeHeld
 	switch {
 	case s.query.Unit == "":
 		return
@@ -307,36 +312,36 @@ func (s *Summary) addHolder(h *host, k *timeline.StoredRecord) {
 	s.noteHeld(to, k.Device)
 }
 
-// noteHeld adds a device to those of a host that the unit held, or may have held.
+// noteHeld adds a device to the devices that the unit held, or may have held.
 func (s *Summary) noteHeld(devices map[string]bool, device string) {
 	if s.query.Unit != "" && len(devices) < maxHeld {
 		devices[device] = true
 	}
 }
 
-// mayConcernUnit reports whether a fault may concern the unit that was asked for: its device was held by it, or it is not known which
-// devices were. A unit counts for all the time that the records cover, since a record of who holds what is up to a minute late.
+// mayConcernUnit reports whether a fault may concern the unit of the query: the unit held the device, or the held devices are
+// not known. It does not matter when the unit held the device, because records of holders are up to a minute late.
 func (s *Summary) mayConcernUnit(f *fault) bool {
 	h := s.hosts[f.host]
-	if s.query.Unit == "" || f.device == "" || h == nil || len(h.held) == 0 || len(h.held) == maxHeld || len(h.unclear) == maxHeld {
+	if s.query.Unit == "" || f.device == "" || h == nil || len(h.held) == 0 || len(h.held) == maxHeld || len(h.maybeHeld) == maxHeld {
 		return true
 	}
-	return h.held[f.device] || h.unclear[f.device]
+	return h.held[f.device] || h.maybeHeld[f.device]
 }
 
-// isOfUnit reports whether an application's record is of the unit that was asked for, if one was.
+// isOfUnit reports whether a record of an application belongs to the unit of the query, or the query has no unit.
 func (s *Summary) isOfUnit(k *timeline.StoredRecord) bool {
 	return s.query.Unit == "" || k.App.Unit == s.query.Unit
 }
 
-// countUnknownUnit counts the errors in the window whose unit is not known: they may be of the unit that was asked for.
+// countUnknownUnit counts the errors in the window whose unit is not known. They may belong to the unit of the query.
 func (s *Summary) countUnknownUnit(k *timeline.StoredRecord) {
 	if k.App.Unit == "" && s.isWithin(k.Time) {
 		s.unknown += max(k.Count, 1)
 	}
 }
 
-// isError reports whether an event tells of an error.
+// isError reports whether an event is an error.
 func isError(event string) bool {
 	return strings.HasSuffix(event, "_err") || strings.HasSuffix(event, "_fatal")
 }
@@ -348,8 +353,8 @@ func nameApp(a *timeline.App) string {
 	return a.Name + " (" + a.Unit + ")"
 }
 
-// addStart takes the beginning of a run. A restart of the plugin is a gap and no fault; a boot without an end of the run before it
-// is a host that went down.
+// addStart adds the start of a run. A restart of the plugin is a gap, not a fault. A boot without an end record of the previous
+// run means that the host went down.
 func (s *Summary) addStart(k *timeline.StoredRecord) {
 	if k.Start.LastSequence == 0 {
 		return
@@ -357,14 +362,14 @@ func (s *Summary) addStart(k *timeline.StoredRecord) {
 	rebooted := k.Start.LastBootID != k.BootID
 	s.addGap(gap{host: k.Host, since: k.Start.LastTime, until: k.Time, rebooted: rebooted})
 	if rebooted && !k.Start.Clean {
-		p := place{host: k.Host, of: "boot"}
-		f := fault{at: k.Start.LastTime, last: k.Time, host: k.Host, what: "host went down without an end of the record: crash, power or a kill", count: 1}
+		p := place{host: k.Host, subject: "boot"}
+		f := fault{first: k.Start.LastTime, last: k.Time, host: k.Host, what: "host went down without an end of the record: crash, power or a kill", count: 1}
 		s.addFault(groupKey{place: p}, f)
 	}
 	if rebooted {
-		for p, c := range s.places { // nothing of the boot before hangs on
-			if p.host == k.Host && p.of != "" {
-				c.end(k.Time)
+		for p, c := range s.places { // faults other than those of devices and ports ended with the previous boot
+			if p.host == k.Host && p.subject != "" {
+				c.endFault(k.Time)
 			}
 		}
 	}

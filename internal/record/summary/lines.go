@@ -9,45 +9,45 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-// How many lines of each kind a summary has at most.
+// Maximum numbers of lines of each kind in a summary.
 const (
-	maxThen    = 10
-	maxAlready = 5
-	maxMissing = 5
-	maxUnused  = 3 // devices that are named
+	maxThen      = 10
+	maxAlready   = 5
+	maxMissing   = 5
+	maxUnrelated = 3 // devices that are named in that line
 )
 
 // Lines returns the summary as lines of text, without line ends.
 func (s *Summary) Lines() []string {
-	began, already, unused := s.ordered()
-	lines := []string{row("summary", s.subject())}
+	began, already, unrelated := s.classify()
+	lines := []string{row("summary", s.subjectText())}
 	if len(began) == 0 {
 		lines = append(lines, row("first", "nothing broke here in this time, as far as it was recorded"))
 	}
 	for i, f := range began[:min(len(began), 1+maxThen)] {
 		if i == 0 {
-			lines = append(lines, row("first", s.line(f)))
+			lines = append(lines, row("first", s.faultLine(f)))
 			if f.isApp {
 				lines = append(lines, row("", "no fault of a device or port was recorded before it: the application broke first"))
 			}
 			continue
 		}
-		lines = append(lines, row("then", s.line(f)))
+		lines = append(lines, row("then", s.faultLine(f)))
 	}
-	if more := len(began) - 1 - maxThen + s.left; more > 0 && len(began) > 0 {
+	if more := len(began) - 1 - maxThen + s.omittedFaults; more > 0 && len(began) > 0 {
 		lines = append(lines, row("", fmt.Sprintf("and %d more", more)))
 	}
-	lines = append(lines, limit("already", already, maxAlready, s.line)...)
-	if len(unused) > 0 {
-		lines = append(lines, row("left out", faultsOf(unused)+", which "+s.query.Unit+" did not hold"))
+	lines = append(lines, limitedRows("already", already, maxAlready, s.faultLine)...)
+	if len(unrelated) > 0 {
+		lines = append(lines, row("left out", describeFaults(unrelated)+", which "+s.query.Unit+" did not hold"))
 	}
-	return append(lines, s.missing(append(began, already...))...)
+	return append(lines, s.missingRows(append(began, already...))...)
 }
 
 func row(label, text string) string { return fmt.Sprintf("%-8s %s", label, text) }
 
-// limit returns a row for each of the first elements, and how many more there are.
-func limit[T any](label string, all []T, most int, text func(T) string) []string {
+// limitedRows returns a row for each of the first elements, and a row with the number of further elements.
+func limitedRows[T any](label string, all []T, most int, text func(T) string) []string {
 	var lines []string
 	for _, one := range all[:min(len(all), most)] {
 		lines = append(lines, row(label, text(one)))
@@ -58,17 +58,17 @@ func limit[T any](label string, all []T, most int, text func(T) string) []string
 	return lines
 }
 
-func (s *Summary) subject() string {
+func (s *Summary) subjectText() string {
 	hosts := s.sortedHosts()
 	text := fmt.Sprintf("%d hosts", len(hosts))
 	if len(hosts) == 1 {
 		text = hosts[0]
 	}
 	if !s.query.Since.IsZero() {
-		text += ", from " + clockOf(s.query.Since)
+		text += ", from " + formatTime(s.query.Since)
 	}
 	if !s.query.Until.IsZero() {
-		text += ", until " + clockOf(s.query.Until)
+		text += ", until " + formatTime(s.query.Until)
 	}
 	if s.query.Unit != "" {
 		text += ", unit " + s.query.Unit
@@ -76,14 +76,14 @@ func (s *Summary) subject() string {
 	return text
 }
 
-// line tells of a fault: when, where, what, why, how often, and whether it is over.
-func (s *Summary) line(f *fault) string {
+// faultLine returns the line about a fault: when, where, what, why, how often, and whether it has ended.
+func (s *Summary) faultLine(f *fault) string {
 	where := strings.TrimSpace(f.host + " " + f.where)
-	at := clockOf(f.at)
-	if s.isBefore(f.at) {
-		at = "before " + clockOf(s.query.Since) // the time itself may be older than the record
-		if f.at.Add(1) != s.query.Since {
-			at = "since " + clockOf(f.at)
+	at := formatTime(f.first)
+	if s.isBefore(f.first) {
+		at = "before " + formatTime(s.query.Since) // the fault may be older than its first record
+		if f.first.Add(1) != s.query.Since {
+			at = "since " + formatTime(f.first)
 		}
 	}
 	text := at + "  " + where + "  " + f.what
@@ -91,66 +91,66 @@ func (s *Summary) line(f *fault) string {
 		text = fmt.Sprintf("%s  %s  %d times %s", at, where, f.count, f.what)
 	}
 	if more := len(f.hosts) - 1; more > 0 {
-		text += ", and on " + others(more)
+		text += ", and on " + moreHosts(more)
 	}
 	if f.cause != "" {
 		text += ", cause " + string(f.cause)
 	}
 	if f.hosts == nil && f.count > 1 {
-		text += fmt.Sprintf(", %d times, last at %s", f.count, clockOf(f.last))
+		text += fmt.Sprintf(", %d times, last at %s", f.count, formatTime(f.last))
 	}
-	return text + s.recovery(f)
+	return text + s.recoveryText(f)
 }
 
-func (s *Summary) recovery(f *fault) string {
+func (s *Summary) recoveryText(f *fault) string {
 	switch {
 	case !f.recovers:
 		return ""
 	case f.ended.IsZero():
 		return "; not recovered"
 	case s.isAfter(f.ended):
-		return "; recovered at " + clockOf(f.ended) + ", after this time"
-	case f.count == 1 && !s.isBefore(f.at):
-		return "; recovered after " + timeline.Duration(max(0, int64(f.ended.Sub(f.at))))
+		return "; recovered at " + formatTime(f.ended) + ", after this time"
+	case f.count == 1 && !s.isBefore(f.first):
+		return "; recovered after " + timeline.Duration(max(0, int64(f.ended.Sub(f.first))))
 	}
-	return "; recovered at " + clockOf(f.ended)
+	return "; recovered at " + formatTime(f.ended)
 }
 
-// missing tells what the records do not have, for the faults that are told.
-func (s *Summary) missing(told []*fault) []string {
+// missingRows returns the rows about missing records that matter for the shown faults.
+func (s *Summary) missingRows(shown []*fault) []string {
 	gaps := slices.Clone(s.gaps)
 	slices.SortStableFunc(gaps, func(a, b gap) int { return a.since.Compare(b.since) })
-	lines := limit("missing", gaps, maxMissing, gap.line)
+	lines := limitedRows("missing", gaps, maxMissing, gap.line)
 	var late, untraced, unclear, silent []string
 	for _, name := range s.sortedHosts() {
 		h := s.hosts[name]
-		if h.begins.IsZero() || h.begins.After(s.query.Since) && !s.query.Since.IsZero() {
+		if h.firstRecord.IsZero() || h.firstRecord.After(s.query.Since) && !s.query.Since.IsZero() {
 			late = append(late, name)
 		}
 		ofDevice := func(f *fault) bool { return f.host == name && f.device != "" }
-		if s.query.Unit != "" && len(h.held) == 0 && slices.ContainsFunc(told, ofDevice) {
+		if s.query.Unit != "" && len(h.held) == 0 && slices.ContainsFunc(shown, ofDevice) {
 			unclear = append(unclear, name)
 		}
-		if text := s.silence(name, h); text != "" {
+		if text := s.silenceText(name, h); text != "" {
 			silent = append(silent, text)
 		}
 		if !h.traced {
 			untraced = append(untraced, name)
 		}
 	}
-	lines = append(lines, limit("missing", silent, maxMissing, func(text string) string { return text })...)
+	lines = append(lines, limitedRows("missing", silent, maxMissing, func(text string) string { return text })...)
 	if len(late) > 0 {
-		text := "the record of " + some(late) + " begins after the start of this time"
-		if h := s.hosts[late[0]]; len(late) == 1 && !h.begins.IsZero() {
-			text = "the record of " + late[0] + " begins at " + clockOf(h.begins)
+		text := "the record of " + firstHosts(late) + " begins after the start of this time"
+		if h := s.hosts[late[0]]; len(late) == 1 && !h.firstRecord.IsZero() {
+			text = "the record of " + late[0] + " begins at " + formatTime(h.firstRecord)
 		}
 		lines = append(lines, row("missing", text))
 	}
 	if len(untraced) > 0 {
-		lines = append(lines, row("missing", "applications were not traced on "+some(untraced)+": their errors are not here"))
+		lines = append(lines, row("missing", "applications were not traced on "+firstHosts(untraced)+": their errors are not here"))
 	}
 	if len(unclear) > 0 {
-		lines = append(lines, row("missing", "which devices "+s.query.Unit+" held on "+some(unclear)+": the faults of all of them are here"))
+		lines = append(lines, row("missing", "which devices "+s.query.Unit+" held on "+firstHosts(unclear)+": the faults of all of them are here"))
 	}
 	if s.unknown > 0 {
 		lines = append(lines, row("missing", fmt.Sprintf("the unit of applications with errors (%d), which may be %s or not", s.unknown, s.query.Unit)))
@@ -158,11 +158,11 @@ func (s *Summary) missing(told []*fault) []string {
 	return lines
 }
 
-// faultsOf returns in words how many faults there are of which devices, as in "2 faults of n1 mlx5_1".
-func faultsOf(faults []*fault) string {
+// describeFaults returns the number of faults and their devices in words, such as "2 faults of n1 mlx5_1".
+func describeFaults(faults []*fault) string {
 	var devices []string
 	for _, f := range faults {
-		if name := f.host + " " + f.device; !slices.Contains(devices, name) && len(devices) <= maxUnused {
+		if name := f.host + " " + f.device; !slices.Contains(devices, name) && len(devices) <= maxUnrelated {
 			devices = append(devices, name)
 		}
 	}
@@ -170,36 +170,36 @@ func faultsOf(faults []*fault) string {
 	if len(faults) == 1 {
 		text = "1 fault"
 	}
-	if len(devices) > maxUnused {
-		return text + " of " + strings.Join(devices[:maxUnused], ", ") + " and other devices"
+	if len(devices) > maxUnrelated {
+		return text + " of " + strings.Join(devices[:maxUnrelated], ", ") + " and other devices"
 	}
 	return text + " of " + strings.Join(devices, ", ")
 }
 
-// others returns a number of further hosts in words.
-func others(n int) string {
+// moreHosts returns a number of further hosts in words.
+func moreHosts(n int) string {
 	if n == 1 {
 		return "1 more host"
 	}
 	return fmt.Sprintf("%d more hosts", n)
 }
 
-// some names the first of several hosts.
-func some(hosts []string) string {
+// firstHosts returns the first hosts and the number of further hosts in words.
+func firstHosts(hosts []string) string {
 	const most = 3
 	if more := len(hosts) - most; more > 0 {
-		return strings.Join(hosts[:most], ", ") + " and " + others(more)
+		return strings.Join(hosts[:most], ", ") + " and " + moreHosts(more)
 	}
 	return strings.Join(hosts, ", ")
 }
 
 func (g gap) line() string {
-	span := clockOf(g.since) + " to " + clockOf(g.until)
+	span := formatTime(g.since) + " to " + formatTime(g.until)
 	switch {
 	case g.text != "" && g.since.IsZero():
 		return g.host + "  " + g.text
 	case g.text != "":
-		return clockOf(g.since) + "  " + g.host + "  " + g.text
+		return formatTime(g.since) + "  " + g.host + "  " + g.text
 	case g.lost > 0:
 		return fmt.Sprintf("%s  %s  %d records lost", span, g.host, g.lost)
 	case g.step != 0:
@@ -208,12 +208,12 @@ func (g gap) line() string {
 			direction = "back"
 		}
 		return fmt.Sprintf("%s  %s  the wall clock was set %s %s: times before and after cannot be compared",
-			clockOf(g.since), g.host, g.step.Abs().Round(time.Millisecond), direction)
+			formatTime(g.since), g.host, g.step.Abs().Round(time.Millisecond), direction)
 	case g.rebooted:
 		return span + "  " + g.host + "  nothing recorded: the host was booted"
 	}
 	return span + "  " + g.host + "  nothing recorded: the plugin was restarted"
 }
 
-// clockOf writes a time for people.
-func clockOf(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
+// formatTime formats a time for people, in the local time zone.
+func formatTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }

@@ -1,5 +1,5 @@
-// Package summary tells from the records of one or several hosts what broke within a window of time: what broke first and where, what
-// followed, what was broken before, and which records are missing. It is pure: it reads no file and no clock.
+// Package summary summarizes the records of one or several hosts within a window of time: what broke first and where, what
+// followed, what was already broken, and which records are missing. It is pure: it reads no file and no clock.
 package summary
 
 import (
@@ -10,66 +10,65 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-// The bounds of what records can make a Summary keep, since they may come from a directory that anyone has written.
+// Limits for the memory of a Summary. The records may come from a directory that anyone has written.
 const (
 	maxFaults = 4096
-	maxPlaces = 65536 // ports, devices and commands whose state is followed
+	maxPlaces = 65536 // ports, devices and commands whose state the Summary tracks
 	maxGaps   = 1024
 	maxHeld   = 1024 // devices of a host
 )
 
 // Query selects what a summary is about.
 type Query struct {
-	// Since and Until bound the window. A zero time leaves that side open.
+	// Since and Until are the limits of the window. A zero time means no limit.
 	Since, Until time.Time
-	// Unit is a Slurm job, pod, container or service, as internal/applications/identity names it. Faults of applications of other units are left
-	// out, and those whose unit is not known are counted apart. "": the applications of all units count.
+	// Unit is a Slurm job, pod, container or service, as named by internal/applications/identity. The summary leaves out faults
+	// of applications of other units, and counts faults of unknown units separately. "": all units.
 	Unit string
-	// Now is the time at which the records are read. A record need not go on until the end of a window that is later. A zero time is
+	// Now is the time at which the records are read. It replaces the end of a window that ends later. The zero time means a time
 	// after the window.
 	Now time.Time
 }
 
-// Summary collects faults from records. Add takes the records of one host in their order; the hosts may come in any order and
-// interleaved. The zero Summary is not usable: New returns one. It is not safe for concurrent use.
+// Summary collects faults from records. The records of one host have to be added in their order, but the hosts may come in any
+// order and interleaved. Use New to create a Summary. It is not safe for concurrent use.
 type Summary struct {
 	query Query
 
-	faults  []*fault
-	left    int // faults that are not kept, since there are too many
-	groups  map[groupKey]*fault
-	places  map[place]*condition
-	hosts   map[string]*host
-	unknown uint64 // events of applications whose unit is not known
-	gaps    []gap
-	more    int // gaps that are not kept
+	faults        []*fault
+	omittedFaults int // faults that were omitted because there are too many
+	groups        map[groupKey]*fault
+	places        map[place]*condition
+	hosts         map[string]*host
+	unknown       uint64 // errors of applications whose unit is not known
+	gaps          []gap
+	omittedGaps   int // gaps that were omitted because there are too many
 }
 
 // place is a port, a device (port 0), a command of a device or a thread's object.
 type place struct {
 	host, device string
 	port         int
-	of           string // the call of a command, or the application that hangs; "": the port or device itself
+	subject      string // call of a command, or application that hangs; "": the port or device itself
 }
 
-// condition is the present state of a place.
+// condition is the current state of a place.
 type condition struct {
-	state string // of a port: the last that is not absent; "" where it is not known
-	open  *fault // nil: it is not broken
+	state string // of a port: the last state other than absent; "": not known
+	open  *fault // the open fault; nil: the place has none
 	last  *fault // the last fault, for evidence that follows it
 }
 
-// host is what is known of a host's records as a whole.
+// host describes the records of a host as a whole.
 type host struct {
-	begins, ends time.Time // of the first and the last record
-	// alive is the longest time without a record while the host records; 0: not known. stopped: the last record is the end of a run.
-	alive    time.Duration
-	stopped  bool
-	untraced bool // applications are not traced at the moment
-	traced   bool // they were traced at some time in the window
-	// held are the devices of which the unit that was asked for held objects, and unclear those of which objects were held whose
-	// unit is not known.
-	held, unclear map[string]bool
+	firstRecord, lastRecord time.Time     // times of the first and the last record
+	alive                   time.Duration // longest time without a record while the plugin records; 0: not known
+	stopped                 bool          // the last record is the end record of a run
+	untraced                bool          // applications are currently not traced
+	traced                  bool          // applications were traced at some time before the end of the window
+	// held has the devices of which the unit of the query held objects. maybeHeld has the devices of which an unknown unit held
+	// objects.
+	held, maybeHeld map[string]bool
 }
 
 // New returns an empty Summary.
@@ -79,26 +78,26 @@ func New(q Query) *Summary {
 	}
 }
 
-// AddHost makes a host known whose directory has no record.
+// AddHost adds a host, which may have no records.
 func (s *Summary) AddHost(name string) { s.host(name) }
 
 func (s *Summary) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{untraced: true, held: map[string]bool{}, unclear: map[string]bool{}}
+		h = &host{untraced: true, held: map[string]bool{}, maybeHeld: map[string]bool{}}
 		s.hosts[name] = h
 	}
 	return h
 }
 
-// Add takes a record. Those from before the window say what was broken already, and those from after it what recovered.
+// Add adds a record. Records from before the window tell what was already broken, and records from after it what recovered.
 func (s *Summary) Add(k *timeline.StoredRecord) {
 	h := s.host(k.Host)
-	if h.begins.IsZero() {
-		h.begins = k.Time
+	if h.firstRecord.IsZero() {
+		h.firstRecord = k.Time
 	}
-	if h.ends.Before(k.Time) {
-		h.ends = k.Time
+	if h.lastRecord.Before(k.Time) {
+		h.lastRecord = k.Time
 	}
 	h.stopped = k.IsEnd()
 	switch {
@@ -139,7 +138,7 @@ func (s *Summary) isAfter(t time.Time) bool { return !s.query.Until.IsZero() && 
 
 func (s *Summary) isWithin(t time.Time) bool { return !s.isBefore(t) && !s.isAfter(t) }
 
-// condition returns the state of a place; a new one if there are too many places.
+// condition returns the condition of a place, and creates it if necessary. If there are too many places, it does not keep it.
 func (s *Summary) condition(p place) *condition {
 	c := s.places[p]
 	if c == nil {
@@ -151,81 +150,81 @@ func (s *Summary) condition(p place) *condition {
 	return c
 }
 
-// ordered returns the faults that began within the window, the first one first, and those that were there already. The unused ones are
-// those of devices that the unit did not hold.
-func (s *Summary) ordered() (began, already, unused []*fault) {
+// classify returns the faults that began within the window, and the faults that existed before, both ordered by time. unrelated
+// has the faults of devices that the unit of the query did not hold.
+func (s *Summary) classify() (began, already, unrelated []*fault) {
 	for _, f := range s.faults {
-		isThere := s.isWithin(f.at) || s.isBefore(f.at) && (f.ended.IsZero() || !s.isBefore(f.ended))
+		isThere := s.isWithin(f.first) || s.isBefore(f.first) && (f.ended.IsZero() || !s.isBefore(f.ended))
 		switch {
 		case isThere && !s.mayConcernUnit(f):
-			unused = append(unused, f)
-		case s.isWithin(f.at):
+			unrelated = append(unrelated, f)
+		case s.isWithin(f.first):
 			began = append(began, f)
-		case s.isBefore(f.at) && (f.ended.IsZero() || !s.isBefore(f.ended)):
+		case s.isBefore(f.first) && (f.ended.IsZero() || !s.isBefore(f.ended)):
 			already = append(already, f)
 		}
 	}
 	byTime := func(a, b *fault) int {
 		switch {
-		case !a.at.Equal(b.at) || a.isApp == b.isApp:
-			return a.at.Compare(b.at)
-		case a.isApp: // at one time the device explains the application
+		case !a.first.Equal(b.first) || a.isApp == b.isApp:
+			return a.first.Compare(b.first)
+		case a.isApp: // at equal times the fault of the device comes first, because it explains the application's
 			return 1
 		}
 		return -1
 	}
 	slices.SortStableFunc(began, byTime)
 	slices.SortStableFunc(already, byTime)
-	return began, already, unused
+	return began, already, unrelated
 }
 
-// gap is a time of which records are missing, or in which they are out of order.
+// gap is a span of time in which records are missing or out of order.
 type gap struct {
 	host         string
 	since, until time.Time
-	lost         uint64        // records
-	step         time.Duration // of the wall clock
-	text         string        // what cannot be read; "": the plugin did not record
+	lost         uint64        // lost records
+	step         time.Duration // by which the wall clock was set
+	text         string        // what cannot be read; "": the plugin recorded nothing
 	rebooted     bool
 }
 
-// addGap keeps a gap that overlaps the window.
+// addGap adds a gap if it overlaps the window.
 func (s *Summary) addGap(g gap) {
 	if s.isBefore(g.until) || s.isAfter(g.since) {
 		return
 	}
 	if len(s.gaps) == maxGaps {
-		s.more++
+		s.omittedGaps++
 		return
 	}
 	s.gaps = append(s.gaps, g)
 }
 
-// AddUnread notes a part of a host's records that cannot be read.
+// AddUnread adds a part of a host's records that cannot be read.
 func (s *Summary) AddUnread(host, what string) {
 	if len(s.gaps) == maxGaps {
-		s.more++
+		s.omittedGaps++
 		return
 	}
 	s.gaps = append(s.gaps, gap{host: host, text: what})
 }
 
-// aliveSlack is how much later than it should a record may come on a busy host.
+// aliveSlack is the delay that is allowed for a record on a busy host.
 const aliveSlack = time.Minute
 
-// silence returns what is to be said of a host whose record ends before the window does, "" if it is whole as far as can be told.
-func (s *Summary) silence(name string, h *host) string {
+// silenceText returns a text about a host whose records end before the window ends, or "" if nothing seems to be missing.
+func (s *Summary) silenceText(name string, h *host) string {
 	until := s.query.Until
 	if now := s.query.Now; !now.IsZero() && now.Before(until) {
 		until = now
 	}
-	if h.ends.IsZero() || !h.ends.Before(until) {
+	if h.lastRecord.IsZero() || !h.lastRecord.Before(until) {
 		return ""
 	}
-	switch after := "no record of " + name + " after " + clockOf(h.ends); {
+	switch after := "no record of " + name + " after " + formatTime(h.lastRecord); {
 	case h.stopped:
 		return after + ": the plugin was stopped"
-	case h.alive > 0 && until.Sub(h.ends) > h.alive+aliveSlack:
+	case h.alive > 0 && until.Sub(h.lastRecord) > h.alive+aliveSlack:
 		return after + ": the plugin or the host ended without a record, or the copy is of that time"
 	}
 	return ""

@@ -21,7 +21,7 @@ func clockTime(t *testing.T, text string) time.Time {
 	return at
 }
 
-// story makes the records of one host.
+// story builds the records of one host.
 type story struct {
 	t    *testing.T
 	host string
@@ -73,13 +73,13 @@ func (s *story) restart(at, last, lastBoot string, clean bool) *story {
 	return s
 }
 
-// healthy begins the record of a host with two active ports.
+// healthy returns the start of the records of a host with two active ports.
 func healthy(t *testing.T, host string) *story {
 	s := &story{t: t, host: host}
 	return s.traced("08:00:00").look("08:00:01", "mlx5_0", "active").look("08:00:01", "mlx5_1", "active")
 }
 
-// lines returns the summary of the window without its first line, with single blanks and without the day.
+// lines returns the summary of the window without its first line and without the day. Runs of blanks become one blank.
 func lines(t *testing.T, unit string, stories ...*story) []string {
 	t.Helper()
 	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "11:00:00"), Unit: unit})
@@ -98,7 +98,7 @@ func lines(t *testing.T, unit string, stories ...*story) []string {
 
 const nothing = "first nothing broke here in this time, as far as it was recorded"
 
-// Each row was written before the code that judges it.
+// The rows were written before the code, so that they state what is expected.
 func TestWhatBrokeFirst(t *testing.T) {
 	for name, row := range map[string]struct {
 		unit string
@@ -277,7 +277,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 			},
 			want: []string{"first 10:59:00 n1 mlx5_0:1 went down (port_err); recovered at 11:12:00, after this time"},
 		},
-		"an unused port, a change of GIDs, events of the subnet manager": {
+		"an unrelated port, a change of GIDs, events of the subnet manager": {
 			of: func(t *testing.T) []*story {
 				return []*story{healthy(t, "n1").
 					add("10:01:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Port: 1, Event: "port_err", Count: 1, StateFrom: "active",
@@ -392,7 +392,7 @@ func (s *Summary) subjectOf(hosts ...string) string {
 	return s.Lines()[0]
 }
 
-// A directory may come from anyone.
+// A directory may come from an untrusted source.
 func TestSummaryIsBoundedWhateverTheRecordsHold(t *testing.T) {
 	s := New(Query{})
 	const many = 2 * maxPlaces
@@ -412,7 +412,7 @@ func TestSummaryIsBoundedWhateverTheRecordsHold(t *testing.T) {
 	require.Less(t, len(all), 1+1+maxThen+1+maxAlready+1+maxMissing+1+3)
 }
 
-// A record that is read within the window ends then.
+// If the records are read before the window ends, they cannot extend to its end.
 func TestRecordNeedNotGoOnUntilTheEndOfALaterWindow(t *testing.T) {
 	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "12:00:00"), Now: clockTime(t, "10:35:00")})
 	for _, k := range healthy(t, "n1").alive("10:30:00").all {
