@@ -14,31 +14,31 @@ func Monotonic() int64 { return read(unix.CLOCK_MONOTONIC) }
 // called concurrently.
 func Boot() int64 { return read(unix.CLOCK_BOOTTIME) }
 
-// together is the most time between two readings of a clock in a process that was not
+// maxReadingTime is the maximum time between two readings of a clock if the process is not
 // preempted between them.
-const together = 50 * time.Microsecond
+const maxReadingTime = 50 * time.Microsecond
 
-// Both reads CLOCK_REALTIME and CLOCK_MONOTONIC at one moment, in ns. If the process were
-// preempted between two simple readings, the first value would be old, as if the wall
-// clock had been set back. So Both repeats the readings after a preemption, at most three
-// times in all. It may be called concurrently.
-func Both() (wall, mono int64) { return both(unix.CLOCK_MONOTONIC, read) }
+// Both reads CLOCK_REALTIME and CLOCK_MONOTONIC at the same moment, in ns. A preemption
+// between two simple readings would make the first value too old, as if the wall clock had
+// been set back. Both therefore repeats the readings after a preemption, up to three
+// attempts in all. It may be called concurrently.
+func Both() (wall, mono int64) { return readTogether(unix.CLOCK_MONOTONIC, read) }
 
-// WallAndBoot reads CLOCK_REALTIME and CLOCK_BOOTTIME at one moment, as Both does.
-func WallAndBoot() (wall, boot int64) { return both(unix.CLOCK_BOOTTIME, read) }
+// WallAndBoot reads CLOCK_REALTIME and CLOCK_BOOTTIME at the same moment, like Both.
+func WallAndBoot() (wall, boot int64) { return readTogether(unix.CLOCK_BOOTTIME, read) }
 
-// both reads CLOCK_REALTIME together with another clock.
-func both(other int32, read func(id int32) int64) (wall, mono int64) {
+// readTogether reads CLOCK_REALTIME and another clock at the same moment.
+func readTogether(other int32, read func(id int32) int64) (wall, mono int64) {
 	const attempts = 3
-	var best int64
+	var shortest int64
 	for i := range attempts {
 		before := read(other)
 		now := read(unix.CLOCK_REALTIME)
 		took := read(other) - before
-		if i == 0 || took < best {
-			best, wall, mono = took, now, before+took/2
+		if i == 0 || took < shortest {
+			shortest, wall, mono = took, now, before+took/2
 		}
-		if best <= int64(together) {
+		if shortest <= int64(maxReadingTime) {
 			break
 		}
 	}

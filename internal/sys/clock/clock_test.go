@@ -32,7 +32,7 @@ func TestClocksAreReadAtOneMoment(t *testing.T) {
 		"preempted least at the third time": {1: pause, 5: pause, 8: 100 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wall, mono := both(unix.CLOCK_MONOTONIC, readingsWith(epoch, pauses))
+			wall, mono := readTogether(unix.CLOCK_MONOTONIC, readingsWith(epoch, pauses))
 			require.InDelta(t, epoch, wall-mono, float64(200*time.Microsecond))
 		})
 	}
@@ -40,6 +40,6 @@ func TestClocksAreReadAtOneMoment(t *testing.T) {
 
 func TestPreemptedClocksAreReadThreeTimesAtMost(t *testing.T) {
 	reads := 0
-	both(unix.CLOCK_MONOTONIC, func(int32) int64 { reads++; return int64(reads) * int64(time.Second) })
+	readTogether(unix.CLOCK_MONOTONIC, func(int32) int64 { reads++; return int64(reads) * int64(time.Second) })
 	require.Equal(t, 9, reads)
 }

@@ -32,7 +32,7 @@ func (i *Input) Read(p []byte) (int, error) {
 		}
 		n, err := unix.Read(i.fd, p)
 		switch {
-		case err != nil && again(err):
+		case err != nil && mustRetry(err):
 			continue
 		case err != nil:
 			return 0, fmt.Errorf("read: %w", err)

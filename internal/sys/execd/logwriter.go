@@ -22,10 +22,9 @@ const (
 )
 
 // LogWriter receives messages of Telegraf's redirected logger and writes them in
-// execd's format: each physical line begins with its level, as in "W! ". Write
-// never waits for the reader; the goroutine in Run does. Messages that do not fit
-// into the buffer meanwhile are dropped, and a line of its own reports their
-// number.
+// execd's format: each line starts with its level, such as "W! ". Write never waits
+// for the reader; only Run does. Messages that do not fit into the buffer in the
+// meantime are dropped, and a separate line reports their number.
 type LogWriter struct {
 	w io.Writer
 
@@ -41,8 +40,8 @@ func NewLogWriter(w io.Writer) *LogWriter {
 	return &LogWriter{w: w, wake: wake.New()}
 }
 
-// Write adds one message. It does not block, does not keep p, and never fails,
-// because a logger has no use for an error. Any goroutine may call it.
+// Write adds one message. It does not block and does not keep p. It never returns an
+// error, because a logger could not handle one. It may be called concurrently.
 func (l *LogWriter) Write(p []byte) (int, error) {
 	lines := format(p)
 	l.mu.Lock()
@@ -56,15 +55,15 @@ func (l *LogWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Run writes the messages of Write. It blocks until Close was called and
-// everything is written, or until writing fails, and returns the error of that
-// write. It also blocks while the reader does not read.
+// Run writes the messages that Write added. It returns nil after Close was called and
+// everything is written, or the error of a failed write. It blocks while the reader
+// does not read.
 func (l *LogWriter) Run() error {
 	var text []byte
 	for range l.wake {
 		for closed := false; ; {
 			// Write collects the next messages in the buffer that was just written or was empty.
-			text, closed = l.take(text)
+			text, closed = l.takePending(text)
 			if len(text) == 0 && closed {
 				return nil
 			}
@@ -79,7 +78,7 @@ func (l *LogWriter) Run() error {
 	return nil
 }
 
-// Close makes Run return once everything is written. Later messages are dropped.
+// Close makes Run return after it has written everything. Later messages are dropped.
 // Close does not wait for Run.
 func (l *LogWriter) Close() {
 	l.mu.Lock()
@@ -88,9 +87,9 @@ func (l *LogWriter) Close() {
 	l.wake.Send()
 }
 
-// take returns the pending text and makes spare the buffer for new messages, so
-// that two buffers are always enough.
-func (l *LogWriter) take(spare []byte) (text []byte, closed bool) {
+// takePending returns the pending text. It uses spare as the buffer for new messages, so
+// that two buffers suffice.
+func (l *LogWriter) takePending(spare []byte) (text []byte, closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text, l.pending = l.pending, spare[:0]

@@ -14,7 +14,7 @@ import (
 const pipeBuf = 4096
 
 // Output writes to a descriptor whose reader may stall. Write blocks until the
-// reader has read enough; Interrupt ends that. Any goroutine may call its methods.
+// reader has read enough; Interrupt ends the wait. Any goroutine may call its methods.
 // Close must be called after all other calls have returned.
 type Output struct {
 	*waiter
@@ -44,7 +44,7 @@ func (o *Output) Write(p []byte) (int, error) {
 			return done, err
 		}
 		n, err := unix.Write(o.fd, p[done:min(len(p), done+pipeBuf)])
-		if err != nil && !again(err) {
+		if err != nil && !mustRetry(err) {
 			return done, fmt.Errorf("write: %w", err)
 		}
 		done += max(n, 0)

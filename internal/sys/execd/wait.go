@@ -18,7 +18,7 @@ var ErrInterrupted = errors.New("interrupted")
 // processes may share (a terminal, an inherited pipe).
 type waiter struct {
 	fd   int
-	wake int // an eventfd that interrupt makes readable, and that stays so
+	wake int // an eventfd that becomes and stays readable after interrupt
 
 	once sync.Once
 }
@@ -55,8 +55,8 @@ func (w *waiter) wait(events int16) error {
 	}
 }
 
-// interrupt ends the current wait and all later ones. It does not block. Any
-// goroutine may call it, more than once.
+// interrupt ends the current wait and all later ones. It does not block. It may be called
+// concurrently and repeatedly.
 func (w *waiter) interrupt() {
 	w.once.Do(func() {
 		one := binary.NativeEndian.AppendUint64(nil, 1)
@@ -67,8 +67,8 @@ func (w *waiter) interrupt() {
 
 func (w *waiter) close() error { return unix.Close(w.wake) }
 
-// again reports whether a system call has to be tried again after waiting. EAGAIN
-// comes from descriptors that another process made non-blocking.
-func again(err error) bool {
+// mustRetry reports whether a system call has to be repeated after waiting. EAGAIN comes
+// from descriptors that another process made non-blocking.
+func mustRetry(err error) bool {
 	return errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN)
 }

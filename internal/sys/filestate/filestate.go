@@ -1,4 +1,4 @@
-// Package filestate finds out whether a file has changed between two looks at it.
+// Package filestate detects whether a file has changed between two calls of stat(2).
 package filestate
 
 import (
@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Same reports whether a and b, which os.Stat or os.File.Stat has returned, show one file without a change between them: of its
-// content, or of its mode or owner. A change that leaves the size and comes within the same tick of the kernel's clock, some
-// milliseconds, goes unseen on kernels before 6.13.
+// Same reports whether a and b, returned by os.Stat or os.File.Stat, describe the same file with unchanged content, mode and
+// owner. On kernels before 6.13 it misses a change that keeps the size and happens within one tick of the kernel's clock (some
+// milliseconds).
 func Same(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.Mode() == b.Mode() &&
 		a.ModTime().Equal(b.ModTime()) && ChangeTime(a).Equal(ChangeTime(b))
 }
 
-// ChangeTime returns the time of the file's last change (st_ctime in inode(7)). Programs that copy files set the time of the
-// last modification as they like, and cannot set this one.
+// ChangeTime returns the time of the last status change of the file (st_ctime in inode(7)). Unlike the modification time,
+// programs that copy files cannot set it.
 func ChangeTime(info fs.FileInfo) time.Time {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attribute appends an attribute (struct nlattr), padded to four bytes. A nested one needs
-// unix.NLA_F_NESTED in kind.
+// Attribute appends an attribute (struct nlattr) to a message, padded to four bytes. For a nested
+// attribute, kind has to include unix.NLA_F_NESTED.
 func Attribute(to []byte, kind uint16, value []byte) []byte {
 	to = binary.NativeEndian.AppendUint16(to, uint16(unix.SizeofNlAttr+len(value)))
 	to = append(binary.NativeEndian.AppendUint16(to, kind), value...)
 	return append(to, make([]byte, aligned(len(value))-len(value))...)
 }
 
-// Each calls f for each attribute of a body, or of a nested attribute. kind has no flags. An
-// error of f, or an attribute that is cut off, ends it.
+// Each calls f for each attribute in a body or in a nested attribute. It removes the flags from
+// kind. It stops and returns an error if f returns one, or if an attribute is incomplete.
 func Each(raw []byte, f func(kind uint16, value []byte) error) error {
 	for len(raw) > 0 {
 		size := 0
@@ -36,21 +36,22 @@ func Each(raw []byte, f func(kind uint16, value []byte) error) error {
 	return nil
 }
 
-func aligned(n int) int { return (n + 3) &^ 3 } // NLA_ALIGN
+// aligned returns n rounded up to a multiple of four (NLA_ALIGN).
+func aligned(n int) int { return (n + 3) &^ 3 }
 
-// Text returns the value of an attribute that holds a string.
+// Text encodes a string as the value of an attribute.
 func Text(s string) []byte { return append([]byte(s), 0) }
 
-// Word returns the value of an attribute of 32 bits.
+// Word encodes a number of 32 bits as the value of an attribute.
 func Word(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// ParseText returns the string in a value, with or without its zero byte.
+// ParseText returns the string in a value, without the terminating zero byte.
 func ParseText(value []byte) string {
 	before, _, _ := bytes.Cut(value, []byte{0})
 	return string(before)
 }
 
-// ParseWord returns the number in a value of 32 bits, 0 if it is shorter.
+// ParseWord returns the number in a value of 32 bits, or 0 if the value is shorter.
 func ParseWord(value []byte) uint32 {
 	if len(value) < 4 {
 		return 0

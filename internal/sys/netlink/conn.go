@@ -22,10 +22,10 @@ type Conn struct {
 	limit time.Duration
 }
 
-// Dial opens a socket of a protocol, as unix.NETLINK_RDMA, which may load a module of the
-// kernel. limit is the longest wait for a part of an answer. The kernel queues the first part
-// before it returns from the request, so that the limit matters only if one was lost. The
-// caller closes the Conn.
+// Dial opens a socket of a protocol, such as unix.NETLINK_RDMA, which may load a kernel module.
+// limit is the longest wait for a part of an answer. The kernel queues the first part before it
+// returns from the request, so the limit matters only if an answer is lost. The caller has to
+// close the Conn.
 func Dial(protocol int, limit time.Duration) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -37,7 +37,7 @@ func Dial(protocol int, limit time.Duration) (*Conn, error) {
 		c.Close()
 		return nil, os.NewSyscallError("limit the wait for an answer", err)
 	}
-	// A connected socket receives from the kernel only, and not from other processes.
+	// A connected socket receives only from the kernel, not from other processes.
 	if err := unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		c.Close()
 		return nil, os.NewSyscallError("connect netlink socket", err)
@@ -48,8 +48,8 @@ func Dial(protocol int, limit time.Duration) (*Conn, error) {
 // Close closes the socket.
 func (c *Conn) Close() { _ = unix.Close(c.fd) } // no written data can be lost
 
-// Send sends a request of a type (NLM_F_REQUEST and flags) and does not read its answer. The
-// kernel has handled it when Send returns.
+// Send sends a request with the flags NLM_F_REQUEST and flags, and does not read its answer. When
+// Send returns, the kernel has handled the request.
 func (c *Conn) Send(kind, flags uint16, body []byte) error {
 	c.seq++
 	size := unix.NLMSG_HDRLEN + len(body)
@@ -57,21 +57,21 @@ func (c *Conn) Send(kind, flags uint16, body []byte) error {
 	request = binary.NativeEndian.AppendUint16(request, kind)
 	request = binary.NativeEndian.AppendUint16(request, unix.NLM_F_REQUEST|flags)
 	request = binary.NativeEndian.AppendUint32(request, c.seq)
-	request = append(request, 0, 0, 0, 0) // port: the kernel's choice
+	request = append(request, 0, 0, 0, 0) // port ID: chosen by the kernel
 	_, err := unix.Write(c.fd, append(request, body...))
 	return os.NewSyscallError("send", err)
 }
 
-// Ask sends a request and calls f for the body of each message of its answer, which f must not
-// keep. An error of f ends the answer and is returned. A refusal of the kernel is its errno,
-// and an answer that does not come os.ErrDeadlineExceeded.
+// Ask sends a request and calls f for the body of each message of the answer. f must not keep the
+// body. If f returns an error, Ask stops and returns it. If the kernel refuses the request, the error
+// is the errno. If no answer comes within the limit, it is os.ErrDeadlineExceeded.
 func (c *Conn) Ask(kind, flags uint16, body []byte, f func(body []byte) error) error {
 	return c.AskFor(kind, kind, flags, body, f)
 }
 
-// AskFor is Ask for a protocol whose answers have another type than their requests.
+// AskFor is like Ask, for protocols whose answers have a different type than the requests.
 func (c *Conn) AskFor(kind, answers, flags uint16, body []byte, f func(body []byte) error) error {
-	// The acknowledgement marks the end of an answer that is no dump.
+	// The acknowledgement marks the end of an answer that is not a dump.
 	if err := c.Send(kind, unix.NLM_F_ACK|flags, body); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (c *Conn) AskFor(kind, answers, flags uint16, body []byte, f func(body []by
 func (c *Conn) receive(kind uint16, f func(body []byte) error) error {
 	buffer := make([]byte, messageSize)
 	for {
-		n, _, err := unix.Recvfrom(c.fd, buffer, unix.MSG_TRUNC) // n is the whole size, also of what did not fit
+		n, _, err := unix.Recvfrom(c.fd, buffer, unix.MSG_TRUNC) // with MSG_TRUNC, n is the whole size of the datagram
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -91,25 +91,25 @@ func (c *Conn) receive(kind uint16, f func(body []byte) error) error {
 		case err != nil:
 			return os.NewSyscallError("receive", err)
 		case n > len(buffer):
-			return fmt.Errorf("receive: a part of %d bytes, at most %d are read", n, len(buffer))
+			return fmt.Errorf("receive: datagram of %d bytes, limit is %d", n, len(buffer))
 		}
-		if done, err := answer(buffer[:n], kind, c.seq, f); done || err != nil {
+		if done, err := handleDatagram(buffer[:n], kind, c.seq, f); done || err != nil {
 			return err
 		}
 	}
 }
 
-// answer handles the messages of one datagram, and reports whether the answer is over.
-func answer(raw []byte, kind uint16, seq uint32, f func(body []byte) error) (done bool, err error) {
+// handleDatagram handles the messages of one datagram, and reports whether the answer is complete.
+func handleDatagram(raw []byte, kind uint16, seq uint32, f func(body []byte) error) (done bool, err error) {
 	messages, err := syscall.ParseNetlinkMessage(raw)
 	if err != nil {
 		return false, fmt.Errorf("read answer: damaged message: %w", err)
 	}
 	for _, m := range messages {
 		switch {
-		case m.Header.Seq != seq: // the remainder of an answer that was given up
+		case m.Header.Seq != seq: // rest of an earlier answer that the caller stopped reading
 		case m.Header.Type == unix.NLMSG_DONE, m.Header.Type == unix.NLMSG_ERROR:
-			return true, refusal(m.Data)
+			return true, parseError(m.Data)
 		case m.Header.Type != kind:
 			return false, fmt.Errorf("read answer: message of type %d with %d bytes", m.Header.Type, len(m.Data))
 		default:
@@ -121,8 +121,8 @@ func answer(raw []byte, kind uint16, seq uint32, f func(body []byte) error) (don
 	return false, nil
 }
 
-// refusal returns the error at the end of an answer: a negative errno, or 0 for none.
-func refusal(body []byte) error {
+// parseError returns the error in the last message of an answer, which is a negative errno, or 0 for none.
+func parseError(body []byte) error {
 	if len(body) < 4 {
 		return errors.New("read answer: an error without a number")
 	}

@@ -30,7 +30,7 @@ func ended(errno unix.Errno) []byte { return Word(uint32(-int32(errno))) }
 
 // read returns the bodies in a datagram.
 func read(raw []byte) (bodies []string, done bool, err error) {
-	done, err = answer(raw, testKind, testSeq, func(body []byte) error {
+	done, err = handleDatagram(raw, testKind, testSeq, func(body []byte) error {
 		bodies = append(bodies, string(body))
 		return nil
 	})
@@ -78,7 +78,7 @@ func TestDamagedAnswersAreErrors(t *testing.T) {
 
 func TestAnAnswerThatIsRefusedEnds(t *testing.T) {
 	calls, stop := 0, errors.New("stop")
-	_, err := answer(slices.Concat(message(testKind, testSeq, nil), message(testKind, testSeq, nil)), testKind, testSeq, func([]byte) error {
+	_, err := handleDatagram(slices.Concat(message(testKind, testSeq, nil), message(testKind, testSeq, nil)), testKind, testSeq, func([]byte) error {
 		calls++
 		return stop
 	})
@@ -142,7 +142,7 @@ func FuzzAnswersAreReadOrRefused(f *testing.F) {
 	f.Add(message(unix.NLMSG_DONE, testSeq, ended(0)))
 	f.Add(message(unix.NLMSG_ERROR, testSeq, ended(unix.ENODEV)))
 	f.Fuzz(func(_ *testing.T, raw []byte) {
-		_, _ = answer(raw, testKind, testSeq, func(body []byte) error { // must neither panic nor hang
+		_, _ = handleDatagram(raw, testKind, testSeq, func(body []byte) error { // must neither panic nor hang
 			return Each(body, func(_ uint16, value []byte) error {
 				_, _ = ParseText(value), ParseWord(value)
 				return nil

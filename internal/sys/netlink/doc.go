@@ -1,6 +1,6 @@
-// Package netlink asks the kernel over netlink sockets (netlink(7)): it sends requests, finds
-// their answers and reads attributes. What they mean is for the packages of the families.
+// Package netlink talks to the kernel over netlink sockets (netlink(7)): it sends requests, receives
+// the answers and reads attributes. Other packages interpret the messages of the protocol families.
 //
-// The kernel handles a request before send(2) returns, so that a request which has to wait for
-// a lock or for a device waits there, where no deadline ends the wait.
+// The kernel handles a request before send(2) returns. A request that has to wait for a lock or for a
+// device therefore waits in send(2), where no deadline can end the wait.
 package netlink

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrOverrun means that the kernel had messages for which the socket had no room. They are lost.
+// ErrOverrun means that messages were lost because the socket had no space for them.
 var ErrOverrun = errors.New("netlink messages were lost")
 
-// Subscription receives what the kernel sends to a multicast group. Receive and ReceiveMessages are for one goroutine.
+// Subscription receives the messages of a multicast group. Only one goroutine may call Receive and ReceiveMessages.
 type Subscription struct {
 	file   *os.File
 	buffer []byte
 }
 
-// Subscribe opens a socket of a protocol that receives the messages of a group, as unix.RTNLGRP_LINK. A message of another
-// process needs CAP_NET_ADMIN (netlink_sendmsg in net/netlink/af_netlink.c), so that senders are not checked. The caller
-// closes the Subscription.
+// Subscribe opens a socket of a protocol and subscribes to a group, such as unix.RTNLGRP_LINK. It does not check the senders of
+// messages, because other processes need CAP_NET_ADMIN to send (netlink_sendmsg in net/netlink/af_netlink.c). The caller has to
+// close the Subscription.
 func Subscribe(protocol, group int) (*Subscription, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, protocol)
 	if err != nil {
@@ -30,12 +30,12 @@ func Subscribe(protocol, group int) (*Subscription, error) {
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("bind netlink socket", err)
 	}
-	// A descriptor that does not block is one of Go's poller, so that Close wakes Receive.
+	// The descriptor does not block, so that it belongs to Go's poller and Close wakes Receive.
 	return &Subscription{os.NewFile(uintptr(fd), "netlink"), make([]byte, messageSize)}, nil
 }
 
-// Receive waits for a datagram and returns it, until the next call. The error is ErrOverrun after datagrams were lost, and
-// os.ErrClosed after Close.
+// Receive waits for a datagram and returns it. The datagram is valid until the next call. The error is ErrOverrun if datagrams
+// were lost, and os.ErrClosed after Close.
 func (s *Subscription) Receive() ([]byte, error) {
 	n, err := s.file.Read(s.buffer)
 	if errors.Is(err, unix.ENOBUFS) {
@@ -47,8 +47,8 @@ func (s *Subscription) Receive() ([]byte, error) {
 	return s.buffer[:n], nil
 }
 
-// ReceiveMessages waits for a datagram and calls f for each message in it, with its type. f must not keep the body. The
-// errors are those of Receive.
+// ReceiveMessages waits for a datagram and calls f with the type and the body of each message in it. f must not keep the body.
+// It returns the errors of Receive, and an error for a damaged message.
 func (s *Subscription) ReceiveMessages(f func(kind uint16, body []byte)) error {
 	datagram, err := s.Receive()
 	if err != nil {
@@ -64,5 +64,5 @@ func (s *Subscription) ReceiveMessages(f func(kind uint16, body []byte)) error {
 	return nil
 }
 
-// Close closes the socket, and wakes Receive. It may be called concurrently; the error is os.ErrClosed if it was called before.
+// Close closes the socket and wakes Receive. It may be called concurrently. It returns os.ErrClosed if it was called before.
 func (s *Subscription) Close() error { return s.file.Close() }

@@ -1,4 +1,4 @@
-// Package sanitize makes strings of other programs fit for where they go.
+// Package sanitize makes strings from other programs safe for logs, terminals, line protocol and protobuf.
 package sanitize
 
 import (
@@ -7,33 +7,35 @@ import (
 	"unicode/utf8"
 )
 
-// UTF8 returns a string that protobuf accepts. Firmware and sysfs may contain any bytes, and one invalid byte would end a stream.
+// UTF8 returns s with invalid bytes replaced, as protobuf requires. Firmware and sysfs may contain any bytes, and a single
+// invalid byte would end a gRPC stream.
 func UTF8(s string) string { return strings.ToValidUTF8(s, "?") }
 
-// Text makes a text that a child process has sent fit for a log line, a field and JSON: it replaces control characters and
-// invalid bytes, and cuts what is longer than so many bytes.
-func Text(s string, longest int, control rune) string {
+// Text makes a text from a child process safe for a log line, a field and JSON. It replaces control characters by control,
+// replaces invalid bytes, and truncates the text to maxBytes.
+func Text(s string, maxBytes int, control rune) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return control
 		}
 		return r
 	}, s)
-	return cut(s, longest)
+	return truncate(s, maxBytes)
 }
 
-// Field makes a string fit for a tag or a field of line protocol with at most so many bytes: ASCII control characters become blanks.
-func Field(s string, longest int) string {
+// Field makes a string safe for a tag or field of line protocol. It replaces ASCII control characters by blanks, and
+// truncates the string to maxBytes.
+func Field(s string, maxBytes int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, UTF8(s))
-	return cut(s, longest)
+	return truncate(s, maxBytes)
 }
 
-// Printable returns a string that a terminal and a log show as it is: each other character becomes a question mark.
+// Printable returns s with each unprintable character replaced by a question mark, so that it cannot control a terminal.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -43,13 +45,13 @@ func Printable(s string) string {
 	}, s)
 }
 
-// cut returns the beginning of a valid string, without a character that longest would divide.
-func cut(s string, longest int) string {
-	if len(s) <= longest {
+// truncate returns at most the first maxBytes of a valid string. It does not split a character.
+func truncate(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
 		return s
 	}
-	for longest > 0 && !utf8.RuneStart(s[longest]) {
-		longest--
+	for maxBytes > 0 && !utf8.RuneStart(s[maxBytes]) {
+		maxBytes--
 	}
-	return s[:longest]
+	return s[:maxBytes]
 }

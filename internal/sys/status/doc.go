@@ -1,3 +1,2 @@
-// Package status has the types for the status of a supervised program: the state that it is in, and the reason why it
-// does not run.
+// Package status has the types for the status of a supervised program: its state, and the reason why it does not run.
 package status

@@ -1,9 +1,9 @@
 package status
 
-// Reason is why a device is not watched. The measurement rdma_device has it in the field reason.
+// Reason tells why a device is not watched. It is the field reason of the measurement rdma_device.
 type Reason string
 
-// The reasons.
+// Reasons.
 const (
 	ReasonOK            Reason = "ok"
 	ReasonNoLibrary     Reason = "no_library"
@@ -11,7 +11,7 @@ const (
 	ReasonNoPermission  Reason = "no_permission"
 	ReasonNoDevice      Reason = "no_device"
 	ReasonUnsupported   Reason = "unsupported"
-	ReasonNodeMissing   Reason = "node_missing" // the host's /dev/infiniband lacks the file of its node
+	ReasonNodeMissing   Reason = "node_missing" // /dev/infiniband of the host has no device node for it
 	ReasonCrashed       Reason = "crashed"
 	ReasonStuck         Reason = "stuck"
 	ReasonRemoved       Reason = "removed"
@@ -21,14 +21,14 @@ const (
 	ReasonRecovering    Reason = "recovering"
 	ReasonStarting      Reason = "starting"
 	ReasonReassigned    Reason = "reassigned"
-	ReasonDeleted       Reason = "deleted"     // it was a soft device, which administrators make and delete
+	ReasonDeleted       Reason = "deleted"     // it was a soft device, which administrators create and delete
 	ReasonReleased      Reason = "released"    // by `rdma-events release`
-	ReasonUnwatchable   Reason = "unwatchable" // no program here can open it, and nothing is wrong with that
-	ReasonOtherNetns    Reason = "other_netns" // it belongs to another network namespace, which has borrowed it
+	ReasonUnwatchable   Reason = "unwatchable" // no program here can open it, which is not a fault
+	ReasonOtherNetns    Reason = "other_netns" // it was moved to another network namespace
 )
 
-// End is why a supervised program has ended.
+// End tells why a supervised program has ended.
 type End struct {
 	Reason  Reason
-	Message string // one line: what is wrong and what to do
+	Message string // one line: what is wrong, and what to do
 }

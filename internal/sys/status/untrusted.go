@@ -2,5 +2,5 @@ package status
 
 import "errors"
 
-// ErrUntrusted is wrapped by the error for a program that is not run because other users could change its file.
+// ErrUntrusted is in the error for a program that must not be run because other users could change its file.
 var ErrUntrusted = errors.New("not to be trusted")

@@ -2,8 +2,8 @@ package wake
 
 import "time"
 
-// Ticker is a time.Ticker whose ticks fall on multiples of its period since a moment: tickers that share the moment wake their
-// process together.
+// Ticker is like a time.Ticker, but its ticks fall on multiples of its period since a reference time. Tickers with the same
+// reference time and period wake their process together.
 type Ticker struct {
 	C      <-chan time.Time
 	timer  *time.Timer
@@ -11,26 +11,25 @@ type Ticker struct {
 	period time.Duration
 }
 
-// NewTicker returns a Ticker with a period, which must be positive, and a moment. The first tick comes within the period. After
-// each tick Next is to be called, by the goroutine that receives from C. The moment may be zero: any one will do then that the
-// whole process shares.
+// NewTicker returns a Ticker. The period must be positive. The first tick comes within the period. After each tick, the goroutine
+// that receives from C has to call Next. If since is zero, the Ticker uses a reference time that the whole process shares.
 func NewTicker(period time.Duration, since time.Time) *Ticker {
 	t := &Ticker{since: since, period: period}
-	t.timer = time.NewTimer(t.left())
+	t.timer = time.NewTimer(t.untilNext())
 	t.C = t.timer.C
 	return t
 }
 
-// Next sets the ticker for the next multiple of its period.
-func (t *Ticker) Next() { t.timer.Reset(t.left()) }
+// Next schedules the next tick.
+func (t *Ticker) Next() { t.timer.Reset(t.untilNext()) }
 
 // Stop ends the ticks.
 func (t *Ticker) Stop() { t.timer.Stop() }
 
-// left returns the time until the next tick.
-func (t *Ticker) left() time.Duration {
+// untilNext returns the time until the next tick.
+func (t *Ticker) untilNext() time.Duration {
 	if t.since.IsZero() {
-		// The wall clock is good enough: when it is set, the ticks move once.
+		// The wall clock suffices: when it is set, the ticks shift once.
 		now := time.Now()
 		return now.Truncate(t.period).Add(t.period).Sub(now)
 	}

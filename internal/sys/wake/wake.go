@@ -1,8 +1,8 @@
-// Package wake lets goroutines wake one that waits in a select.
+// Package wake lets goroutines wake a goroutine that waits in a select statement.
 package wake
 
-// Signal is a channel from which the goroutine to be woken receives. It holds one token at most: several calls of Send before the
-// receiver looks are one wake-up.
+// Signal is a channel from which the goroutine to be woken receives. It holds at most one token: several calls of Send before
+// the next receive cause only one wake-up.
 type Signal chan struct{}
 
 // New returns a Signal without a token.
