@@ -11,25 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Needs lists the parts of the file system that a confined process can use, beside its
-// own program and the files from which that is loaded, and the rest that it keeps. A path
-// of Read or Devices on which stat(2) fails is left out.
+// Needs lists the parts of the file system that a confined process can use, in addition to
+// its own program and the files from which the program is loaded, and what else it keeps. A
+// path in Read or Devices is ignored if stat(2) fails on it.
 type Needs struct {
-	Read    []string // files, and directories with all that is below them
+	Read    []string // files to read, and directories to read with everything below them
 	Devices []string // directories of device nodes to read, write and control
-	Sockets string   // a directory to make Unix sockets in; "": none
-	// Name is the name that all threads have in the new program (comm in proc(5)), at most 15 bytes. It takes Sockets. "": the
-	// kernel names them after the path that is executed, exe.
+	Sockets string   // directory in which to create Unix sockets; "": none
+	// Name is the name of all threads in the new program (comm in proc(5)), at most 15 bytes. It requires Sockets. "": the
+	// kernel names the threads after the executed path, exe.
 	Name string
-	// Keep are the capabilities (CAP_... of capabilities(7)) that the process has in the new program, and which it must have
-	// now. Nearly no process needs one; each is a reason to read Seal.
+	// Keep lists the capabilities (CAP_... of capabilities(7)) that the process keeps in the new program. The process must have
+	// them now. Hardly any process needs one. With a capability, consider Seal.
 	Keep []uintptr
-	// Seal takes from the new program system calls that it does not need. nil: it has all.
+	// Seal removes system calls from the new program. nil: it can make all calls.
 	Seal *Seal
 }
 
-// ErrNotConfined is wrapped by the error of Enter in a process that still has more rights
-// than it should have.
+// ErrNotConfined is in the error of Enter if the process still has more rights than it
+// should have.
 var ErrNotConfined = errors.New("not confined")
 
 const (
@@ -37,28 +37,29 @@ const (
 	marker = "RDMA_EVENTS_CONFINED"
 )
 
-// Again reports whether Enter has executed this program. It is only said so until Enter has returned nil.
+// Again reports whether this is the second start, in which Enter has executed the program again. After Enter has returned nil
+// it returns false.
 func Again() bool {
 	_, again := os.LookupEnv(marker)
 	return again
 }
 
 // Enter confines the process and executes its program again with the same arguments,
-// environment and inheritable descriptors. In the new program, which calls Enter with the same Needs, it checks that, seals
-// the process if it is to, and returns nil. So main
-// has to call Enter first, on the process' first thread (runtime.LockOSThread in an init
-// function): that thread has the parent-death signal, and exec keeps the attributes of
-// the calling thread. A kernel without Landlock restricts no files; the rest is the same.
-// Any other error leaves the process in a state in which it should only exit.
+// environment and inheritable descriptors. The new program has to call Enter with the same
+// Needs. Enter then checks the confinement, seals the process if n.Seal is set, and returns
+// nil. main has to call Enter first, on the first thread of the process (runtime.LockOSThread
+// in an init function), because that thread has the parent-death signal, and exec keeps the
+// attributes of the calling thread. On a kernel without Landlock, Enter does not restrict
+// files. After an error the process should only exit.
 func Enter(n Needs) error {
 	if Again() {
-		n.removeNamed()
-		return errors.Join(os.Unsetenv(marker), settle(n))
+		n.removeLink()
+		return errors.Join(os.Unsetenv(marker), completeConfinement(n))
 	}
 	if unix.Gettid() != unix.Getpid() {
 		return errors.New("not on the first thread")
 	}
-	program := n.makeNamed()
+	program := n.linkWithName()
 	keepLockedMemory()
 	if err := restrictFiles(n); err != nil {
 		return fmt.Errorf("restrict files: %w", err)
@@ -73,32 +74,34 @@ func Enter(n Needs) error {
 	return fmt.Errorf("execute %s again: %w", program, err)
 }
 
-// makeNamed returns a path of this program that ends in the name of the threads, or self if there is none. A thread inherits its
-// name from the thread that makes it, and the runtime makes some before main: only the path can name them all.
-func (n *Needs) makeNamed() string {
-	path := n.named()
+// linkWithName returns a path of this program whose last element is the name of the threads, or self if that is not possible. A
+// thread inherits its name from the thread that creates it, and the runtime creates some threads before main. Therefore only
+// the executed path can name them all.
+func (n *Needs) linkWithName() string {
+	path := n.linkPath()
 	if path == "" || os.Symlink(self, path) != nil {
 		return self
 	}
 	return path
 }
 
-// removeNamed removes the link that makeNamed has made. The host removes the directory in any case.
-func (n *Needs) removeNamed() {
-	if path := n.named(); path != "" {
+// removeLink removes the link that linkWithName created. If that fails, the host removes the link with the directory.
+func (n *Needs) removeLink() {
+	if path := n.linkPath(); path != "" {
 		_ = os.Remove(path)
 	}
 }
 
-func (n *Needs) named() string {
+// linkPath returns the path of the link, or "" if there is none.
+func (n *Needs) linkPath() string {
 	if n.Name == "" || n.Sockets == "" {
 		return ""
 	}
 	return filepath.Join(n.Sockets, n.Name)
 }
 
-// Landlock returns the version of Landlock's interface in the kernel, 0 if the kernel has
-// none or does not let this process use it.
+// Landlock returns the version of the Landlock ABI of the kernel, or 0 if the kernel has no
+// Landlock or does not let this process use it.
 func Landlock() int {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -107,9 +110,9 @@ func Landlock() int {
 	return version
 }
 
-// keepLockedMemory keeps the effect of CAP_IPC_LOCK: a process that could lock any amount
-// of memory gets an unlimited RLIMIT_MEMLOCK. If that is refused (it takes
-// CAP_SYS_RESOURCE) the limit stays as it is.
+// keepLockedMemory preserves the effect of CAP_IPC_LOCK: a process that can lock any amount
+// of memory gets an unlimited RLIMIT_MEMLOCK. If the kernel refuses that (it requires
+// CAP_SYS_RESOURCE), the limit stays unchanged.
 func keepLockedMemory() {
 	var caps [2]unix.CapUserData
 	if unix.Capget(capHeader(), &caps[0]) != nil || caps[0].Effective&(1<<unix.CAP_IPC_LOCK) == 0 {
@@ -118,14 +121,14 @@ func keepLockedMemory() {
 	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
 
-// dropCapabilities reduces all capability sets of this thread to those to keep. Only a
-// thread with CAP_SETPCAP can reduce the bounding set; without it, no_new_privs makes that
-// set irrelevant. It stays if the program's file has capabilities: the kernel refuses to
-// execute a file whose capabilities are not all in that set.
+// dropCapabilities reduces all capability sets of this thread to keep. Only a thread with
+// CAP_SETPCAP can reduce the bounding set; without it, no_new_privs makes that set
+// irrelevant. If the program's file has capabilities, the bounding set stays unchanged,
+// because the kernel refuses to execute a file whose capabilities are not all in that set.
 //
-// What is to be kept has to outlive the execution of the program. If the program's file has capabilities, the kernel gives
-// it, with no_new_privs, those of the file that the thread has; it takes the ambient set away. If the file has none, the
-// program gets the ambient set.
+// The kept capabilities have to survive the execution of the program. If the program's file has capabilities, the kernel clears
+// the ambient set and, because of no_new_privs, gives the program the capabilities of the file that the thread has. If the file
+// has none, the program gets the ambient set.
 func dropCapabilities(keep []uintptr) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient set: %w", err)
@@ -136,7 +139,7 @@ func dropCapabilities(keep []uintptr) error {
 		}
 	}
 	var caps [2]unix.CapUserData
-	for i, set := range setOf(keep) {
+	for i, set := range capabilityWords(keep) {
 		caps[i] = unix.CapUserData{Effective: set, Permitted: set, Inheritable: set}
 	}
 	if err := unix.Capset(capHeader(), &caps[0]); err != nil {
@@ -155,8 +158,8 @@ func fileHasCapabilities() bool {
 	return err == nil && n > 0
 }
 
-// setOf returns capabilities as capget(2) has them, 32 in each word.
-func setOf(caps []uintptr) (set [2]uint32) {
+// capabilityWords returns capabilities in the format of capget(2), 32 per word.
+func capabilityWords(caps []uintptr) (set [2]uint32) {
 	for _, c := range caps {
 		set[c/32%2] |= 1 << (c % 32)
 	}
@@ -167,9 +170,9 @@ func capHeader() *unix.CapUserHeader {
 	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 }
 
-// settle completes the confinement in the new program.
-func settle(n Needs) error {
-	if err := check(n.Keep); err != nil {
+// completeConfinement checks and seals the new program.
+func completeConfinement(n Needs) error {
+	if err := checkConfined(n.Keep); err != nil {
 		return err
 	}
 	if n.Seal == nil {
@@ -178,15 +181,15 @@ func settle(n Needs) error {
 	return n.Seal.apply()
 }
 
-// check checks that the process is confined, because only an environment variable
+// checkConfined checks that the process is confined, because only an environment variable
 // distinguishes the second start from the first.
-func check(keep []uintptr) error {
+func checkConfined(keep []uintptr) error {
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(capHeader(), &caps[0]); err != nil {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
-	for i, want := range setOf(keep) {
-		// The inheritable set gives nothing: the process cannot execute a program that has it.
+	for i, want := range capabilityWords(keep) {
+		// The inheritable set may be smaller: it only matters for executing another program.
 		if has := caps[i]; has.Permitted != want || has.Effective != want || has.Inheritable&^want != 0 {
 			return fmt.Errorf("%w: the process has other capabilities than %v", ErrNotConfined, keep)
 		}

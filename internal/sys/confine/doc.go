@@ -1,10 +1,10 @@
-// Package confine makes a process give up for good everything that it does not need:
-// capabilities, new privileges, and with Landlock (landlock(7)) all files but those
-// named, TCP, and signals and abstract sockets to other processes.
+// Package confine makes a process permanently give up everything that it does not need:
+// capabilities, new privileges and, with Landlock (landlock(7)), all files except the named
+// ones, TCP, and signals and abstract sockets to other processes.
 //
-// It does so by executing the program again. Each thread has its own credentials, and the
-// verbs drivers accept a write only from a thread whose credentials are those that opened
-// the device (ib_safe_file_access in include/rdma/ib.h): threads that are restricted one
-// by one, or later, cannot post any more. A program that was executed by a restricted
-// thread has one set of credentials from the start.
+// To do so, it executes the program again. Each thread has its own credentials, and the
+// verbs drivers accept a write only from a thread with the credentials that opened the
+// device (ib_safe_file_access in include/rdma/ib.h). Threads that are restricted one by one,
+// or later, could no longer post. A program that a restricted thread executes has a single
+// set of credentials from the start.
 package confine

@@ -14,32 +14,31 @@ const (
 	execute = ll.AccessFSExecute | ll.AccessFSReadFile
 	list    = ll.AccessFSReadFile | ll.AccessFSReadDir
 	control = list | ll.AccessFSWriteFile | ll.AccessFSIoctlDev
-	// go-plugin makes a file under the socket's name first.
+	// go-plugin first creates a file with the name of the socket.
 	sockets = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSMakeReg |
 		ll.AccessFSMakeSock | ll.AccessFSRemoveFile
 )
 
-// restrictFiles restricts the process to the files in n, as far as the kernel's Landlock
-// can forbid the rest.
+// restrictFiles restricts the process to the files in n, as far as the Landlock of the kernel
+// supports it.
 func restrictFiles(n Needs) error {
 	program, err := programFiles()
 	if err != nil {
 		return err
 	}
-	dirs, files := sorted(n.Read)
-	devices, _ := sorted(n.Devices)
+	dirs, files := splitByType(n.Read)
+	devices, _ := splitByType(n.Devices)
 	return landlock.V11.BestEffort().Restrict(
 		landlock.PathAccess(execute, append(program, self)...).IgnoreIfMissing(),
 		landlock.PathAccess(list, dirs...),
 		landlock.PathAccess(ll.AccessFSReadFile, files...),
 		landlock.PathAccess(control, devices...),
-		landlock.PathAccess(sockets, present(n.Sockets)...),
+		landlock.PathAccess(sockets, optionalPath(n.Sockets)...),
 	)
 }
 
-// sorted separates directories from other files, and leaves out paths on which stat(2)
-// fails.
-func sorted(paths []string) (dirs, files []string) {
+// splitByType separates directories from other files, and omits paths on which stat(2) fails.
+func splitByType(paths []string) (dirs, files []string) {
 	for _, path := range paths {
 		switch info, err := os.Stat(path); {
 		case err != nil:
@@ -52,15 +51,16 @@ func sorted(paths []string) (dirs, files []string) {
 	return dirs, files
 }
 
-func present(dir string) []string {
+// optionalPath returns dir as a list, which is empty if dir is "".
+func optionalPath(dir string) []string {
 	if dir == "" {
 		return nil
 	}
 	return []string{dir}
 }
 
-// programFiles returns the files that the process' code was loaded from: the kernel
-// executes the program and its loader again, and the loader loads the rest.
+// programFiles returns the files from which the code of the process was loaded. The kernel
+// executes the program and its loader again, and the loader loads the other files.
 func programFiles() ([]string, error) {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seal takes from a process what no capability and no file guards, and what a hole in the kernel would be reached by: all of
-// its threads can no more execute a program, read, write or trace another process, make a user namespace, mount, load
-// modules or eBPF, watch by perf, or make a socket other than a Unix socket. Such a call fails with EPERM
-// (seccomp(2)), and so does each of another architecture. The process leaves no core, and no other process of its user can
-// trace it.
+// Seal removes system calls from a process that no capability and no file restricts, and through which a kernel
+// vulnerability could be reached. No thread of the process can any longer execute a program, read, write or trace another
+// process, create a user namespace, mount, load modules or eBPF, use perf, or create a socket other than a Unix socket. Such
+// a call fails with EPERM (seccomp(2)), and so does every call of another architecture. The process leaves no core dump, and
+// no other process of its user can trace it.
 //
-// It is for programs that know what they call. Native libraries do not say that.
+// Seal is for programs that know which calls they make. With native libraries that is not known.
 type Seal struct {
-	BPF []uint32 // the commands of bpf(2) that are left, BPF_... of linux/bpf.h
+	BPF []uint32 // permitted commands of bpf(2), BPF_... of linux/bpf.h
 }
 
-// apply seals the process. It must have no_new_privs.
+// apply seals the process, which must have no_new_privs set.
 func (s Seal) apply() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process undumpable: %w", err)
@@ -52,13 +52,13 @@ func (s Seal) apply() error {
 	return nil
 }
 
-// architectures returns the architectures of which the numbers of system calls in this package are, as seccomp(2) names
-// them. Both are little-endian with 64 bits.
+// architectures returns the architectures for which this package knows the numbers of system calls, as seccomp(2) names
+// them. Both are 64-bit little-endian.
 func architectures() map[string]uint32 {
 	return map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 }
 
-// refusedCalls returns the system calls that a sealed process does not have, whatever their arguments are.
+// refusedCalls returns the system calls that a sealed process cannot make with any arguments.
 func refusedCalls() []uint32 {
 	return []uint32{
 		unix.SYS_EXECVE, unix.SYS_EXECVEAT,
@@ -68,8 +68,8 @@ func refusedCalls() []uint32 {
 		unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR, unix.SYS_MOVE_MOUNT,
 		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK,
 		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
-		unix.SYS_UNSHARE, unix.SYS_SETNS, // a user namespace comes with capabilities
-		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, // it makes sockets past this filter
+		unix.SYS_UNSHARE, unix.SYS_SETNS, // a user namespace gives capabilities
+		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, // io_uring creates sockets without passing this filter
 	}
 }
 
@@ -81,14 +81,15 @@ const (
 	argumentSize   = 8
 )
 
-// x32Calls is the first number of the calls of x32, a second set with the architecture of amd64. No other call is above.
+// x32Calls is the first number of the x32 calls, a second set of calls with the architecture of amd64. All calls from this
+// number on are x32 calls.
 const x32Calls = 1 << 30
 
-// filter returns the filter that lets the rest of the system calls of arch pass.
+// filter returns the filter, which permits the other system calls of arch.
 func (s Seal) filter(arch uint32) []bpf.Instruction {
 	allow := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 	refuse := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
-	// Its flags are in memory, where no filter sees them. The runtimes that use it then use clone.
+	// The flags of clone3 are in memory, where a filter cannot see them. With ENOSYS, runtimes fall back to clone.
 	unknown := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 
 	f := []bpf.Instruction{
@@ -115,12 +116,12 @@ func (s Seal) filter(arch uint32) []bpf.Instruction {
 	return append(f, allow)
 }
 
-// equal returns instructions that do then if what was loaded last is value, and skip it otherwise.
+// equal returns instructions that run then if the last loaded value is value, and otherwise skip then.
 func equal(value uint32, then ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipFalse: uint8(len(then))}}, then...)
 }
 
-// argument loads the lower half of an argument, of those which the kernel takes as an int or does not use above.
+// argument loads the lower 32 bits of an argument. That suffices for arguments that the kernel takes as an int.
 func argument(n uint32) bpf.Instruction { return load(argumentOffset + n*argumentSize) }
 
 func load(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }

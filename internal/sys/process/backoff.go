@@ -8,8 +8,9 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// Restarts plans when the next process is started. The delays before a restart double from Timing.Retry up to Timing.RetryMax.
-// Each is up to a fifth shorter or longer, so that the children of a host do not restart together. One goroutine uses it.
+// Restarts plans when to start the next process. The delays before a restart double from Timing.Retry up to Timing.RetryMax.
+// Each delay is randomly up to a fifth shorter or longer, so that the children of a host do not restart at the same time.
+// Restarts is not safe for concurrent use.
 type Restarts struct {
 	timing Timing
 	rand   func() float64 // in [0,1)
@@ -21,15 +22,15 @@ func NewRestarts(t Timing, rand func() float64) *Restarts {
 	return &Restarts{timing: t.orDefault(), rand: rand}
 }
 
-// Wait describes how a Supervisor waits for its next process.
+// Wait describes how a Supervisor waits before it starts the next process.
 type Wait struct {
-	State status.State  // meanwhile
-	For   time.Duration // 0: OnWake, which has no limit
-	Wakes bool          // Supervisor.Wake ends it
-	Plan  string        // for messages
+	State status.State  // state during the wait
+	For   time.Duration // 0: no limit, with OnWake
+	Wakes bool          // Supervisor.Wake ends the wait
+	Plan  string        // in words, for messages
 }
 
-// After returns how to wait after a process has ended.
+// After returns how to wait after a process has ended. It increases the next delay for Soon.
 func (r *Restarts) After(retry Retry) Wait {
 	t := &r.timing
 	switch retry {
@@ -50,7 +51,7 @@ func (r *Restarts) jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*r.rand()))
 }
 
-// RanWell reports whether a process that has run for d has run well. The next delay is then the first one again.
+// RanWell reports whether running for the time d counts as success. If so, it resets the next delay to the first one.
 func (r *Restarts) RanWell(d time.Duration) bool {
 	well := d >= r.timing.Well
 	if well {

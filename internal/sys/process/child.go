@@ -17,46 +17,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is one child process; it implements go-plugin's runner. The methods may be called
-// concurrently. One goroutine of its own forks the process, waits for it and reaps it.
-// That goroutine is locked to its thread: the kernel sends the parent-death signal when
-// the forking thread ends, not when the process does. exited is closed when the child has
-// been reaped and its process group is empty.
+// child is one child process. It implements go-plugin's runner. The methods may be called
+// concurrently. A separate goroutine forks the process, waits for it and reaps it. That
+// goroutine is locked to its thread, because the kernel sends the parent-death signal when
+// the forking thread ends, not when the process ends.
 type child struct {
-	cmd      *exec.Cmd
-	name     string // the name of the program's file
-	tap      *tap
-	stderr   *os.File
-	lifeline *os.File
-	theirs   []*os.File // the files that the child gets; closed after the fork
-	exited   chan struct{}
+	cmd        *exec.Cmd
+	name       string // name of the program's file
+	tap        *tap
+	stderr     *os.File
+	lifeline   *os.File
+	childFiles []*os.File    // files for the child; closed after the fork
+	exited     chan struct{} // closed when the child has been reaped and its process group is empty
 
-	born func() // called after the fork
+	onFork func() // called after the fork
 
 	mu     sync.Mutex
 	begun  bool
-	doomed bool             // killed, perhaps before the fork
+	killed bool             // kill was called, perhaps before the fork
 	pid    int              // 0: not forked
 	ended  *os.ProcessState // nil: not reaped
 }
 
-// strayLimit is how long the pipes of a child that is gone are still read. They have its
-// final output by then. Only a process that left the child's group can write more, and it
-// must not block the supervisor.
+// strayLimit is the time for which the pipes of an ended child are still read. This suffices
+// for its final output. Only a process that left the child's group can write more, and such a
+// process must not block the supervisor.
 const strayLimit = 500 * time.Millisecond
 
 // newChild prepares a child that runs s.Exe and gets shared as its descriptors from 5 on.
-// newChild takes over shared; the caller calls Start or discard. The
-// child executes its own descriptor 4, a copy of s.Exe. The number that s.Exe has in the
-// host would not do: between fork and exec Go moves its error pipe to a number above the
-// child's descriptors, and that may be the number of s.Exe.
+// newChild takes ownership of shared. The caller has to call Start or discard. The child
+// executes its own descriptor 4, a copy of s.Exe. It cannot use the number that s.Exe has in
+// the host: between fork and exec, Go moves its error pipe to a number above the child's
+// descriptors, which may be that number.
 func newChild(s *Spec, shared []*os.File) (*child, error) {
-	c := &child{exited: make(chan struct{}), theirs: slices.Clone(shared), born: func() {}}
-	var outs, ends [3]*os.File // ends are written to
+	c := &child{exited: make(chan struct{}), childFiles: slices.Clone(shared), onFork: func() {}}
+	var outs, ends [3]*os.File // read ends and write ends of the pipes
 	for i := range outs {
 		r, w, err := os.Pipe()
 		if err != nil {
-			closeAll(slices.Concat(c.theirs, outs[:], ends[:]))
+			closeAll(slices.Concat(c.childFiles, outs[:], ends[:]))
 			return nil, fmt.Errorf("make pipes of the child: %w", err)
 		}
 		outs[i] = r
@@ -66,7 +65,7 @@ func newChild(s *Spec, shared []*os.File) (*child, error) {
 	readEnd := outs[2]
 	c.tap, c.stderr = &tap{File: outs[0]}, outs[1]
 	c.lifeline = ends[2]
-	c.theirs = append(c.theirs, ends[0], ends[1], readEnd)
+	c.childFiles = append(c.childFiles, ends[0], ends[1], readEnd)
 
 	c.name = s.Exe.Name()
 	c.cmd = &exec.Cmd{
@@ -96,28 +95,29 @@ func (c *child) Start(ctx context.Context) error {
 	}
 }
 
+// run forks the child, and reaps it after its end.
 func (c *child) run(forked chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(c.exited)
 	err := c.fork()
-	closeAll(c.theirs)
+	closeAll(c.childFiles)
 	if err == nil {
-		c.born()
+		c.onFork()
 	}
 	forked <- err
 	if err == nil {
 		c.reap()
 	}
 	closeAll([]*os.File{c.lifeline})
-	// If the deadline cannot be set the pipes are read to their end of file.
+	// If a deadline cannot be set, the pipe is read to its end of file.
 	_ = c.tap.SetReadDeadline(time.Now().Add(strayLimit))
 	_ = c.stderr.SetReadDeadline(time.Now().Add(strayLimit))
 }
 
 func (c *child) fork() error {
 	if err := c.cmd.Start(); err != nil {
-		// The path in the error is the path of a descriptor.
+		// Omit the path in the error, which is the path of a descriptor.
 		if at := (*os.PathError)(nil); errors.As(err, &at) {
 			err = at.Err
 		}
@@ -126,14 +126,14 @@ func (c *child) fork() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pid = c.cmd.Process.Pid
-	if c.doomed {
+	if c.killed {
 		c.signal()
 	}
 	return nil
 }
 
-// reap waits for the child and kills the rest of its group before it collects the exit
-// status. Until then no other process can get the child's number.
+// reap waits for the end of the child, and kills the rest of its process group before it
+// collects the exit status. Until then, no other process can get the child's PID.
 func (c *child) reap() {
 	for {
 		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -144,31 +144,31 @@ func (c *child) reap() {
 	c.kill()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.cmd.Wait() // only the status is of interest
+	_ = c.cmd.Wait() // only the exit status is of interest
 	c.ended = c.cmd.ProcessState
 }
 
-// kill sends SIGKILL to the child and its group, at once or as soon as the child is
-// forked. It does not block.
+// kill sends SIGKILL to the child and its process group, immediately or right after the fork.
+// It does not block.
 func (c *child) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.doomed = true
+	c.killed = true
 	c.signal()
 }
 
-// signal sends SIGKILL to the child and its group. The caller holds c.mu.
+// signal sends SIGKILL to the child and its process group. The caller holds c.mu.
 func (c *child) signal() {
 	if c.pid == 0 || c.ended != nil {
 		return
 	}
-	// An error means that there is no process to kill. The child itself also gets the
-	// signal, in case it left its group.
+	// An error means that there is no process to kill. The signal also goes to the child
+	// itself, in case it left its group.
 	_ = unix.Kill(-c.pid, unix.SIGKILL)
 	_ = unix.Kill(c.pid, unix.SIGKILL)
 }
 
-// discard releases a child that was not started and will not be.
+// discard releases a child that has not been started and will not be started.
 func (c *child) discard() {
 	c.mu.Lock()
 	begun := c.begun
@@ -177,14 +177,14 @@ func (c *child) discard() {
 	if begun {
 		return
 	}
-	closeAll(append(c.theirs, c.lifeline))
+	closeAll(append(c.childFiles, c.lifeline))
 	close(c.exited)
 }
 
 // close closes the pipes once no goroutine reads them.
 func (c *child) close() { closeAll([]*os.File{c.tap.File, c.stderr}) }
 
-// state returns the child's process number and, once it is reaped, how it ended.
+// state returns the PID of the child and, once it is reaped, how it ended.
 func (c *child) state() (pid int, ended *os.ProcessState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

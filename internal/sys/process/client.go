@@ -17,12 +17,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// errLate ends a client whose child completed the handshake just as its time was up.
+// errLate is the error if the child completed the handshake when its time was already up.
 var errLate = errors.New("the handshake came too late")
 
-// client is the host's side of one process: start, handshake, stream, end. It runs in a
-// goroutine of its own, which ends when the process is gone and all its resources are
-// released. For a process that the kernel does not release, that may be never.
+// client is the host's side of one process: start, handshake, stream and end. It has its own
+// goroutine, which ends when the process has ended and all resources are released. If the
+// kernel does not release the process, that may be never.
 type client[M any] struct {
 	attempt  Attempt[M]
 	deliver  func(M) error // called by the goroutine of the stream
@@ -30,8 +30,8 @@ type client[M any] struct {
 	stderr   *stderrLog
 	plugin   *plugin.Client
 	limit    *limit
-	streamed chan struct{}
-	done     chan struct{}
+	streamed chan struct{} // closed when the stream has ended
+	done     chan struct{} // closed when the process has ended and all resources are released
 	cancel   context.CancelFunc
 
 	streaming atomic.Bool
@@ -41,7 +41,7 @@ type client[M any] struct {
 	dialed []*grpc.ClientConn
 }
 
-// startClient starts a process and returns at once. It takes over shared.
+// startClient starts a process and returns immediately. It takes ownership of shared.
 func startClient[M any](s *Spec, dir string, a Attempt[M], shared []*os.File, deliver func(M) error) (*client[M], error) {
 	c, err := newClient(s, dir, a, shared, deliver)
 	if err != nil {
@@ -71,15 +71,15 @@ func newClient[M any](s *Spec, dir string, a Attempt[M], shared []*os.File, deli
 		done:     make(chan struct{}),
 	}
 	c.limit.more = s.Timing.Load
-	child.born, child.tap.step = c.limit.start, c.limit.report
+	child.onFork, child.tap.step = c.limit.start, c.limit.report
 	c.report.Exe = s.Exe.Name()
 	c.plugin = c.newPlugin(s, dir)
 	return c, nil
 }
 
-// streamWindow is how many bytes a child may send before its host reads them. With a
-// given size gRPC does not measure the bandwidth. That would take a ping and its answer
-// for each message, on a socket that has no bandwidth to measure.
+// streamWindow is the number of bytes that a child may send before its host reads them. A
+// fixed size keeps gRPC from measuring the bandwidth, which takes a ping and an answer for
+// each message and is useless on a Unix socket.
 const streamWindow = 1 << 20
 
 func (c *client[M]) newPlugin(s *Spec, dir string) *plugin.Client {
@@ -88,14 +88,13 @@ func (c *client[M]) newPlugin(s *Spec, dir string) *plugin.Client {
 		Plugins:          plugin.PluginSet{pluginName: &contractPlugin{}},
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		SkipHostEnv:      true,
-		// The client's own limit ends earlier than this one, which holds a lock
-		// meanwhile.
+		// The client's own limit ends earlier. go-plugin holds a lock until this timeout.
 		StartTimeout:     2 * (s.Timing.Start + s.Timing.Load),
 		Logger:           &pluginLog{log: s.Log},
 		Stderr:           c.stderr,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: dir},
 		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithStreamInterceptor(c.remember),
+			grpc.WithStreamInterceptor(c.recordConnection),
 			grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
 		},
 		RunnerFunc: func(_ hclog.Logger, own *exec.Cmd, _ string) (runner.Runner, error) {
@@ -105,10 +104,10 @@ func (c *client[M]) newPlugin(s *Spec, dir string) *plugin.Client {
 	})
 }
 
-// remember records the connection of a stream. go-plugin forgets its connection, and the
-// goroutines of the connection, when the child dies between the handshake and the first
-// call.
-func (c *client[M]) remember(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+// recordConnection records the connection of a stream, so that it can be closed. If the child
+// dies between the handshake and the first call, go-plugin leaks the connection and its
+// goroutines.
+func (c *client[M]) recordConnection(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	c.mu.Lock()
@@ -117,6 +116,7 @@ func (c *client[M]) remember(ctx context.Context, desc *grpc.StreamDesc, conn *g
 	return open(ctx, desc, conn, method, opts...)
 }
 
+// run starts the process, and releases everything after its end.
 func (c *client[M]) run(ctx context.Context) {
 	defer close(c.done)
 	c.report.Err = c.stream(ctx)
@@ -125,8 +125,8 @@ func (c *client[M]) run(ctx context.Context) {
 	close(c.streamed)
 	c.child.discard()
 	<-c.child.exited
-	// The process is gone, so this joins go-plugin's goroutines and removes the socket
-	// directory without waiting for anything.
+	// The process has ended, so Kill joins go-plugin's goroutines and removes the socket
+	// directory without waiting.
 	c.plugin.Kill()
 	c.closeConnections()
 	c.child.close()
@@ -134,16 +134,16 @@ func (c *client[M]) run(ctx context.Context) {
 	c.report.complete(c.child, c.stderr)
 }
 
-// closeConnections closes the connections that remember has recorded.
+// closeConnections closes the recorded connections.
 func (c *client[M]) closeConnections() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.dialed {
-		_ = conn.Close() // the only error is that it is closed already, which is usual
+		_ = conn.Close() // usually returns the error that the connection is already closed
 	}
 }
 
-// stream starts the child, and returns at the end of its stream.
+// stream starts the child and returns at the end of its stream.
 func (c *client[M]) stream(ctx context.Context) error {
 	conn, err := c.connect()
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *client[M]) stream(ctx context.Context) error {
 		return errLate
 	}
 	c.report.Shook = true
-	c.stderr.release()
+	c.stderr.startLogging()
 	c.streaming.Store(true)
 	return c.attempt.Stream(ctx, conn, c.deliver)
 }
@@ -194,8 +194,8 @@ func (c *client[M]) Done() <-chan struct{} { return c.done }
 // Report implements instance.
 func (c *client[M]) Report() *report { return &c.report }
 
-// Ask implements instance. It kills a child whose stream was not requested yet: such a
-// child holds nothing that it could close, and does not listen.
+// Ask implements instance. It kills a child whose stream has not been requested yet. Such a
+// child has nothing to close and does not listen.
 func (c *client[M]) Ask() {
 	c.cancel()
 	if !c.streaming.Load() {

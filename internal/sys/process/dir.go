@@ -13,7 +13,7 @@ import (
 
 // Dir is the runtime directory of one host process. It contains the sockets of the host's
 // children, has mode 0700, and is locked as long as the process runs. The lock is on the
-// directory itself, so that systemd-tmpfiles does not remove it either. All methods but
+// directory itself, which also keeps systemd-tmpfiles from removing it. All methods except
 // Close may be called concurrently.
 type Dir struct {
 	base string // the argument of OpenDir
@@ -22,20 +22,20 @@ type Dir struct {
 	f  *os.File
 }
 
-// errNoDir is wrapped by the errors of Use.
+// errNoDir is in the errors of Use.
 var errNoDir = errors.New("child processes have no runtime directory")
 
 const (
 	dirPrefix = "rdma_events-"
-	// socketSuffix is the length of the path that go-plugin appends: two names with a
-	// random 32-bit number.
+	// socketSuffix is the maximum length of the path that go-plugin appends: two names, each with
+	// a random 32-bit number.
 	socketSuffix = len("/plugin-dir4294967295/plugin4294967295")
 	// socketPathMax is sizeof(sockaddr_un.sun_path), the final NUL included.
 	socketPathMax = 108
 )
 
-// OpenDir makes a runtime directory below base, and removes the runtime directories there
-// whose process is gone. An empty base means the first usable directory of
+// OpenDir creates a runtime directory below base, and removes the runtime directories there
+// whose process has ended. An empty base means the first usable directory of
 // $RUNTIME_DIRECTORY, /run/rdma_events, $XDG_RUNTIME_DIR and the temporary directory. The
 // caller closes the Dir after its supervisors have ended.
 func OpenDir(base string) (*Dir, error) {
@@ -69,8 +69,8 @@ func openDirInOneOf(bases []string) (*os.File, error) {
 	return nil, failed
 }
 
-// makeBases returns the directories that may have a runtime directory, the best first. It makes /run/rdma_events if this user may, and
-// leaves that out otherwise.
+// makeBases returns the directories in which to create a runtime directory, the best one first. It creates /run/rdma_events if
+// this user may, and otherwise omits it.
 func makeBases() []string {
 	var all []string
 	// systemd separates several directories with colons.
@@ -95,8 +95,8 @@ func openDirIn(base string) (*os.File, error) {
 		return nil, fmt.Errorf("make runtime directory: the path %s is %d bytes too long for sockets in it",
 			base, n-socketPathMax+1)
 	}
-	sweep(base)
-	// Another process may remove the directory before it is locked.
+	removeDeadDirs(base)
+	// Another process may remove the new directory before it is locked.
 	const attempts = 10
 	for range attempts {
 		if f, err := makeDir(base); !errors.Is(err, errSwept) {
@@ -108,8 +108,8 @@ func openDirIn(base string) (*os.File, error) {
 
 var errSwept = errors.New("another process removes it")
 
-// makeDir makes and locks a directory. It fails with errSwept when another process locked
-// it first.
+// makeDir creates and locks a directory. It returns errSwept if another process locked the
+// directory first.
 func makeDir(base string) (*os.File, error) {
 	path, err := os.MkdirTemp(base, dirPrefix)
 	if err != nil {
@@ -125,8 +125,8 @@ func makeDir(base string) (*os.File, error) {
 	return nil, errors.Join(fmt.Errorf("lock runtime directory: %w", err), os.Remove(path))
 }
 
-// lockDir opens and locks the directory at path. The error is os.ErrNotExist if there is
-// no such directory, or no longer.
+// lockDir opens and locks the directory at path. The error is os.ErrNotExist if the
+// directory does not exist or was removed.
 func lockDir(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -142,14 +142,14 @@ func lock(dir *os.File) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err
 	}
-	// The process that had the lock before may have removed the directory.
+	// The process that held the lock before may have removed the directory.
 	_, err := os.Lstat(dir.Name())
 	return err
 }
 
-// sweep removes the directories in base that this user's dead processes left. It reports
-// no error, since a directory that stays does not prevent a start.
-func sweep(base string) {
+// removeDeadDirs removes the directories in base that ended processes of this user left. It
+// ignores errors, because a remaining directory does not prevent a start.
+func removeDeadDirs(base string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
 		return
@@ -159,15 +159,16 @@ func sweep(base string) {
 		if !strings.HasPrefix(e.Name(), dirPrefix) || !isOwnDir(path) {
 			continue
 		}
-		if f, err := lockDir(path); err == nil { // its process is gone
+		if f, err := lockDir(path); err == nil { // its process has ended
 			_ = os.RemoveAll(path)
 			_ = f.Close()
 		}
 	}
 }
 
-// isOwnDir protects against the files of other users in a shared temporary directory. A directory that was made in one with the
-// set-group-ID bit has this bit too (inode(7)): a volume of Kubernetes has it where the pod has an fsGroup.
+// isOwnDir reports whether path is a directory of this user with the mode of a runtime directory. It protects against files of
+// other users in a shared temporary directory. The set-group-ID bit is allowed, because directories inherit it (inode(7)); a
+// Kubernetes volume has it if the pod has an fsGroup.
 func isOwnDir(path string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && st.Mode&^unix.S_ISGID == unix.S_IFDIR|0o700 && int(st.Uid) == os.Geteuid()
@@ -180,10 +181,10 @@ func (d *Dir) Path() string {
 	return d.f.Name()
 }
 
-// Use returns the directory's absolute path for another child. If an administrator or a
-// cleaner has removed the directory, Use makes and locks another one, as OpenDir did, and
-// again is true. Children that run already do not need their directory.
-func (d *Dir) Use() (path string, again bool, err error) {
+// Use returns the directory's absolute path for another child. If the directory was removed,
+// Use creates and locks a new one, as OpenDir did, and renewed is true. Running children do
+// not need the removed directory.
+func (d *Dir) Use() (path string, renewed bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if isAt(d.f, d.f.Name()) {
@@ -198,7 +199,7 @@ func (d *Dir) Use() (path string, again bool, err error) {
 	return f.Name(), true, nil
 }
 
-// isAt reports whether path names the open directory, and not another one or none.
+// isAt reports whether path still names the open directory.
 func isAt(dir *os.File, path string) bool {
 	now, err := os.Lstat(path)
 	if err != nil {
@@ -208,8 +209,8 @@ func isAt(dir *os.File, path string) bool {
 	return err == nil && os.SameFile(now, own)
 }
 
-// Close removes the directory with its contents and releases the lock. It does not remove
-// another directory that is now at its path.
+// Close removes the directory with its contents and releases the lock. It does not remove a
+// different directory that now has its path.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -177,7 +177,7 @@ func TestDirectoryThatCannotBeMadeAgainIsNamed(t *testing.T) {
 	require.NoError(t, os.RemoveAll(base))
 	_, _, err = d.Use()
 	require.ErrorIs(t, err, os.ErrNotExist)
-	why := unstarted(new(testSpec()), err)
+	why := startFailure(new(testSpec()), err)
 	require.Contains(t, why.Message, d.Path()+" was removed: make runtime directory: ")
 	require.Contains(t, why.Message, "make directories there")
 	require.NotContains(t, why.Message, "child_path")
@@ -194,7 +194,7 @@ func TestChildStartsAfterItsDirectoryWasRemoved(t *testing.T) {
 		return n.State == status.StateRunning && n.PID != first.PID || len(s.ends) > 1
 	})
 	require.Equal(t, []status.End{{Reason: status.ReasonCrashed, Message: "child of mlx5_0 died of SIGKILL"}}, s.ends)
-	require.Contains(t, s.logged(), "the runtime directory was removed by another process")
+	require.Contains(t, s.logged(), "runtime directory was removed by another process")
 }
 
 func TestUnusableBasesAreReportedInOneLine(t *testing.T) {

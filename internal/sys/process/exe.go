@@ -10,11 +10,10 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// OpenExe opens the program of the children. Every start executes the file that was
-// opened here, even if path names another file by then, so that an upgrade never mixes
-// versions. The error wraps status.ErrUntrusted for a file to which users other than root
-// and this process' user can write. The caller closes the file after its supervisors have
-// ended.
+// OpenExe opens the program of the children. Every start executes the opened file, even
+// if path later names another file, so that an upgrade never mixes versions. The error
+// wraps status.ErrUntrusted if users other than root and the user of this process can
+// write to the file. The caller closes the file after its supervisors have ended.
 func OpenExe(path string) (*os.File, error) {
 	// O_PATH needs no permission to read.
 	f, err := os.OpenFile(path, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -27,6 +26,7 @@ func OpenExe(path string) (*os.File, error) {
 	return f, nil
 }
 
+// checkExe checks that the file is an executable that no other user can change.
 func checkExe(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -13,36 +13,36 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// errOver ends the stream of a process that is no longer followed.
+// errOver ends the stream of a process that the Supervisor no longer follows.
 var errOver = errors.New("the supervisor has left the process")
 
-// following has the state of the process that runs now. Two goroutines use it: that of
-// Run, and that of the stream, which handles each message itself. To pass messages to
-// the first one would take another switch between threads for each of them.
+// following has the state of the running process. Two goroutines use it: the goroutine of Run,
+// and the goroutine of the stream, which handles the messages itself. Passing the messages to
+// the goroutine of Run would take an additional thread switch for each message.
 type following[M any] struct {
 	Attempt[M]
 	s     *Supervisor[M]
 	p     instance
 	ended chan struct{} // closed with the final message
 
-	mu      sync.Mutex // guards what follows, and the Supervisor's status until over
-	dog     watchdog
-	running time.Time // when a Sign first reported that it runs; zero: none did
-	end     Sign      // the process' final message; End nil: none yet
-	over    bool      // no further message is handled
-	leaving bool      // it is left to the kernel while it ends
+	mu       sync.Mutex // guards the fields below and, until over, the status of the Supervisor
+	watchdog watchdog
+	running  time.Time // when a Sign first reported that the process runs; zero: not yet
+	end      Sign      // from the final message of the process; End is nil before
+	over     bool      // no further messages are handled
+	leaving  bool      // the process is ending, and is left to the kernel
 }
 
-// startFollowed starts a process. The first message waits until startFollowed returns.
+// startFollowed starts a process. It delays the first message until it returns.
 func (s *Supervisor[M]) startFollowed(a Attempt[M], shared []*os.File) (*following[M], error) {
 	t := s.spec.Timing
 	f := &following[M]{
 		Attempt: a, s: s, ended: make(chan struct{}),
 	}
-	f.dog = watchdog{busy: f.waitsFor, alive: f.Alive, limit: 1, stuck: t.Stuck, mono: s.mono, period: t.Beat}
-	// Before the first message come the fork and the start, which have limits of their
-	// own, and then the child opens its resource.
-	f.dog.quiet = -int((3*t.Start + t.Load + t.Stuck) / t.Beat)
+	f.watchdog = watchdog{busy: f.waitsFor, alive: f.Alive, limit: 1, stuck: t.Stuck, mono: s.mono, period: t.Beat}
+	// Before the first message, the fork and the start have limits of their own, and the child
+	// then opens its resource.
+	f.watchdog.quiet = -int((3*t.Start + t.Load + t.Stuck) / t.Beat)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error
@@ -50,12 +50,12 @@ func (s *Supervisor[M]) startFollowed(a Attempt[M], shared []*os.File) (*followi
 	return f, err
 }
 
-// follow waits until a process ends or ctx is done, and makes sure that it is gone. It
-// calls started when the start is over.
+// follow waits until a process ends or ctx is done, and then ends the process. It calls
+// started when the start is over.
 func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started func()) decision {
 	t := s.spec.Timing
 	starting, slow := f.p.Started(), f.p.Slow()
-	tick := wake.NewTicker(t.Beat, time.Time{}) // with those of the other processes, so that the host wakes once for all
+	tick := wake.NewTicker(t.Beat, time.Time{}) // at the same times as for other processes, so that the host wakes once for all
 	defer tick.Stop()
 	by := causeNone
 	for following := true; following && by == causeNone; {
@@ -71,7 +71,7 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 		case <-slow:
 			slow = nil
 			s.logSlow(f)
-			started() // other starts need not wait for it
+			started() // do not delay other starts
 		case <-tick.C:
 			tick.Next()
 			if slow == nil && starting != nil {
@@ -79,18 +79,18 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 			}
 			by = f.check()
 		case <-ctx.Done():
-			by = causeAsked
+			by = causeShutdown
 		}
 	}
 	started()
-	gone := s.end(f, by)
+	gone := s.endProcess(f, by)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
 	return s.decide(f, by, gone)
 }
 
-// logSlow logs that a start is slow, once until a process has run well.
+// logSlow logs that a start is slow. Until a process has run well, it logs only once.
 func (s *Supervisor[M]) logSlow(f *following[M]) {
 	level := slog.LevelWarn
 	if s.slow {
@@ -102,7 +102,7 @@ func (s *Supervisor[M]) logSlow(f *following[M]) {
 	s.showStep(f)
 }
 
-// showStep puts the step of a slow start into the status.
+// showStep reports the step of a slow start in the status.
 func (s *Supervisor[M]) showStep(f *following[M]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,18 +111,18 @@ func (s *Supervisor[M]) showStep(f *following[M]) {
 	}
 }
 
-// allowOpening leaves the child some periods to open its resource. It has more time after
-// the first message.
+// allowOpening gives the child a number of watchdog periods to open its resource.
 func (f *following[M]) allowOpening(periods int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dog.quiet = max(f.dog.quiet, -periods)
+	f.watchdog.quiet = max(f.watchdog.quiet, -periods)
 }
 
+// check runs the watchdog.
 func (f *following[M]) check() cause {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.dog.check()
+	return f.watchdog.check()
 }
 
 // call returns the call that the child is in.
@@ -132,22 +132,22 @@ func (f *following[M]) call() Call {
 	return f.Busy(nil)
 }
 
-// waitsFor returns the call that the child as a whole waits for. If only one thread waits,
-// and in the kernel, then killing the child ends neither that call nor the wait, and ends
-// all that the child still does.
+// waitsFor returns the call for which the child as a whole waits. It ignores a thread that
+// waits in the kernel while the rest of the child works: killing the child would not end that
+// call, but would end the rest.
 func (f *following[M]) waitsFor() Call {
 	return f.Busy(func(thread int) bool { return uninterruptible(f.p.PID(), thread) })
 }
 
-// handle passes on a message with the status that follows from it. It is called by the
-// goroutine of the stream.
+// handle passes a message with the resulting status to the Attempt. The goroutine of the
+// stream calls it.
 func (f *following[M]) handle(m M) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over || f.end.End != nil {
 		return errOver
 	}
-	f.dog.beat()
+	f.watchdog.reset()
 	sign, last := f.Sign(m), f.s.status
 	n := status.Status{State: last.State, Reason: last.Reason, Message: last.Message, PID: f.p.PID()}
 	if sign.Running && f.running.IsZero() {
@@ -163,32 +163,32 @@ func (f *following[M]) handle(m M) error {
 	return nil
 }
 
-// end ends the process, and reports whether it is gone. It kills a process that hangs
-// without asking it first. A process that ends while the kernel closes its resource is left
-// to the kernel.
-func (s *Supervisor[M]) end(f *following[M], by cause) bool {
+// endProcess ends the process, and reports whether it has ended. It kills a hanging process
+// without asking it first. It leaves a process to the kernel that is ending while the kernel
+// closes its resource.
+func (s *Supervisor[M]) endProcess(f *following[M], by cause) bool {
 	if by != causeHung && by != causeStuck {
 		f.p.Ask()
 		if closesWithin(s.spec.Timing.Grace, f.p.Done()) {
 			return true
 		}
-		if s.leave(f, by) {
+		if s.leaveToKernel(f, by) {
 			return closesWithin(s.spec.Timing.Kill, f.p.Done())
 		}
 		s.spec.Log.Warn(fmt.Sprintf("%s did not close its %s within %v%s and is killed",
-			s.spec.Subject, s.spec.Resource, s.spec.Timing.Grace, during(f.call())))
+			s.spec.Subject, s.spec.Resource, s.spec.Timing.Grace, duringCall(f.call())))
 	}
 	f.p.Kill()
 	gone := closesWithin(s.spec.Timing.Kill, f.p.Done())
 	if !gone {
-		s.leave(f, by)
+		s.leaveToKernel(f, by)
 	}
 	return gone
 }
 
-// leave leaves a process to the kernel that is about to end, if it has said why or the supervisor knows. It reports whether it
-// does.
-func (s *Supervisor[M]) leave(f *following[M], by cause) bool {
+// leaveToKernel decides whether to leave a process to the kernel, and returns the decision. It does so if the process is about
+// to end and the reason is known.
+func (s *Supervisor[M]) leaveToKernel(f *following[M], by cause) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leaving = s.spec.KernelCloses && s.exits(f.p.PID()) && (by != causeNone || f.end.End != nil)
@@ -206,7 +206,7 @@ func closesWithin(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// decide returns what follows from the end of a process. The caller holds f.mu.
+// decide returns the decision after the end of a process. The caller holds f.mu.
 func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 	call := f.Busy(nil)
 	if !f.running.IsZero() && s.restarts.RanWell(time.Since(f.running)) {
@@ -217,10 +217,10 @@ func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 	case !gone && f.leaving && by == causeNone:
 		d.why, d.retry = *f.end.End, f.end.Retry
 	case !gone && f.leaving:
-		d.why, d.retry = explain(&s.spec, &report{}, by, call) // its report is not complete
+		d.why, d.retry = explainEnd(&s.spec, &report{}, by, call) // the report of the process is not complete
 	case !gone:
 		d.left = f.p.Done()
-		d.why = held(&s.spec, f.p.PID(), call)
+		d.why = unkillable(&s.spec, f.p.PID(), call)
 	case f.end.End != nil && by == causeNone && !f.p.Report().couldNotClose():
 		d.why, d.retry = *f.end.End, f.end.Retry
 	default:
@@ -228,13 +228,13 @@ func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 		if r.faulted() {
 			call = f.Faulted()
 		}
-		if d.why, d.retry = explain(&s.spec, r, by, call); d.why.Reason != status.ReasonLimit {
+		if d.why, d.retry = explainEnd(&s.spec, r, by, call); d.why.Reason != status.ReasonLimit {
 			d.trace = r.trace()
 		}
 	}
-	// A crash is an unexpected end. The end of a process is no crash if it never ran, was
-	// asked to end, or lost its resource.
-	if !f.running.IsZero() && by != causeAsked && d.retry != OnWake {
+	// A crash is an unexpected end. An end is not a crash if the process never ran, was asked
+	// to end, or lost its resource.
+	if !f.running.IsZero() && by != causeShutdown && d.retry != OnWake {
 		s.crashes++
 	}
 	return d

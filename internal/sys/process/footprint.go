@@ -14,27 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beSmall saves memory at the cost of processor time, which a child does not need: it waits
-// nearly all the time. rdma-events-worker with a probe had 2.4 MiB of its own at first and
-// 4.8 MiB after thousands of rounds, beside 14 MiB of the program's file, which all its
-// processes share. A percentage below 50 gains nothing, since the collection of garbage
-// needs memory too.
+// limitMemory saves memory at the cost of processor time, which is no problem for a child that
+// waits nearly all the time. rdma-events-worker with a probe had 2.4 MiB of private memory at
+// first and 4.8 MiB after thousands of rounds, in addition to 14 MiB of the program's file, which
+// all its processes share. A percentage below 50 gains nothing, because garbage collection needs
+// memory too.
 //
-// With one thread that runs Go code, its scheduler does not wake another one to look for work: a wake-up of a child by its
+// With only one thread for Go code, the scheduler does not wake another thread to look for work. A wake-up of a child by its
 // timer then takes two context switches fewer. Calls of C and of the kernel have threads of their own.
-func beSmall() {
+func limitMemory() {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
 }
 
-// memoryMap lists the process' mappings with their contents, see proc_pid_smaps(5).
+// memoryMap lists the memory mappings of the process, see proc_pid_smaps(5).
 const memoryMap = "/proc/self/smaps"
 
-// forgetStart releases the memory that only the start needed: its garbage, and the pages
-// of the program's file. Most of these pages are initialisation and pages that the kernel
-// mapped beside it. A page that is needed again comes from the page cache, 16 pages for
-// each fault.
-func forgetStart() error {
+// releaseStartMemory releases memory that only the start needed: garbage, and pages of the
+// program's file. Most of these pages are code for initialisation and neighbouring pages that
+// the kernel mapped with it. If a page is needed again, it comes from the page cache, 16 pages
+// per page fault.
+func releaseStartMemory() error {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -55,9 +55,9 @@ func forgetStart() error {
 
 type mapping struct{ start, end uintptr }
 
-// cleanMappings yields the mappings of a file whose pages equal the file: they are not
-// writable, and nothing has written to them. Otherwise the changes made by relocation
-// would be lost. smaps has the form of proc_pid_smaps(5).
+// cleanMappings yields the mappings of a file whose pages are identical to the file: they are
+// not writable, and nothing has written to them. Releasing other mappings would lose changes
+// made by relocation. smaps has the format of proc_pid_smaps(5).
 func cleanMappings(smaps io.Reader, file string) iter.Seq[mapping] {
 	return func(yield func(mapping) bool) {
 		var m mapping

@@ -35,6 +35,6 @@ Anonymous:             0 kB
 }
 
 func TestAProcessGoesOnAfterItHasForgottenItsStart(t *testing.T) {
-	require.NoError(t, forgetStart())
-	require.NoError(t, forgetStart(), "all that the first one needed is there again")
+	require.NoError(t, releaseStartMemory())
+	require.NoError(t, releaseStartMemory(), "all that the first one needed is there again")
 }

@@ -13,9 +13,9 @@ import (
 // stderr, line by line.
 const stderrLoggerName = "stderr"
 
-// pluginLog is go-plugin's logger. Everything goes to slog's level Debug, because the
-// supervisor itself reports everything that an operator must know. The copy of the
-// child's stderr is off, because stderrLog has it; so go-plugin does not parse it either.
+// pluginLog is go-plugin's logger. It logs everything at slog's level Debug, because the
+// supervisor reports everything that an operator must know. It discards go-plugin's copy of
+// the child's stderr, because stderrLog handles it. go-plugin then does not parse it either.
 type pluginLog struct {
 	log     *slog.Logger
 	name    string

@@ -11,40 +11,40 @@ import (
 	"time"
 )
 
-// ErrNoAnswer is wrapped by the error of Once.Run for a program that has not ended in time
-// and was killed. The kernel may hold a process so that a kill has no effect: that one is left
-// behind, and the error wraps ErrAbandoned.
+// ErrNoAnswer is in the error of Once.Run if the program did not end in time and was killed. If
+// the kernel holds the process so that the kill has no effect, Run leaves the process behind and
+// the error also wraps ErrAbandoned.
 var ErrNoAnswer = errors.New("no answer")
 
-// Once is a program that is run for one answer. Whatever it does, Run returns in time.
+// Once runs a program for one answer. Run returns in time regardless of what the program does.
 type Once struct {
 	Exe   *os.File      // the program, from OpenExe; the caller closes it after Run
-	Name  string        // its argument 0, which ps(1) shows
-	Args  []string      // the others
-	Env   []string      // its whole environment, "key=value"
-	Limit time.Duration // for the whole answer; a program that takes longer is killed
-	Kill  time.Duration // for a killed process to be gone; 0: as in DefaultTiming
+	Name  string        // argument 0, which ps(1) shows
+	Args  []string      // further arguments
+	Env   []string      // complete environment, "key=value"
+	Limit time.Duration // limit for the complete answer; the program is killed after it
+	Kill  time.Duration // limit for a killed process to end; 0: as in DefaultTiming
 
-	kill func(*child) // nil: (*child).kill; only tests have another
+	kill func(*child) // nil: (*child).kill; only tests set it
 }
 
-// Answer is what a program printed until it ended, or was killed or left behind.
+// Answer holds the output of a program until it ended, or was killed or left behind.
 type Answer struct {
 	Stdout []byte
 	Stderr string // without surrounding white space
 	Status int    // the exit status; -1 if it has none
 }
 
-// The limits of an answer. What comes after them is read and dropped.
+// Limits of an answer. Further output is read and dropped.
 const (
 	mostStdout = 16 << 20
 	mostStderr = stderrTail
 )
 
-// Run runs the program and waits for its end, for its limit, or for the end of ctx. An exit
-// status other than 0 is no error. A process that ends by a signal is one, and so are
-// ErrNoAnswer, ErrAbandoned and the error of ctx; with each of them the Answer has what was
-// printed until then. Run may be called several times, and concurrently.
+// Run runs the program and waits for its end, its limit or the end of ctx. An exit status other
+// than 0 is not an error. If a signal ends the process, the limit is reached, the process is
+// left behind or ctx ends, Run returns an error, and the Answer has the output until then. Run
+// may be called repeatedly and concurrently.
 func (o *Once) Run(ctx context.Context) (Answer, error) {
 	c, err := newChild(&Spec{Exe: o.Exe, Name: o.Name}, nil)
 	if err != nil {
@@ -55,10 +55,10 @@ func (o *Once) Run(ctx context.Context) (Answer, error) {
 	defer cancel()
 	out, errs := bounded{most: mostStdout}, bounded{most: mostStderr}
 	var readers sync.WaitGroup
-	// The pipes end with the process, or when they are given up; neither is an error.
+	// The pipes end with the process, or when the process is left behind. Neither is an error.
 	readers.Go(func() { _, _ = io.Copy(&out, c.tap) })
 	readers.Go(func() { _, _ = io.Copy(&errs, c.stderr) })
-	err = o.follow(ctx, c)
+	err = o.runChild(ctx, c)
 	readers.Wait()
 	c.close()
 	a := Answer{Stdout: out.kept, Stderr: string(bytes.TrimSpace(errs.kept)), Status: -1}
@@ -70,8 +70,8 @@ func (o *Once) Run(ctx context.Context) (Answer, error) {
 	return a, err
 }
 
-// follow starts the child and waits until it is gone, or is left behind.
-func (o *Once) follow(ctx context.Context, c *child) error {
+// runChild starts the child and waits until it has ended or is left behind.
+func (o *Once) runChild(ctx context.Context, c *child) error {
 	err := c.Start(ctx)
 	if err == nil {
 		select {
@@ -95,7 +95,7 @@ func (o *Once) follow(ctx context.Context, c *child) error {
 		return err
 	case <-gone.C:
 	}
-	// If the deadline cannot be set, the pipes are of no use and are closed.
+	// A deadline cannot be set only if the pipe is closed.
 	now := time.Now()
 	_ = c.tap.SetReadDeadline(now)
 	_ = c.stderr.SetReadDeadline(now)

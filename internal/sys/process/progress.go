@@ -11,31 +11,32 @@ import (
 	"rdma_events/internal/sys/sanitize"
 )
 
-// progressMark begins the lines on stdout by which a child reports its start, before the line of the handshake.
+// progressMark is the prefix of the lines on stdout in which a child reports the progress of its start. They come before the
+// line of the handshake.
 const progressMark = "rdma-events-start|"
 
-// longestProgress is the most bytes of such a line.
+// longestProgress is the maximum number of bytes in such a line.
 const longestProgress = 128
 
-// stepStarting is the first step of each child. By its line the host recognises the program.
+// stepStarting is the first step of each child. The host recognizes the program by this line.
 const stepStarting = "starting"
 
-// ReportProgress reports the step that the start of this child is at, such as "loading programs". Only Prepare may call it:
-// afterwards stdout belongs to the handshake. A host shows the step if the start is slow.
+// ReportProgress reports the current step of the start of this child, such as "loading programs". Only Prepare may call it,
+// because stdout belongs to the handshake afterwards. The host shows the step if the start is slow.
 func ReportProgress(step string) {
 	step = strings.ReplaceAll(step, "\n", " ")
 	line := progressMark + step[:min(len(step), longestProgress-len(progressMark)-1)] + "\n"
-	_, _ = unix.Write(unix.Stdout, []byte(line)) // a host that is gone ends the child
+	_, _ = unix.Write(unix.Stdout, []byte(line)) // an error means that the host has ended, which ends the child
 }
 
-// tap is the child's stdout without the lines of progress, which it passes to step. It keeps the beginning of the first other
-// line, which distinguishes another program from a child of another release.
+// tap is the stdout of a child without the progress lines, which it passes to step. It keeps the start of the first other line,
+// which distinguishes a foreign program from a child of another release.
 type tap struct {
 	*os.File
-	step func(string) // nil: no line is one of progress
+	step func(string) // nil: there are no progress lines
 
-	head []byte // read, and not yet passed on
-	over bool   // there are no more lines of progress
+	head []byte // bytes that were read and not passed on yet
+	over bool   // there are no more progress lines
 
 	mu    sync.Mutex
 	first []byte
@@ -48,7 +49,7 @@ func (t *tap) Read(p []byte) (int, error) {
 		if err := t.readProgress(); err != nil && len(t.head) == 0 {
 			return 0, err
 		}
-		t.over = true // an error comes again
+		t.over = true // the next read returns the error again
 	}
 	n, err := copy(p, t.head), error(nil)
 	if t.head = t.head[n:]; n == 0 {
@@ -58,7 +59,7 @@ func (t *tap) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readProgress reads lines of progress until there is another one, whose beginning stays in head.
+// readProgress reads progress lines until another line comes. The start of that line stays in head.
 func (t *tap) readProgress() error {
 	if t.step == nil {
 		return nil
@@ -86,7 +87,7 @@ func (t *tap) readProgress() error {
 	}
 }
 
-// keep keeps the beginning of the first line.
+// keep keeps the start of the first line.
 func (t *tap) keep(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

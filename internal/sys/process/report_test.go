@@ -28,7 +28,7 @@ func TestAChildThatTheKernelRefusesIsNoCrash(t *testing.T) {
 		{"something else", errors.New("else"), status.ReasonCrashed, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			why, then := explain(spec, &report{Err: fmt.Errorf("execute it: %w", row.err)}, causeNone, Call{})
+			why, then := explainEnd(spec, &report{Err: fmt.Errorf("execute it: %w", row.err)}, causeNone, Call{})
 			require.Equal(t, row.reason, why.Reason)
 			require.Equal(t, Slowly, then)
 			require.Contains(t, why.Message, "child of mlx5_0 cannot be started: execute it: "+row.err.Error())
@@ -46,7 +46,7 @@ func TestAChildThatIsRefusedAThreadIsNoCrash(t *testing.T) {
 	} {
 		for _, shook := range []bool{false, true} {
 			r := &report{PID: 7, Shook: shook, Crash: "SIGABRT: abort", Tail: []string{said, "SIGABRT: abort"}, Status: 2 << 8}
-			why, then := explain(spec, r, causeNone, Call{})
+			why, then := explainEnd(spec, r, causeNone, Call{})
 			require.Equal(t, status.ReasonLimit, why.Reason)
 			require.Equal(t, Slowly, then)
 			require.Contains(t, why.Message, "TasksMax")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Resident returns the resident bytes of a process, 0 if they cannot be read. It reads
-// the second field of /proc/<pid>/statm (proc(5)), which is in pages.
+// Resident returns the resident memory of a process in bytes, or 0 if it cannot be read. It
+// reads the second field of /proc/<pid>/statm (proc(5)), which is in pages.
 func Resident(pid int) uint64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -26,7 +26,7 @@ func Resident(pid int) uint64 {
 	return pages * uint64(os.Getpagesize())
 }
 
-// Used returns the processor time of a process, 0 if it cannot be read. It reads the fields utime
+// Used returns the processor time of a process, or 0 if it cannot be read. It reads the fields utime
 // and stime of /proc/<pid>/stat (proc(5)), which are in ticks of 10 ms on every machine that Go runs on.
 func Used(pid int) time.Duration {
 	const tick, fieldAfterName, utime = 10 * time.Millisecond, 3, 14
@@ -34,7 +34,7 @@ func Used(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name may hold anything
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name may contain any characters
 	if len(fields) <= utime+1-fieldAfterName {
 		return 0
 	}

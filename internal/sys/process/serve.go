@@ -21,53 +21,53 @@ import (
 	"rdma_events/internal/sys/confine"
 )
 
-// The exit statuses of a child, beside 0 and those of the Go runtime. A panic is 2 as
-// well; its output differs from that of exitByHand.
+// Exit statuses of a child, in addition to 0 and the statuses of the Go runtime. A panic exits
+// with 2 too, but its output differs from that of exitByHand.
 const (
 	exitByHand = 2 // not started by a host
-	exitOrphan = 3 // the host is gone
-	exitStuck  = 4 // it could not close what it held
-	exitSetup  = 5 // it cannot use what the host handed over, or cannot confine itself or serve
+	exitOrphan = 3 // the host has ended
+	exitStuck  = 4 // the child could not close its resource
+	exitSetup  = 5 // the child cannot use the shared files, confine itself or serve
 )
 
-// The descriptors that a child is started with, after the standard ones.
+// Descriptors with which a child starts, after the standard ones.
 const (
-	lifelineFD = 3 // the read end of a pipe; at its end of file the host is gone
-	programFD  = 4 // the program's file, through which it was executed
-	sharedFD   = 5 // the first file that the host shares
-	othersFD   = 8 // from here on are files that the child opens itself
+	lifelineFD = 3 // read end of a pipe; end of file means that the host has ended
+	programFD  = 4 // file of the program, through which it was executed
+	sharedFD   = 5 // first shared file of the host
+	othersFD   = 8 // first number for files that the child opens itself
 )
 
-// ServeConfig has the parts of a child program.
+// ServeConfig configures a child program.
 type ServeConfig struct {
 	Handshake Handshake
-	ByHand    string // the text that it prints when it was not started by a host
-	Thread    string // the name of its first thread, which ps(1) shows, and with Needs of all threads; at most 15 bytes
-	// Prepare does what takes the privileges that the program was started with. It is called in the first start only, on
-	// the first thread, before Needs. What it leaves to the second start, after the confinement, are descriptors that are
-	// not closed by exec, and the environment. It may take a minute if it calls ReportProgress. An error ends the process.
-	// nil: there is nothing to prepare. It needs Needs.
+	ByHand    string // text to print if the program was not started by a host
+	Thread    string // name of the first thread, which ps(1) shows, and with Needs of all threads; at most 15 bytes
+	// Prepare does the work that needs the initial privileges of the program. It is called only in the first start, on the
+	// first thread, before Needs. It can pass descriptors without close-on-exec and the environment to the second start,
+	// which follows the confinement. It may take a minute if it calls ReportProgress. An error ends the process. nil: there
+	// is nothing to prepare. Prepare requires Needs.
 	Prepare func() error
-	// Needs returns the parts of the file system that its libraries use. The process
-	// gives up the rest, and all capabilities. nil: it keeps everything. An error ends the
-	// process. It is called in each of the two starts.
+	// Needs returns the parts of the file system that the libraries of the program use. The
+	// process gives up the rest, and all capabilities. nil: the process keeps everything. An
+	// error ends the process. Needs is called in both starts.
 	Needs func() (confine.Needs, error)
-	// Shared is how many files the host hands over, see Contract.Begin. If it does not,
-	// their descriptors are any files of the process.
+	// Shared is the number of files that the host shares, see Contract.Begin. It must match: the
+	// child takes this number of descriptors as shared files without a check.
 	Shared int
-	// Make makes the child's service before the handshake, and returns the function that
+	// Make creates the service of the child before the handshake, and returns the function that
 	// registers it. An error ends the process.
 	Make func(Inherited) (register func(grpc.ServiceRegistrar), err error)
 }
 
-// Inherited has the things that Make gets: the shared files of the host, and a way to end
-// the process.
+// Inherited has what a child gets from this package: the shared files of the host, and a
+// function that ends the process.
 type Inherited struct {
-	Shared []*os.File       // as many as ServeConfig.Shared; Make closes them
-	End    func(stuck bool) // ends the process; stuck: it could not close what it holds
+	Shared []*os.File       // the number is ServeConfig.Shared; Make has to close them
+	End    func(stuck bool) // ends the process; stuck: the process could not close its resource
 }
 
-// pluginName is go-plugin's name of the one service of a child.
+// pluginName is the name of the only service of a child in go-plugin.
 const pluginName = "service"
 
 func (h Handshake) config() plugin.HandshakeConfig {
@@ -76,8 +76,8 @@ func (h Handshake) config() plugin.HandshakeConfig {
 	}
 }
 
-// contractPlugin is a contract as go-plugin's plugin: register registers the service of
-// the child, and is nil in the host.
+// contractPlugin is the go-plugin plugin for a Contract. In the child, register registers its
+// service; in the host, register is nil.
 type contractPlugin struct {
 	plugin.NetRPCUnsupportedPlugin
 	register func(grpc.ServiceRegistrar)
@@ -94,11 +94,10 @@ func (*contractPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *gr
 	return c, nil
 }
 
-// Serve is the child program: it serves one host until the host closes the stream. main
-// calls Serve first, on the process' first thread; Serve sets the name of that thread. If
-// c.Needs is set, the process executes its program once more (confine.Enter). If it
-// cannot serve, Serve returns the exit status for main; otherwise it ends the process
-// itself.
+// Serve runs the child program. It serves one host until the host closes the stream. main has
+// to call Serve first, on the first thread of the process, whose name Serve sets. If c.Needs
+// is set, the process executes its program once more (confine.Enter). If Serve cannot serve,
+// it returns the exit status for main. Otherwise it ends the process itself.
 func Serve(c ServeConfig) int {
 	if os.Getenv(c.Handshake.Key) != c.Handshake.Value {
 		fmt.Fprintln(os.Stderr, c.ByHand)
@@ -130,8 +129,8 @@ func Serve(c ServeConfig) int {
 	return exitSetup
 }
 
-// closeProgram closes the descriptor through which the process was executed. If the
-// process was executed again since, the number belongs to another file.
+// closeProgram closes the descriptor through which the process was executed. In the second
+// start, the number belongs to another file, which closeProgram leaves open.
 func closeProgram() {
 	if flags, err := unix.FcntlInt(programFD, unix.F_GETFL, 0); err == nil && flags&unix.O_PATH != 0 {
 		_ = unix.Close(programFD) // nothing was written
@@ -160,14 +159,13 @@ func (c ServeConfig) enter() error {
 	return nil
 }
 
-// dieWithHost makes the kernel kill the process when the host is gone, and ends it if the host is gone already. The host
-// has asked for that signal between fork and exec, but the kernel forgets it when a program with capabilities of its own is
-// executed.
+// dieWithHost makes the kernel kill the process when the host ends, and exits if the host has already ended. The host set this
+// parent-death signal between fork and exec, but the kernel clears it when it executes a program whose file has capabilities.
 func dieWithHost() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("set parent-death signal: %w", err)
 	}
-	// The number of the parent does not say whether that is the host. Only the host holds the other end of the lifeline.
+	// The PID of the parent does not tell whether it is the host. Only the host holds the other end of the lifeline.
 	line := []unix.PollFd{{Fd: lifelineFD}}
 	if _, err := unix.Poll(line, 0); err == nil && line[0].Revents&unix.POLLHUP != 0 {
 		os.Exit(exitOrphan)
@@ -175,7 +173,7 @@ func dieWithHost() error {
 	return nil
 }
 
-// setUp prepares the process as its host expects it, before any native code runs.
+// setUp prepares the process as the host expects it, before any native code runs, and creates the service.
 func (c ServeConfig) setUp() (register func(grpc.ServiceRegistrar), err error) {
 	if err := clearStdout(); err != nil {
 		return nil, err
@@ -183,12 +181,12 @@ func (c ServeConfig) setUp() (register func(grpc.ServiceRegistrar), err error) {
 	if err := watchLifeline(); err != nil {
 		return nil, err
 	}
-	// The service manager signals all processes of a unit at once; the host
-	// decides when a child ends.
+	// The service manager signals all processes of a unit at once, but the host decides when a
+	// child ends.
 	signal.Ignore(unix.SIGTERM, unix.SIGHUP)
 	nameThread(c.Thread)
-	beSmall()
-	in := Inherited{End: end}
+	limitMemory()
+	in := Inherited{End: exit}
 	for i := range c.Shared {
 		unix.CloseOnExec(sharedFD + i)
 		in.Shared = append(in.Shared, os.NewFile(uintptr(sharedFD+i), "shared file"))
@@ -196,26 +194,27 @@ func (c ServeConfig) setUp() (register func(grpc.ServiceRegistrar), err error) {
 	return c.Make(in)
 }
 
-func end(stuck bool) {
+// exit ends the process with the status that tells the host whether the process was stuck.
+func exit(stuck bool) {
 	if stuck {
 		os.Exit(exitStuck)
 	}
 	os.Exit(0)
 }
 
-// nameThread sets the name of the calling thread. ps shows the name of the first thread.
-// The kernel took that name from the path that was executed, a link in /proc.
+// nameThread sets the name of the calling thread. ps(1) shows the name of the first thread,
+// which the kernel took from the executed path, a link in /proc.
 func nameThread(text string) {
 	name, err := unix.BytePtrFromString(text)
 	if err != nil {
-		return // text has a NUL and cannot be a name
+		return // text contains a NUL and cannot be a name
 	}
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0, 0, 0) // for ps only
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0, 0, 0) // an error only affects ps(1)
 	runtime.KeepAlive(name)
 }
 
-// clearStdout reserves stdout for the handshake. Descriptor 1 becomes stderr, since
-// native libraries print to it, and os.Stdout becomes the previous descriptor 1.
+// clearStdout reserves stdout for the handshake. Native libraries may print to descriptor 1, so
+// it becomes a copy of stderr, and os.Stdout becomes the previous descriptor 1.
 func clearStdout() error {
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, othersFD)
 	if err != nil {
@@ -228,11 +227,10 @@ func clearStdout() error {
 	return nil
 }
 
-// watchLifeline ends the process when the host is gone. Its goroutine runs as long as the
-// process.
+// watchLifeline starts a goroutine that ends the process when the host has ended.
 func watchLifeline() error {
 	unix.CloseOnExec(lifelineFD)
-	// Waiting in the network poller costs no thread.
+	// A non-blocking descriptor waits in the network poller, which needs no thread.
 	if err := unix.SetNonblock(lifelineFD, true); err != nil {
 		return fmt.Errorf("open lifeline to the host: %w", err)
 	}
@@ -247,26 +245,27 @@ func watchLifeline() error {
 	return nil
 }
 
-// startTime is how long after the first stream the start of a child is complete.
+// startTime is the time after the first stream after which the start of a child counts as
+// complete.
 const startTime = 5 * time.Second
 
-// newServer makes a gRPC server with small buffers. At the first stream of the contract
-// it restores Go's standard streams to stdio: go-plugin points them at pipes that no
+// newServer returns a gRPC server with small buffers. At the first stream of the contract, it
+// sets Go's standard streams to stdio, because go-plugin has replaced them by pipes that no
 // process reads.
 func newServer(opts []grpc.ServerOption, stdio *os.File) *grpc.Server {
 	const buffer = 8 << 10
-	begin := sync.OnceFunc(func() {
+	completeStart := sync.OnceFunc(func() {
 		os.Stdout, os.Stderr = stdio, stdio
 		time.AfterFunc(startTime, func() {
-			if err := forgetStart(); err != nil {
+			if err := releaseStartMemory(); err != nil {
 				fmt.Fprintln(stdio, err)
 			}
 		})
 	})
 	return grpc.NewServer(append(opts, grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
-			if !strings.HasPrefix(info.FullMethod, "/plugin.") { // go-plugin's own
-				begin()
+			if !strings.HasPrefix(info.FullMethod, "/plugin.") { // services of go-plugin itself
+				completeStart()
 			}
 			return serve(srv, stream)
 		}))...)

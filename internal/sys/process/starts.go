@@ -5,23 +5,23 @@ import (
 	"runtime"
 )
 
-// Starts limits how many children of a host start at once. A start lasts from the request
-// to the handshake, and needs processor time and nothing else. Without the limit each of
-// 256 children on a small host takes 256 times as long as one processor needs for one
-// start, and none is in time. All Supervisors of a host share one Starts, concurrently.
+// Starts limits the number of children of a host that start at the same time. A start lasts
+// until the handshake, and needs only processor time. Without the limit, each of 256 children
+// on a small host would take 256 times as long as a single start, and none would be in time.
+// All Supervisors of a host share one Starts. It may be used concurrently.
 type Starts struct {
 	places chan struct{}
 }
 
-// NewStarts returns a Starts that lets as many children start at once as this process has
-// processors. It is at least two, so that one child that hangs does not delay all others.
+// NewStarts returns a Starts that allows one concurrent start per processor of this process,
+// and at least two, so that one hanging child does not delay all others.
 func NewStarts() *Starts { return newStarts(max(2, runtime.GOMAXPROCS(0))) }
 
 func newStarts(n int) *Starts { return &Starts{places: make(chan struct{}, n)} }
 
-// enter waits for a place, in the order of the calls. leave gives the place back; one
-// goroutine may call it more than once. ok is false when ctx was done first.
-func (s *Starts) enter(ctx context.Context) (leave func(), ok bool) {
+// acquire waits for a free place, in the order of the calls. release returns the place; one
+// goroutine may call it more than once. ok is false if ctx was done first.
+func (s *Starts) acquire(ctx context.Context) (release func(), ok bool) {
 	if s == nil {
 		return func() {}, ctx.Err() == nil
 	}

@@ -115,11 +115,11 @@ func TestPlaceIsFreeAgainAfterEachKindOfStart(t *testing.T) {
 func TestWaitForAPlaceEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts := newStarts(1)
-		leave, ok := starts.enter(t.Context())
+		leave, ok := starts.acquire(t.Context())
 		require.True(t, ok)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, ok = starts.enter(ctx)
+		_, ok = starts.acquire(ctx)
 		require.False(t, ok)
 		leave()
 		leave()

@@ -11,30 +11,30 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits for the stderr of a child. Vendors' libraries print as much as they like, even a
-// line for each event.
+// Limits for the stderr of a child. Libraries of vendors may print any amount, even a line
+// for each event.
 const (
 	stderrLine  = 1 << 10     // bytes of a line that are kept
 	stderrTail  = 8 << 10     // bytes kept for the crash report ...
 	stderrLead  = 2 << 10     // ... of which this many from before the crash
 	stderrBurst = 20          // lines logged at once ...
-	stderrEvery = time.Minute // ... and one more line after each of these: a line a second filled the record within a day
+	stderrEvery = time.Minute // ... and one more line per interval; a line a second would fill the records within a day
 )
 
-// stderrLog receives the stderr of a child. It logs each line as far as the rate allows,
-// keeps the last lines for the crash report, and finds the line that names the cause of a
-// crash. It logs nothing until release, because the reason of an early end quotes the
-// child's last line. It logs nothing after the cause of a crash either, because the crash
-// report follows. The methods may be called concurrently; they block only in the logger.
+// stderrLog receives the stderr of a child. It logs lines up to a rate limit, keeps the last
+// lines for the crash report, and finds the line that names the cause of a crash. It logs
+// nothing before startLogging, because the reason of an early end quotes the last line of the
+// child. It logs nothing after the cause of a crash, because the crash report follows. The
+// methods may be called concurrently and block only in the logger.
 type stderrLog struct {
 	log  *slog.Logger
-	name string // of the child's program, as in "rdma-events-worker"
+	name string // name of the child's program, such as "rdma-events-worker"
 	now  func() time.Time
 
 	mu      sync.Mutex
 	open    bool   // lines are logged
-	line    []byte // the line that has not ended yet
-	cut     bool   // that line was longer
+	line    []byte // incomplete last line
+	cut     bool   // that line was truncated
 	tail    []string
 	size    int // bytes in tail
 	crash   string
@@ -80,7 +80,7 @@ func (l *stderrLog) endLine() {
 		l.crash = line
 		l.trim(stderrLead)
 	}
-	l.keep(line)
+	l.addToTail(line)
 	if l.open {
 		l.print(line)
 	}
@@ -92,8 +92,8 @@ func (l *stderrLog) print(line string) {
 	}
 }
 
-// release logs the lines that came before, and makes later lines be logged.
-func (l *stderrLog) release() {
+// startLogging logs the lines that came so far. Later lines are logged when they come.
+func (l *stderrLog) startLogging() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = true
@@ -102,9 +102,9 @@ func (l *stderrLog) release() {
 	}
 }
 
-// keep keeps the last lines, but the first lines of a crash: a traceback begins with the
-// important thread.
-func (l *stderrLog) keep(line string) {
+// addToTail adds a line to the tail, which keeps the last lines. After the start of a crash
+// report it keeps the first lines instead, because a traceback starts with the important thread.
+func (l *stderrLog) addToTail(line string) {
 	n := len(line) + 1
 	if l.crash != "" && l.size+n > stderrTail {
 		return
@@ -133,7 +133,7 @@ func (l *stderrLog) allow() bool {
 	return true
 }
 
-// flush ends the line that the child was printing when it died.
+// flush ends the incomplete line that the child was printing when it died.
 func (l *stderrLog) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,8 +142,7 @@ func (l *stderrLog) flush() {
 	}
 }
 
-// report returns the line that names the crash, "" when there was none, and
-// the last lines.
+// report returns the line that names the crash, or "" if there was none, and the last lines.
 func (l *stderrLog) report() (crash string, tail []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,49 +13,49 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// ErrAbandoned is wrapped by the error of Supervisor.Run when Run had to leave a process
-// that the kernel does not end.
+// ErrAbandoned is in the error of Supervisor.Run if Run had to leave a process behind that the
+// kernel does not release.
 var ErrAbandoned = errors.New("process cannot be killed")
 
-// abandoned is the error for one such process.
+// abandoned is the error for a process that was left behind.
 type abandoned struct {
 	message string
-	left    <-chan struct{}
+	left    <-chan struct{} // closed when the process has ended
 }
 
 func (e *abandoned) Error() string { return ErrAbandoned.Error() + ": " + e.message }
 
 func (e *abandoned) Unwrap() error { return ErrAbandoned }
 
-// Left is closed when the process has ended after all.
+// Left returns a channel that is closed when the process has ended after all.
 func (e *abandoned) Left() <-chan struct{} { return e.left }
 
-// instance is a process that was started.
+// instance is a started process.
 type instance interface {
 	// PID returns the process number, 0 until the fork.
 	PID() int
-	// Started is closed when the start is over: the handshake is complete, was not
-	// complete in time, or the child is gone.
+	// Started is closed when the start is over: the handshake is complete or was not
+	// complete in time, or the child has ended.
 	Started() <-chan struct{}
-	// Slow is closed when the start takes longer than Timing.Start and the child has
-	// reported progress.
+	// Slow is closed when the start has taken Timing.Start and the child has reported
+	// progress.
 	Slow() <-chan struct{}
-	// Step returns the step that the start of the child is at, "" if it has reported none.
+	// Step returns the last step of the start that the child has reported, or "" if there is none.
 	Step() string
-	// Streamed is closed when the stream has ended. Ask and Kill end it.
+	// Streamed is closed when the stream has ended. Ask and Kill end the stream.
 	Streamed() <-chan struct{}
-	// Ask asks the child to close what it holds and to exit.
+	// Ask asks the child to close its resource and to exit.
 	Ask()
 	// Kill sends SIGKILL to the child and its process group.
 	Kill()
-	// Done is closed when the child is gone and its resources are released.
+	// Done is closed when the child has ended and its resources are released.
 	Done() <-chan struct{}
 	// Report is valid once Done is closed.
 	Report() *report
 }
 
-// Supervisor keeps one process running, and alone decides its status.Status. The caller
-// owns the goroutine of Run; any goroutine may call Wake.
+// Supervisor keeps one process running, and is the only one that decides its status.Status.
+// The caller provides the goroutine of Run. Any goroutine may call Wake.
 type Supervisor[M any] struct {
 	spec     Spec
 	contract Contract[M]
@@ -68,7 +68,7 @@ type Supervisor[M any] struct {
 	status   status.Status
 	started  uint64
 	crashes  uint64
-	lastLog  string // the last message logged, without its delay
+	lastLog  string // the last logged message, without the plan for the next start
 	slow     bool   // a slow start has been logged
 }
 
@@ -95,28 +95,29 @@ func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
 }
 
 func (s *Supervisor[M]) start(a Attempt[M], shared []*os.File, deliver func(M) error) (instance, error) {
-	dir, again, err := s.spec.Dir.Use()
+	dir, renewed, err := s.spec.Dir.Use()
 	if err != nil {
 		closeAll(shared)
 		return nil, err
 	}
-	if again {
-		s.spec.Log.Warn("the runtime directory was removed by another process; sockets are in " + dir + " now")
+	if renewed {
+		s.spec.Log.Warn("runtime directory was removed by another process, created a new one", "directory", dir)
 	}
 	return startClient(&s.spec, dir, a, shared, deliver)
 }
 
-// Wake reports that the child's resource is there again, or that another attempt may
-// succeed. It ends a wait of OnWake, Slowly or Rarely. A call before or while the child runs ends
-// the next such wait. Wake does not block.
+// Wake tells the Supervisor that the resource of the child is present again, or that another
+// attempt may succeed. It ends a wait of OnWake, Slowly or Rarely. A call while there is no
+// such wait ends the next one. Wake does not block.
 func (s *Supervisor[M]) Wake() {
 	s.wake.Send()
 }
 
-// Run starts processes, one after another, until ctx is done. Then it makes the running
-// process close what it holds, for at most Timing.Grace and Timing.Kill. It returns nil,
-// or an error that wraps ErrAbandoned if that process is still there, and has a method Left that returns a channel which is
-// closed when the process has ended after all. It reports everything else to the Contract and its Attempt, and to the log.
+// Run starts processes, one after another, until ctx is done. It then makes the running
+// process close its resource, for at most Timing.Grace plus Timing.Kill, and returns nil. If
+// the process still exists then, Run returns an error that wraps ErrAbandoned. That error has
+// a method Left, which returns a channel that is closed when the process has ended after all.
+// Run reports everything else to the Contract and its Attempt, and to the log.
 func (s *Supervisor[M]) Run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -132,42 +133,42 @@ func (s *Supervisor[M]) Run(ctx context.Context) error {
 	return err
 }
 
-// decision is why one process ended, and how to go on.
+// decision records why a process ended and what to do next.
 type decision struct {
 	why   status.End
 	retry Retry
-	trace string          // of a crash, as one line; "": there is none
-	left  <-chan struct{} // closed when a process that could not be killed is gone; nil: there is none
+	trace string          // traceback of a crash, as one line; "": none
+	left  <-chan struct{} // closed when a process that could not be killed has ended; nil: no such process
 }
 
-// attempt runs one process, from its start to its end.
+// attempt runs one process from start to end.
 func (s *Supervisor[M]) attempt(ctx context.Context) decision {
 	if s.spec.Present != nil && !s.spec.Present() {
 		return decision{why: status.End{Reason: status.ReasonRemoved, Message: s.spec.Title + " was removed"}, retry: OnWake}
 	}
 	s.started++
 	s.setStatus(status.Status{State: status.StateStarting, Reason: s.status.Reason, Message: s.status.Message})
-	leave, ok := s.spec.Starts.enter(ctx)
+	release, ok := s.spec.Starts.acquire(ctx)
 	if !ok {
 		return decision{}
 	}
-	defer leave()
+	defer release()
 	a, shared, err := s.contract.Begin()
 	if err != nil {
-		return decision{why: unstarted(&s.spec, err), retry: Slowly}
+		return decision{why: startFailure(&s.spec, err), retry: Slowly}
 	}
 	f, err := s.startFollowed(a, shared)
 	if err != nil {
-		d := decision{why: unstarted(&s.spec, err), retry: Slowly}
+		d := decision{why: startFailure(&s.spec, err), retry: Slowly}
 		a.Ended(d.why)
 		return d
 	}
-	d := s.follow(ctx, f, leave)
+	d := s.follow(ctx, f, release)
 	a.Ended(d.why)
 	return d
 }
 
-// awaitRestart logs why a process ended, and waits until the next one is due.
+// awaitRestart logs why a process ended, and waits until it is time to start the next one.
 func (s *Supervisor[M]) awaitRestart(ctx context.Context, d decision) {
 	next := s.restarts.After(d.retry)
 	var delay <-chan time.Time
@@ -187,8 +188,8 @@ func (s *Supervisor[M]) awaitRestart(ctx context.Context, d decision) {
 	}
 }
 
-// awaitExit waits for a process in an uninterruptible call. A second process on the same
-// resource would get stuck there too.
+// awaitExit waits for the end of a process in an uninterruptible call. It starts no second
+// process, because that would get stuck on the same resource.
 func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
 	s.log(d, "waiting for the kernel to release it")
 	s.setStatus(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: d.why.Message, PID: s.status.PID})
@@ -205,8 +206,8 @@ func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
 	}
 }
 
-// log logs why a process ended, and the trace of its crash in a line of its own. If the
-// last end had the same message, it logs at level Debug.
+// log logs why a process ended, and the traceback of a crash in a separate line. If the
+// previous end had the same message, it logs at level Debug.
 func (s *Supervisor[M]) log(d decision, plan string) {
 	level, detail := slog.LevelWarn, slog.LevelWarn
 	switch {
@@ -224,7 +225,7 @@ func (s *Supervisor[M]) log(d decision, plan string) {
 	}
 }
 
-// setStatus reports a status that no message brings.
+// setStatus reports a change of the status that does not come with a message of the child.
 func (s *Supervisor[M]) setStatus(n status.Status) {
 	if n = s.counted(n); n != s.status {
 		s.status = n

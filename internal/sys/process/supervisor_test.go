@@ -204,10 +204,10 @@ func TestWatchdogCountsChecksAndNotTheClock(t *testing.T) {
 	now, call := int64(time.Hour), Call{}
 	w := watchdog{alive: neverAlive, busy: func() Call { return call }, limit: 4, stuck: 10 * time.Second, mono: func() int64 { return now }}
 
-	w.beat()
+	w.reset()
 	now += int64(time.Hour) // the host was stopped
 	require.Equal(t, causeNone, w.check())
-	w.beat()
+	w.reset()
 
 	call = Call{"ibv_query_port", now - int64(time.Minute)}
 	require.Equal(t, causeNone, w.check(), "the child may have been stopped too")
@@ -216,7 +216,7 @@ func TestWatchdogCountsChecksAndNotTheClock(t *testing.T) {
 	now += int64(9 * time.Second)
 	require.Equal(t, causeNone, w.check())
 	now += int64(2 * time.Second)
-	w.beat()
+	w.reset()
 	require.Equal(t, causeStuck, w.check())
 }
 

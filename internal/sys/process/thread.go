@@ -7,15 +7,15 @@ import (
 	"strconv"
 )
 
-// uninterruptible reports whether a thread of a process is in state D: it waits in the
-// kernel and takes no signal, in most waits not even SIGKILL (proc_pid_stat(5)). It is
-// false for a thread that is gone.
+// uninterruptible reports whether a thread of a process is in state D. Such a thread waits in
+// the kernel and accepts no signal, mostly not even SIGKILL (proc_pid_stat(5)). The result is
+// false if the thread has ended.
 func uninterruptible(pid, thread int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, thread))
 	return err == nil && stateOf(text) == 'D'
 }
 
-// isExiting reports whether a process is about to end: the kernel releases what it held.
+// isExiting reports whether a process is about to end and the kernel is releasing its resources.
 func isExiting(pid int) bool {
 	const flags, exiting = 6, 0x4 // the field after the state (proc_pid_stat(5)), and PF_EXITING in linux/sched.h
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -30,9 +30,9 @@ func isExiting(pid int) bool {
 	return err == nil && set&exiting != 0
 }
 
-// stateOf returns the state in the text of a stat file, 0 if there is none.
+// stateOf returns the state in the text of a stat file, or 0 if there is none.
 func stateOf(stat []byte) byte {
-	// The name of the thread is in parentheses and may contain some.
+	// The name of the thread is in parentheses, and may contain parentheses.
 	rest := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(rest) == 0 {
 		return 0

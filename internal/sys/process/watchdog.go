@@ -2,33 +2,35 @@ package process
 
 import "time"
 
-// watchdog detects a process that exists but does nothing. Where it can, it counts its
-// own checks instead of reading clocks: the process must not be blamed when the host was
-// stopped for a while, or the machine was suspended.
+// watchdog detects a process that exists but does nothing. Where possible, it counts its own
+// checks instead of reading clocks, because it must not blame the process if the host was
+// stopped for a while or the machine was suspended.
 type watchdog struct {
-	busy  func() Call
-	alive func() int64
-	quiet int // checks since the last message, and since alive has changed
-	limit int
+	busy  func() Call  // Attempt.Busy
+	alive func() int64 // Attempt.Alive
+	quiet int          // checks since the last sign of life
+	limit int          // greatest value of quiet at which the process does not hang
 	stuck time.Duration
 	mono  func() int64 // CLOCK_MONOTONIC, ns
-	// period is the time between two checks. A check that comes later than twice that shows
-	// that the host did not run, and often nor did the process: calls have all of their time
+	// period is the time between two checks. If a check is later than twice the period, the host
+	// did not run, and the process often did not run either. Calls then get all of their time
 	// once more. 0: checks come at any time.
 	period time.Duration
 
-	last    Call
-	lived   int64 // what alive returned last
-	checked int64 // when the last check was, CLOCK_MONOTONIC ns; 0: there was none
-	resumed int64 // when a check came late last
+	last      Call
+	lastAlive int64 // last value of alive
+	checked   int64 // time of the last check, CLOCK_MONOTONIC ns; 0: there was none
+	resumed   int64 // time of the last check that came late
 }
 
-func (w *watchdog) beat() { w.quiet = 0 }
+// reset records a sign of life.
+func (w *watchdog) reset() { w.quiet = 0 }
 
+// check returns causeHung or causeStuck if the process has to be killed.
 func (w *watchdog) check() cause {
-	if lived := w.alive(); lived != w.lived {
-		w.lived = lived
-		w.beat()
+	if alive := w.alive(); alive != w.lastAlive {
+		w.lastAlive = alive
+		w.reset()
 	}
 	if w.quiet++; w.quiet > w.limit {
 		return causeHung
@@ -39,11 +41,11 @@ func (w *watchdog) check() cause {
 	}
 	w.checked = now
 	busy := w.busy()
-	again := busy == w.last
+	unchanged := busy == w.last
 	w.last = busy
-	// The call must be the same in two checks, because a process that was stopped
-	// together with the host shows an old time until it runs again.
-	if again && busy.Name != "" && now-max(busy.Since, w.resumed) > int64(w.stuck) {
+	// The call must be the same in two checks, because a process that was stopped together
+	// with the host shows an old time until it runs again.
+	if unchanged && busy.Name != "" && now-max(busy.Since, w.resumed) > int64(w.stuck) {
 		return causeStuck
 	}
 	return causeNone

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForbidLandlock makes the kernel behave, for this process and all that it starts, as if
-// it had no Landlock. It cannot be undone, and sets no_new_privs.
+// ForbidLandlock makes the kernel behave as if it had no Landlock, for this process and all
+// processes that it starts. This cannot be undone, and sets no_new_privs.
 func ForbidLandlock() error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
