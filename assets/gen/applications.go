@@ -37,7 +37,7 @@ func appsDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.row(22, "Tracer")
 	b.tracers()
 	return b.dashboard(appsUID, "RDMA applications",
-		"What the RDMA objects of applications experience: errors, whether they are read, hangs, and who holds what.", "30s",
+		"RDMA errors of applications, whether they read them, hangs, and which application holds which objects.", "30s",
 		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device of one host")},
 		b.appVariables(), b.errorMarks())
 }
@@ -80,9 +80,9 @@ func (b *board) appTiles() {
 	b.stat(panel{
 		id: 2, title: "Unread errors", width: 5, height: height, now: true, needs: needsEvents,
 		help: help{
-			"Error events that wait for their application to read them.",
-			"that a queue pair or a queue has failed and its owner does not know.",
-			"the table below names the application; the alert app-errors-unread has the steps.",
+			"Error events that their application has not read yet.",
+			"that a queue pair or a queue has failed, and its application does not know it.",
+			"the table below names the application; see the steps of the alert app-errors-unread.",
 			"applications that notice by other means.",
 		},
 		queries: []query{{
@@ -94,9 +94,9 @@ func (b *board) appTiles() {
 	b.stat(panel{
 		id: 3, title: "Threads that hang", width: 5, height: height, now: true, needs: needsEvents,
 		help: help{
-			"Threads that wait in the destruction of an object for acknowledgements that do not come.",
+			"Threads that wait in the destruction of an object for missing acknowledgements.",
 			"that a program will not end by itself.",
-			"the table of hangs has the thread and what is missing.",
+			"the table of hangs has the thread and the number of missing acknowledgements.",
 			"threads that hang elsewhere.",
 		},
 		queries: []query{{
@@ -108,7 +108,7 @@ func (b *board) appTiles() {
 	b.stat(panel{
 		id: 4, title: "Errors in 30 minutes", width: 5, height: height, needs: needsEvents,
 		help: help{
-			"Error events that the kernel queued for applications within half an hour.",
+			"Error events that the kernel queued for applications within the last half hour.",
 			nothing + "; orange means that queue pairs or queues have failed.",
 			"the table of error events has each.",
 			"completions with an error, which only the application sees.",
@@ -125,8 +125,8 @@ func (b *board) appTiles() {
 		help: help{
 			"Queue pairs in state error, as the kernel listed them within the last minute.",
 			nothing + "; orange means that connections have failed and have not been cleaned up.",
-			"the table below names their owner. A few that go away are jobs that end.",
-			"queue pairs made by DEVX, and those of devices with more than 4,096.",
+			"the table below names their owner. A few queue pairs that disappear belong to jobs that end.",
+			"queue pairs created by DEVX, and queue pairs of devices with more than 4,096.",
 		},
 		queries: []query{{
 			text: `SELECT sum("n") AS "sum" FROM (SELECT last("qps_error") AS "n" FROM {rdma_app} WHERE {filter}` + ofApps + ` GROUP BY ` + byUnit +
@@ -137,8 +137,8 @@ func (b *board) appTiles() {
 	b.stat(panel{
 		id: 6, title: "Tracers not attached", width: 4, height: height, now: true, needs: needsEvents,
 		help: help{
-			"Hosts whose tracer does not see the events of applications.",
-			nothing + "; purple means that what happens there is in no count.",
+			"Hosts whose tracer is not attached.",
+			nothing + "; purple means that events of applications on these hosts are not counted.",
 			"the table of tracers has the reason.",
 			"silent hosts, and those without the option.",
 		},
@@ -167,10 +167,10 @@ func (b *board) appsInTrouble() {
 	b.table(panel{
 		id: 8, title: "Applications in trouble", width: 24, height: 8, needs: needsEvents,
 		help: help{
-			"Up to 100 applications that have an error unread, hang, had an error event within half an hour, or hold a queue pair in state error " +
-				"(with `applications.objects`). Unread for is since the queue of events was last empty or read.",
+			"Up to 100 applications that have unread errors, hang, had an error event within half an hour, or hold a queue pair in state error " +
+				"(with `applications.objects`). Unread for is the time since the queue of events was last empty or read.",
 			nothing + "; every row is an application whose connection or queue has failed.",
-			"an application that reads its errors and goes on needs no help. One that does not, or hangs, waits for what will not come: " +
+			"an application that reads its errors and continues needs no action. An application that does not read them, or hangs, waits for ever: " +
 				"`rdma-events explain app-errors-unread`.",
 			"errors that came as completions.",
 		},
@@ -210,11 +210,11 @@ func (b *board) appHangs() {
 	b.table(panel{
 		id: 12, title: "Hangs", width: width, height: 8, now: true, needs: needsEvents,
 		help: help{
-			"Up to 100 applications with threads that hang in the destruction of an object. All but the number of threads is about the one that " +
-				"has waited longest. Proof is asleep if it has not run since.",
-			nothing + "; every row is a program that will not end by itself.",
-			"the missing acknowledgements are calls of ibv_ack_cq_events or ibv_ack_async_event that the program lacks. `kill -9` of the pid ends it.",
-			"programs with musl, 32-bit ones, and rdma_destroy_id.",
+			"Up to 100 applications with threads that hang in the destruction of an object. All columns except the number of threads describe the " +
+				"thread that has waited longest. Proof is asleep if it has not run since it began to wait.",
+			nothing + "; every row is a program that will not continue by itself.",
+			"the program lacks this number of calls of ibv_ack_cq_events or ibv_ack_async_event. `kill -9` of the pid ends it.",
+			"programs that use musl, 32-bit programs, and rdma_destroy_id.",
 		},
 		queries: []query{
 			{text: `SELECT "threads", "age", "missing", "pid", "tid", "number", "unit", "proof" FROM (SELECT last("threads") AS "threads",
@@ -243,11 +243,11 @@ func (b *board) appErrorEvents() {
 	b.table(panel{
 		id: 13, title: "Error events", width: 12, height: 8, needs: needsEvents,
 		help: help{
-			"The last 200 error events of applications, or runs of equal ones. Number is that of the object, as `rdma resource show` has it; pid and " +
+			"The last 200 error events of applications, or runs of equal events. Number is the number of the object in `rdma resource show`; pid and " +
 				"unit are of the last one of a run.",
 			"nothing.",
-			"`rdma-events explain app-errors` has what each type means.",
-			"events that are no errors: the panel of types below counts them.",
+			"`rdma-events explain app-errors` explains each type.",
+			"events that are not errors: the panel of types below counts them.",
 		},
 		queries: []query{{text: `SELECT "host", "device", "app", "event", "number", "pid", "unit", "count" FROM {rdma_app_event}
 			WHERE {filter}` + ofApps + errorEvents() + ` ORDER BY time DESC LIMIT 200`}},
@@ -256,13 +256,13 @@ func (b *board) appErrorEvents() {
 }
 
 func (b *board) appHistory() {
-	const firstEvent = " In Prometheus the first event of an application, with which its counters begin."
+	const firstEvent = " In Prometheus, the first event of an application, because its counters start with it."
 	b.series(panel{
 		id: 9, title: "Errors by application", width: 12, height: 9, needs: needsEvents,
 		help: help{
-			"Error events of each application, on all hosts that are chosen, in each interval.",
-			nothing + "; at rest there are none. All applications at once are a device.",
-			"the table of error events names process and object.", "completions with an error." + firstEvent,
+			"Error events of each application in each interval, on all selected hosts.",
+			nothing + "; normally there are none. Errors of all applications at the same time point to a device.",
+			"the table of error events names the process and the object.", "completions with an error." + firstEvent,
 		},
 		queries: []query{{
 			alias: "$tag_app",
@@ -289,8 +289,8 @@ func (b *board) appHistory() {
 	b.series(panel{
 		id: 10, title: "Unread errors", width: 8, height: 9, needs: needsEvents,
 		help: help{
-			"Error events that wait to be read, of each application on the device where they are most.",
-			nothing + "; a line that stays above 0 is a program that does not read its events.",
+			"Unread error events of each application, on the device with the most.",
+			nothing + "; if a line stays above 0, the program does not read its events.",
 			"`rdma-events explain app-errors-unread`.", "how long they have waited: see the panel on the right.",
 		},
 		queries: []query{b.ofApp("max", "rdma_app_async", "unread_errors", "rdma_app_async_unread_errors")},
@@ -298,10 +298,10 @@ func (b *board) appHistory() {
 	b.series(panel{
 		id: 16, title: "Oldest unread event", width: 8, height: 9, unit: b.names.unit("rdma_app_async.unread_age_ns"), needs: needsEvents,
 		help: help{
-			"How long the queue of events of each application has been neither empty nor read, on the device where that is longest. All types of events " +
+			"Time since the queue of events of each application was last empty or read, on the device with the longest time. All types of events " +
 				"but those of ports.",
-			nothing + "; milliseconds are normal, a line that rises without end is a program that reads no events.",
-			"compare with the panel on the left: without an error it may be its habit.", "what it did with the events that it has read.",
+			nothing + "; milliseconds are normal; if a line rises without end, the program reads no events.",
+			"compare with the panel on the left: some programs never read events that are not errors.", "what the application did with the events that it read.",
 		},
 		queries: []query{{
 			alias: "$tag_app",
@@ -313,7 +313,7 @@ func (b *board) appHistory() {
 	b.series(panel{
 		id: 11, title: "Threads that hang", width: 8, height: 9, needs: needsEvents,
 		help: help{
-			"Threads that hang in the destruction of objects of one kind, of each application on the device where they are most.",
+			"Threads of each application that hang in the destruction of objects, on the device with the most.",
 			nothing + "; at rest there are none.", "the table of hangs has the thread.", "hangs shorter than `hang_after`.",
 		},
 		queries: []query{b.ofApp("max", "rdma_app_hang", "threads", "rdma_app_hang_threads")},
@@ -348,11 +348,11 @@ func (b *board) appHolders() {
 	b.table(panel{
 		id: 20, title: "Holders", width: 24, height: 9, now: true, needs: needsObjects,
 		help: help{
-			"The objects that applications hold of each device, the most queue pairs first. Queue pairs are those of the last minute, the rest those " +
+			"The objects of each device that applications hold, most queue pairs first. Queue pairs are from the last minute, all others " +
 				"of the last ten seconds.",
 			nothing + "; orange are queue pairs in state error.",
-			"before a device is drained: who still uses it?",
-			"objects made by DEVX. `unknown` is what no visible process owns, `kernel` what its modules hold.",
+			"before you drain a device, see which applications still use it.",
+			"objects created by DEVX. `unknown` has objects that no visible process owns, `kernel` objects of kernel modules.",
 		},
 		queries: []query{
 			{text: `SELECT last("processes") AS "processes", last("contexts") AS "contexts", last("pds") AS "PDs", last("cqs") AS "CQs",
@@ -369,18 +369,18 @@ func (b *board) appHolders() {
 	b.series(panel{
 		id: 18, title: "Queue pairs", width: 12, height: 9, needs: needsObjects,
 		help: help{
-			"Queue pairs of each application, on all hosts and devices that are chosen.",
-			nothing + "; a line that rises for days is a program that forgets them.",
-			"compare with the number of its processes.", "queue pairs of devices with more than 4,096 by application: they are `unknown`.",
+			"Queue pairs of each application, on all selected hosts and devices.",
+			nothing + "; if a line rises for days, the program leaks queue pairs.",
+			"compare with the number of its processes.", "applications on devices with more than 4,096 queue pairs: there they are `unknown`.",
 		},
 		queries: []query{held("qps")},
 	}, lines)
 	b.series(panel{
 		id: 19, title: "Queue pairs in error", width: 12, height: 9, needs: needsObjects,
 		help: help{
-			"Queue pairs in state error of each application, on all hosts and devices that are chosen.",
-			nothing + "; a line that stays above 0 is a program that does not clean up after a connection has failed.",
-			"compare with its errors above: without one, the peer or the program itself ended the connection.", "those that are gone within a minute.",
+			"Queue pairs in state error of each application, on all selected hosts and devices.",
+			nothing + "; if a line stays above 0, the program does not clean up after failed connections.",
+			"compare with its errors above: without an error, the peer or the program itself ended the connection.", "queue pairs that disappear within a minute.",
 		},
 		queries: []query{held("qps_error")},
 	}, lines)
@@ -402,10 +402,10 @@ func (b *board) tracers() {
 	b.table(panel{
 		id: 21, title: "Tracers", width: 24, height: 9, now: true, needs: needsEvents,
 		help: help{
-			"The tracer of each host, those that are not attached first. Blind is the time in which one was not attached after it had been; lost records " +
-				"are events that were counted without their details; map full counts processes and queues that are in `other`.",
-			nothing + "; no is orange: what happens there is in no count.",
-			"`rdma-events explain tracer-blind` has what each reason means.",
+			"The tracer of each host, unattached ones first. Blind is the time in which the tracer was not attached after it had been; lost records " +
+				"are events that were counted without their details; map full counts processes and queues that are part of `other`.",
+			nothing + "; orange (no) means that events of applications on this host are not counted.",
+			"`rdma-events explain tracer-blind` explains each reason.",
 			"hosts without the option.",
 		},
 		queries: []query{
@@ -430,10 +430,10 @@ func (b *board) tracers() {
 	b.series(panel{
 		id: 23, title: "Gaps and losses", width: 12, height: 8, needs: needsEvents,
 		help: help{
-			"Times that a tracer ended after it had been attached, events that came without their details, and processes and queues for which it had no " +
+			"How often a tracer ended after it had been attached, events whose details were lost, and processes and queues for which the tracer had no " +
 				"place, on all hosts that are chosen.",
-			"events whose details are lost; the counts have them.",
-			"a gap now and then is a driver that was loaded again; several are a tracer that does not come to rest: the plugin's log.",
+			"details of lost events; the counts include them.",
+			"a gap now and then means that a driver was loaded again; if there are many, check the plugin's log for crashes of the tracer.",
 			"what happened in a gap.",
 		},
 		queries: []query{
@@ -444,7 +444,7 @@ func (b *board) tracers() {
 	b.series(panel{
 		id: 24, title: "Memory", width: 12, height: 8, unit: b.names.unit("rdma_tracer.rss_bytes"), needs: needsEvents,
 		help: help{
-			"Resident memory of the tracer, on the host where it is greatest.",
+			"Resident memory of the tracer, on the host with the greatest.",
 			nothing + "; a line that rises for days is a leak.", "report it.", "the kernel's maps, 7 MiB.",
 		},
 		queries: []query{{

@@ -74,7 +74,7 @@ func (b *board) deviceFacts() {
 		id: 2, title: "Present", width: width, height: height, now: true,
 		help: help{
 			"1 while the host has the device.", "that it is gone.",
-			"look at `rdma link` and the kernel log of the host.", "why it went.",
+			"look at `rdma link` and the kernel log of the host.", "why the device went away.",
 		},
 		queries: []query{{text: `SELECT last("present") AS "present" FROM {rdma_device} WHERE {filter}`,
 			prom: `max(rdma_device_present{FILTER})`}},
@@ -83,14 +83,14 @@ func (b *board) deviceFacts() {
 		id: 3, title: "Watched", width: width, height: height, now: true,
 		help: help{
 			"1 while a worker has the device open.", "that no process reads its events.",
-			"the panel on the right has the reason; docs/how-to/troubleshooting.md says what to do for each.", "events that happen meanwhile.",
+			"the panel on the right has the reason; docs/how-to/troubleshooting.md says what to do for each.", "events that happen in the meantime.",
 		},
 		queries: []query{{text: `SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter}`, prom: `max(rdma_device_open{FILTER})`}},
 	}, "-", one)
 	b.stat(panel{
 		id: 4, title: "Ports down", width: width, height: height, now: true,
 		help: help{
-			"Ports of the device that should be active (`expected_up`) and are not.", "an outage.",
+			"Ports of the device that should be active (`expected_up`) but are not.", "an outage.",
 			"look at cable and switch port.", "ports of a device that is not open.",
 		},
 		queries: []query{{text: portsDown,
@@ -99,8 +99,8 @@ func (b *board) deviceFacts() {
 	b.stat(panel{
 		id: 5, title: "Unacknowledged", width: width, height: height, now: true,
 		help: help{
-			"Events that were read and not yet acknowledged.", "that an acknowledgement hangs in the library or the kernel.",
-			"wait: after ten seconds the worker is replaced and they count as released.", "whose thread it is: the log names the call.",
+			"Events that were read but not acknowledged yet.", "that an acknowledgement hangs in the library or the kernel.",
+			"wait: after ten seconds the worker is replaced, and the events count as released.", "which thread hangs: the log names its call.",
 		},
 		queries: []query{{text: `SELECT sum("unacked") AS "unacked" FROM (SELECT last("unacked") AS "unacked" FROM {rdma_async}
 			WHERE {filter} GROUP BY ` + byPort + `) WHERE $timeFilter`, prom: `sum(rdma_async_unacked{FILTER})`}},
@@ -108,8 +108,8 @@ func (b *board) deviceFacts() {
 	b.facts(panel{
 		id: 8, title: "Worker", width: 8, height: height, now: true,
 		help: help{
-			"State of the worker process, and the reason when it does not watch.", "nothing.",
-			"`backing_off`: it waits before it tries again; `stuck`: the kernel does not let it die.", "the message: the log has it.",
+			"State of the worker process, and the reason if it does not watch the device.", "nothing.",
+			"`backing_off`: the worker is restarted after a delay; `stuck`: the kernel holds the worker.", "the full message: the log has it.",
 		},
 		queries: []query{{text: `SELECT last("worker_state") AS "worker", last("reason") AS "reason" FROM {rdma_device} WHERE {filter}`,
 			prom: `rdma_device_status{FILTER} == 1`}},
@@ -117,8 +117,8 @@ func (b *board) deviceFacts() {
 	b.facts(panel{
 		id: 9, title: "What it is", width: 16, height: height,
 		help: help{
-			"The attributes that the device reported when it was opened.", "nothing.", "compare firmware with that of its neighbours.",
-			"anything before it was opened for the first time.",
+			"The attributes that the device reported when it was opened.", "nothing.", "compare the firmware with other hosts.",
+			"anything before the device was opened for the first time.",
 		},
 		queries: []query{{text: `SELECT last("driver") AS "driver", last("fw_ver") AS "firmware", last("board_id") AS "board",
 			last("pci_address") AS "PCI", last("transport") AS "transport", last("events_supported") AS "raises events"
@@ -135,9 +135,9 @@ const portsDown = `SELECT count("up") - sum("up") AS "down" FROM (SELECT min("up
 // lowest says which state a timeline shows. A scrape has the state of its moment alone.
 func (b *board) lowest() string {
 	if b.engine == Prometheus {
-		return "Of the states that scrapes found in one interval the lowest is shown. A drop between two scrapes is not here; flaps count it."
+		return "If scrapes found several states in one interval, the lowest is shown. A drop between two scrapes is missing here, but flaps count it."
 	}
-	return "Of several states in one interval the lowest is shown, so that a short drop is seen."
+	return "If there are several states in one interval, the lowest is shown, so that short drops are visible."
 }
 
 func (b *board) devicePorts() {
@@ -145,7 +145,7 @@ func (b *board) devicePorts() {
 		id: 11, title: "Port state", width: 24, height: 6,
 		help: help{
 			"The state of each port. " + b.lowest(),
-			"down.", "look at cable and switch port; `init` and `armed` wait for a subnet manager.",
+			"down.", "check cable and switch port; in `init` and `armed` the port waits for a subnet manager.",
 			"anything while the device is absent (grey) or no plugin runs (empty).",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("state") AS "state" FROM {rdma_port} WHERE {filter}` + ofPorts +
@@ -155,8 +155,8 @@ func (b *board) devicePorts() {
 	b.series(panel{
 		id: 12, title: "Flaps and disagreements", width: 8, height: 8,
 		help: help{
-			"Flaps; link downs that the driver counted and no event reported (missed); events that named the state already held (phantom).",
-			"nothing; missed ones mean that events are lost or drops come closer than 5 ms.",
+			"Flaps; drops of the link that the driver counted but no event reported (missed); events that reported the state that the port already had (phantom).",
+			"nothing; missed drops mean that events are lost, or that drops come less than 5 ms apart.",
 			"compare the driver's link_downed with the switch's own counter.", "drops that neither the driver nor an event reported.",
 		},
 		queries: []query{
@@ -168,8 +168,8 @@ func (b *board) devicePorts() {
 	b.series(panel{
 		id: 13, title: "Flap durations", width: 8, height: 8, unit: b.names.unit("rdma_port_change.lasted_ns"),
 		help: help{
-			"How long a port was not active, at the moment when it came back.", "nothing.",
-			"some tens of milliseconds are a link that trains again, seconds are a switch port or a host's driver.",
+			"How long a port was not active, shown at the time when it became active again.", "nothing.",
+			"tens of milliseconds point to a link that trains again, seconds to a switch port or the driver.",
 			"outages that last: see the timeline.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT max("lasted_ns") AS "lasted" FROM {rdma_port_change} WHERE {filter}` +
@@ -179,8 +179,8 @@ func (b *board) devicePorts() {
 	b.series(panel{
 		id: 14, title: "Link rate", width: 8, height: 8, unit: b.names.unit("rdma_port.rate_gbps"),
 		help: help{
-			"Signalling rate over all lanes, and the best one since the plugin started.",
-			"nothing; a step down is a link that came back with fewer lanes or a lower speed.",
+			"Signalling rate over all lanes, and the best rate since the plugin started.",
+			"nothing; after a step down the link has fewer lanes or a lower speed.",
 			"look at cable and transceiver.", "traffic: this is what the link could carry.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("rate_gbps") AS "rate" FROM {rdma_port} WHERE {filter}` + ofPorts +
@@ -212,16 +212,16 @@ func (b *board) deviceEvents() {
 		id: 6, title: "Fatal events", width: 4, height: 8,
 		help: help{
 			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
-			"look at the kernel log; a device that was pulled out raises it too.", "what the firmware knows of the cause.",
+			"check the kernel log; removing a device raises the event too.", "what the firmware knows about the cause.",
 		},
 		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `round(sum(increase(rdma_device_fatals_total{FILTER}[$__range])))`}},
 	}, "0", brokenNow())
 	b.series(panel{
 		id: 16, title: "Events by type", width: 20, height: 8,
 		help: help{
-			"Events of each type that were read in each interval. `port_err` and `port_active` in turn are drops of a link.",
+			"Events of each type that were read in each interval. `port_err` followed by `port_active` is a drop of the link.",
 			"nothing; `device_fatal`, `cq_err` and `qp_fatal` are never normal.",
-			"look at the table of events below.", "events of applications' queue pairs and queues, and what came while the device was not open.",
+			"look at the table of events below.", "events of applications' queue pairs and queues, and events while the device was not open.",
 		},
 		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") AS "events" FROM {rdma_async_event}
 			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`, prom: eventCounts}},
@@ -232,9 +232,9 @@ func (b *board) deviceProbes() {
 	b.series(panel{
 		id: 20, title: "Lost events against lost completions", width: 8, height: 8,
 		help: help{
-			"Rounds that failed: the completion was there and its event did not come; neither came; a completion with a bad status or a verb that failed.",
+			"Failed rounds: the completion came without its event; neither came; the completion had an error status, or a verb failed.",
 			"nothing; at rest all are 0.",
-			"lost events: the interrupt of that vector; lost completions: the device; errors: the field status says which.",
+			"lost events: check the interrupt of that vector; lost completions: check the device; errors: see the field status.",
 			"applications' own queues.",
 		},
 		queries: []query{
@@ -247,7 +247,7 @@ func (b *board) deviceProbes() {
 
 func (b *board) deviceLatency() {
 	b.stage(23, "wake", "Wake-up latency", help{
-		"From before the post to the return of ibv_get_cq_event, over the probe's window.", "nothing.",
+		"Time from before the post to the return of ibv_get_cq_event, over the probe's window.", "nothing.",
 		"compare with the same hour of other days; an idle CPU sleeps deeper and wakes later.", "cable and fabric.",
 	})
 	b.series(panel{
@@ -255,9 +255,9 @@ func (b *board) deviceLatency() {
 		help: help{
 			"The 99th percentile of each completion vector. The dashed line is five times the mean of the three hours that ended an hour " +
 				"before; the alert wake-slow compares with it.",
-			"nothing; one line far above the others is one interrupt.",
+			"nothing; one line far above the others points to one interrupt.",
 			"look at that vector's line in /proc/interrupts and at what else runs on its CPU.",
-			"vectors that are not probed: see the option `vectors`; a past with less than four hours of reports has no dashed line in InfluxDB.",
+			"vectors that are not probed: see the option `vectors`. In InfluxDB, there is no dashed line before four hours of reports.",
 		},
 		queries: []query{{alias: "vector $tag_vector, $tag_method", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` +
 			ofProbes + ` GROUP BY time($__interval), "vector", "method" fill(none)`,
@@ -275,13 +275,13 @@ const fivePasts = `SELECT 5 * (48 * moving_average(mean("wake_ns_p99"), 48) - 12
 
 // deviceCommands adds what the calls show that the device's firmware has to answer.
 func (b *board) deviceCommands() {
-	const without = "drivers that answer from the host's memory, as rxe and siw: their devices have **No data** here."
+	const without = "drivers that answer from the host's memory, such as rxe and siw: their devices have **No data** here."
 	b.timeline(panel{
 		id: 34, title: "Commands: answered", width: 8, height: 8,
 		help: help{
-			"Whether the firmware answers each kind of call. Of several states in one interval the worse is shown.",
-			"stuck: a call lasts longer than `command_stuck`, or three in a row ended without an answer.",
-			"the kernel log, `devlink health show`; then drain the host and reset the device. The port may be active all the while.",
+			"Whether the firmware answers each kind of call. If there are several states in one interval, the worst is shown.",
+			"stuck: a call has lasted longer than `command_stuck`, or three calls in a row ended without an answer.",
+			"check the kernel log and `devlink health show`; then drain the host and reset the device. The port may stay active all the time.",
 			without,
 		},
 		queries: []query{{alias: "$tag_call, port $tag_port", text: `SELECT max("stuck") AS "stuck" FROM {rdma_command} WHERE {filter}` + ofPorts +
@@ -298,19 +298,19 @@ func (b *board) deviceCommands() {
 	b.series(panel{
 		id: 35, title: "Commands: time to answer", width: 8, height: 8, unit: b.names.unit("rdma_command.took_ns_p99"),
 		help: help{
-			"Percentiles over the probe's window of how long the firmware took for each kind of call, on the port where it took longest.",
-			"nothing; microseconds are normal, a second or more is a firmware in trouble.",
-			"compare with the same hour of other days, and with devices of the same firmware.",
-			"a call before it ends: see the panel on the left. " + strings.ToUpper(without[:1]) + without[1:],
+			"Time that the firmware took for each kind of call, on the slowest port: percentiles over the probe's window.",
+			"nothing; microseconds are normal, a second or more means that the firmware has a problem.",
+			"compare with the same hour of other days, and with devices that have the same firmware.",
+			"a call that has not ended: see the panel on the left. " + strings.ToUpper(without[:1]) + without[1:],
 		},
 		queries: []query{took("p50"), took("p99")},
 	}, lines)
 	b.series(panel{
 		id: 36, title: "Commands: errors", width: 8, height: 8,
 		help: help{
-			"Calls that failed, in each interval. The field status of rdma_command has the errno of the last one.",
-			"nothing; at rest all are 0. ETIMEDOUT, ETIME, EIO, ENOLINK and ENODEV are no answers, others are refusals.",
-			"the kernel log; three in a row without an answer are stuck.", without,
+			"Failed calls in each interval. The field status of rdma_command has the errno of the last call.",
+			"nothing; normally all are 0. ETIMEDOUT, ETIME, EIO, ENOLINK and ENODEV mean no answer, other errors a refusal.",
+			"check the kernel log; after three calls in a row without an answer the command counts as stuck.", without,
 		},
 		queries: []query{{
 			alias: "errors, $tag_call", text: sum("errors", "rdma_command", ofPorts, `time($__interval), "call" fill(0)`),
@@ -353,7 +353,7 @@ func (b *board) deviceInternals() {
 	b.stat(panel{
 		id: 7, title: "Worker restarts", width: 6, height: 8,
 		help: help{
-			"Times that the device's worker process had to be started again, in the dashboard's range.", nothing + "; three or more: it does not come to rest.",
+			"Restarts of the device's worker process in the dashboard's range.", nothing + "; three or more mean that it crashes again and again.",
 			"the log of Telegraf names the signal and the verbs call.", "restarts of Telegraf itself.",
 		},
 		queries: []query{{text: sum("worker_restarts", "rdma_device", "", ""),
@@ -362,9 +362,9 @@ func (b *board) deviceInternals() {
 	b.series(panel{
 		id: 17, title: "Parity", width: 6, height: 8,
 		help: help{
-			"Events read and not acknowledged; those freed by a worker's death (released); and the drift between the counters.",
+			"Events that were read and not acknowledged; events that were freed when a worker died (released); and the drift between the counters.",
 			"nothing; unacknowledged events come and go, the drift is always 0.",
-			"a drift is an error of this plugin: report it.", "which call hangs: the log names it.",
+			"report a drift: it is an error of the plugin.", "which call hangs: the log names it.",
 		},
 		queries: []query{
 			{alias: "unacknowledged", text: `SELECT max("unacked") AS "unacked" FROM {rdma_async} WHERE {filter} GROUP BY time($__interval) fill(none)`,
@@ -378,9 +378,9 @@ func (b *board) deviceInternals() {
 	b.series(panel{
 		id: 18, title: "Hold and acknowledgement", width: 6, height: 8, detail: true, unit: b.names.unit("rdma_async.hold_ns_max"),
 		help: help{
-			"How long events were held, and their acknowledgement alone.", "nothing.",
-			"a hold of milliseconds: the worker did not get a CPU, or the library waits.",
-			"intervals without an event; libibverbs' acknowledgement of port and device events does nothing.",
+			"Time from reading events to their acknowledgement, and the time of the acknowledgement alone.", "nothing.",
+			"if it takes milliseconds, the worker did not get a CPU, or the library waits.",
+			"intervals without an event. In libibverbs, acknowledging port and device events does nothing.",
 		},
 		queries: []query{{alias: "$col", text: `SELECT mean("hold_ns_mean") AS "hold mean", max("hold_ns_max") AS "hold max",
 			mean("ack_ns_mean") AS "ack mean", max("ack_ns_max") AS "ack max" FROM {rdma_async} WHERE {filter}
@@ -391,8 +391,8 @@ func (b *board) deviceInternals() {
 	b.series(panel{
 		id: 21, title: "Rounds", width: 6, height: 8,
 		help: help{
-			"Rounds that succeeded, events that came too late for their round, and events without a completion.", "nothing.",
-			"late ones: see wake-up latency; spurious ones are legal.", "how late an event was.",
+			"Successful rounds, events that came too late for their round, and events without a completion.", "nothing.",
+			"late events: see wake-up latency; events without a completion (spurious) are permitted.", "how late an event was.",
 		},
 		queries: []query{
 			counted("successes", "successes", "rdma_cq_probe", ofProbes),
@@ -403,9 +403,9 @@ func (b *board) deviceInternals() {
 	b.series(panel{
 		id: 22, title: "Parity of completion events", width: 8, height: 8,
 		help: help{
-			"Completion events read and not acknowledged, and the drift between the counters.",
-			"nothing; unacknowledged ones stay below `ack_batch`, the drift is always 0.",
-			"a drift is an error of this plugin: report it.", "applications' own queues.",
+			"Completion events that were read and not acknowledged, and the drift between the counters.",
+			"nothing; unacknowledged events stay below `ack_batch`, and the drift is always 0.",
+			"report a drift: it is an error of the plugin.", "applications' own queues.",
 		},
 		queries: []query{
 			{alias: "unacknowledged, vector $tag_vector", text: `SELECT max("unacked") AS "unacked" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
@@ -417,16 +417,16 @@ func (b *board) deviceInternals() {
 		},
 	}, lines)
 	b.stage(24, "hold", "Hold", help{
-		"From the return of ibv_get_cq_event to that of ibv_ack_cq_events.", "nothing.",
-		"with `ack_batch` above 1 it is long by intent.", "applications' own holds.",
+		"Time from the return of ibv_get_cq_event to the return of ibv_ack_cq_events.", "nothing.",
+		"with `ack_batch` above 1, long times are intended.", "applications' own holds.",
 	})
 	b.stage(25, "ack", "Acknowledgement", help{
-		"ibv_ack_cq_events alone.", "nothing.", "microseconds are a mutex, more is a thread without a CPU.", "what happens inside the library.",
+		"Time in ibv_ack_cq_events.", "nothing.", "microseconds point to a mutex, longer times to a thread without a CPU.", "what happens inside the library.",
 	})
 	b.series(panel{
 		id: 27, title: "Hold and acknowledgement p99 by vector", width: 8, height: 8, detail: true, unit: b.names.unit("rdma_cq_probe.hold_ns_p99"),
 		help: help{
-			"The same for hold and acknowledgement.", "nothing; one line far above the others is one vector's thread.",
+			"99th percentiles of hold and acknowledgement by vector.", "nothing; one line far above the others points to the thread of one vector.",
 			"look at what else runs on its CPU.", "vectors that are not probed.",
 		},
 		queries: []query{
@@ -442,11 +442,11 @@ func (b *board) deviceHappenings() {
 	b.table(panel{
 		id: 37, title: "Evidence", width: 24, height: 10,
 		help: help{
-			"The state of a port soon after something happened to it, the last 200 times. The cause is there where it is certain. The counters are " +
-				"those that moved most since the reading before.",
+			"The state of a port shortly after a trigger, for the last 200 triggers. The cause is shown if it is certain. The counters are the ones " +
+				"that changed most since the previous reading.",
 			"nothing.",
 			"docs/reference/causes.md explains each cause; `rdma-events events` on the host has all counters.",
-			"more than ten happenings of a port in a minute, one by one; why a peer went away.",
+			"more than ten triggers of a port in a minute separately; why a peer went away.",
 		},
 		queries: []query{{text: `SELECT "port", "trigger", "cause", "admin_up", "carrier", "ext_state", "top", "left_out" FROM {rdma_evidence}
 			WHERE {filter}` + orDevice + ` ORDER BY time DESC LIMIT 200`}},
@@ -459,7 +459,7 @@ func (b *board) deviceHappenings() {
 	b.table(panel{
 		id: 29, title: "Port changes", width: 12, height: 10,
 		help: help{
-			"The last 200 changes of port states. The witness is the source: an event, a query, or the first look after a worker was replaced.",
+			"The last 200 changes of port states. The witness is the source: an event, a query, or the first query after a worker was replaced.",
 			"nothing.", "many with witness `query` mean that the device's events are lost.", "changes while no plugin ran.",
 		},
 		queries: []query{{text: `SELECT "port", "state_from", "state_to", "witness", "lasted_ns", "transitions" FROM {rdma_port_change}
@@ -470,8 +470,8 @@ func (b *board) deviceHappenings() {
 	b.table(panel{
 		id: 30, title: "Events", width: 12, height: 10,
 		help: help{
-			"The last 200 events, or runs of equal ones.", "nothing.",
-			"docs/reference/metrics.md names the types; `unknown_` ones are newer than the plugin.", "events of applications' queue pairs and queues.",
+			"The last 200 events, or runs of equal events.", "nothing.",
+			"docs/reference/metrics.md lists the types; types named `unknown_` are newer than the plugin.", "events of applications' queue pairs and queues.",
 		},
 		queries: []query{{text: `SELECT "event", "scope", "port", "count", "hold_ns" FROM {rdma_async_event}
 			WHERE {filter} ORDER BY time DESC LIMIT 200`}},

@@ -26,9 +26,9 @@ func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.overviewWorst()
 	b.collapsed(25, "Plugin", b.overviewPlugin)
 	return b.dashboard(overviewUID, "RDMA overview",
-		"RDMA devices of many hosts: what is wrong, where, and since when. No panel has a line for each host.", "1m",
+		"RDMA devices of many hosts: what is wrong, where, and since when. No panel has a line per host.", "1m",
 		[]grafana.Link{
-			b.link("Device", deviceUID, "One device of one host"), b.link("Applications", appsUID, "What applications experience"),
+			b.link("Device", deviceUID, "One device of one host"), b.link("Applications", appsUID, "Errors, hangs and objects of applications"),
 		}, b.overviewVariables(), b.fatalEvents())
 }
 
@@ -48,7 +48,7 @@ func (b *board) overviewTiles() {
 	b.stat(panel{
 		id: 3, title: "Hosts silent", width: 4, height: height,
 		help: help{
-			"Hosts whose plugin reported within the last day and does not now, of all that reported within the day. One with several " +
+			"Hosts whose plugin reported within the last day but does not report now, out of all hosts that reported. A host with several " +
 				"instances counts as several.",
 			"that there is one.",
 			"the table of silent hosts names them. Is the host up? Does Telegraf run there?",
@@ -83,28 +83,28 @@ func (b *board) troubleTiles() {
 		description help
 	}{
 		{4, 4, "Ports down", "ports_down", brokenNow(), help{
-			"Ports that are not active, but for those of `expected_down`.",
-			"that a cable, a switch port or a subnet manager is gone.",
+			"Ports that are not active, except ports of `expected_down`.",
+			"that a cable, a switch port or a subnet manager has failed.",
 			"the table below names them, with their age.",
-			"ports of hosts that are silent, and of devices that are missing or not open.",
+			"ports of silent hosts, and of devices that are missing or not open.",
 		}},
 		{5, 4, "Devices missing", "devices_missing", brokenNow(), help{
-			"Devices that were there since the plugin started, or are in its `expect`, and are not now.",
-			"a card that fell off the bus, a driver that was unloaded, a virtual function that was taken away.",
-			"look at `rdma link` and the kernel log of the host.",
-			"devices that were missing before the plugin started, unless they are in `expect`.",
+			"Devices that were present since the plugin started, or are listed in `expect`, but are not present now.",
+			"a card failed, a driver was unloaded, or a virtual function was taken away.",
+			"check `rdma link` and the kernel log of the host.",
+			"devices that were missing before the plugin started, unless they are listed in `expect`.",
 		}},
 		{6, 3, "Not watched", "devices_unwatched", degraded(), help{
-			"Devices that are there and that no worker has open.",
-			nothing + "; orange means that an event there would go unnoticed.",
-			"the column reason of the table below says why; docs/how-to/troubleshooting.md says what to do for each.",
+			"Devices that are present but that no worker has open.",
+			nothing + "; orange means that events of these devices go unnoticed.",
+			"see the column reason of the table below; docs/how-to/troubleshooting.md says what to do for each.",
 			"why: the plugin's log does.",
 		}},
 		{40, 3, "Commands stuck", "commands_stuck", brokenNow(), help{
-			"Calls that the firmware of a device has to answer and does not: one lasts longer than `command_stuck`, or three in a row failed.",
-			"a firmware that hangs. The port may be active all the while.",
-			"the table of stuck commands on the Overview names the device; its alert has the steps.",
-			"drivers that answer from the host's memory, as rxe and siw.",
+			"Calls that the firmware of a device does not answer: a call has lasted longer than `command_stuck`, or three calls in a row failed.",
+			"that the firmware hangs. The port may stay active all the time.",
+			"the table of stuck commands on the Overview names the device; see the steps of the alert command-stuck.",
+			"drivers that answer from the host's memory, such as rxe and siw.",
 		}},
 	} {
 		b.stat(panel{
@@ -115,10 +115,10 @@ func (b *board) troubleTiles() {
 	b.stat(panel{
 		id: 31, title: "Links slow", width: 3, height: height, now: true,
 		help: help{
-			"Active ports whose rate is below the one that is expected of them.",
+			"Active ports whose rate is below their expected rate.",
 			nothing + "; orange means a link with fewer lanes or a lower speed than it should have.",
 			"the table below has both rates.",
-			"links that were never faster and of which nothing says that they should be.",
+			"links that were never faster and have no expected rate.",
 		},
 		queries: []query{{
 			text: `SELECT count("less") AS "ports" FROM (SELECT "expected" - "rate" AS "less" FROM (` + rates + `) WHERE "up" = 1 AND $timeFilter)
@@ -129,9 +129,9 @@ func (b *board) troubleTiles() {
 	b.stat(panel{
 		id: 32, title: "Probes failing", width: 3, height: height,
 		help: help{
-			"Probes with a round that failed within the last 15 minutes: a lost event, a lost completion or an error.",
+			"Probes with a failed round within the last 15 minutes: a lost event, a lost completion or an error.",
 			"that there is one.",
-			"the table of failing probes on the Overview has the three counts of each.",
+			"the table of failing probes on the Overview has the three counts of each probe.",
 			"vectors that are not probed.",
 		},
 		queries: []query{{
@@ -171,8 +171,8 @@ func (b *board) plain(name string) {
 func (b *board) firing() {
 	b.beside(grafana.Panel{
 		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 5, H: 16},
-		Description: "Alerts with the label component = rdma that fire or are about to, and since when.\n\n**Do:** the annotation do of each has " +
-			"the first step, and `rdma-events explain` the others.\n\n**Cannot see:** what no rule asks for.",
+		Description: "Alerts with the label component = rdma that fire or are pending, and since when.\n\n**Do:** the annotation do of each alert has " +
+			"the first step, and `rdma-events explain` has the others.\n\n**Cannot see:** faults without a rule.",
 		Options: map[string]any{
 			"viewMode": "list", "groupMode": "default", "groupBy": []string{}, "maxItems": 50, "sortOrder": 3, "dashboardAlerts": false,
 			"AlertName": "", "alertInstanceLabelFilter": `{component="rdma"}`, "showInstances": true, "datasource": "",

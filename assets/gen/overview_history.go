@@ -6,10 +6,10 @@ func (b *board) overviewHistory() {
 	b.series(panel{
 		id: 18, title: "Hosts by trouble", width: 12, height: 9,
 		help: help{
-			"How many hosts had a port down, a device missing, a device not watched or a command stuck at some time in each interval.",
+			"Number of hosts with a port down, a device missing, a device not watched or a command stuck in each interval.",
 			"nothing; a step up is an outage.",
 			"look at the tables above for names.",
-			"which hosts; a host with two troubles counts in both lines.",
+			"which hosts; a host with two faults counts in both lines.",
 		},
 		queries: []query{
 			{alias: "port down", text: hostsWith("ports_down"), prom: hostsThatHad("ports_down")},
@@ -21,8 +21,8 @@ func (b *board) overviewHistory() {
 	b.history(panel{
 		id: 36, title: "Drops by host", width: 12, height: 9,
 		help: help{
-			"port_err events of each host that had one, in each interval.",
-			"that there were some; many hosts at the same time are a switch.",
+			"port_err events per host in each interval.",
+			"that links dropped; many hosts at the same time point to a switch.",
 			"follow the host in the tables above.",
 			"hosts without a drop, which have no line.",
 		},
@@ -37,9 +37,9 @@ func (b *board) overviewHistory() {
 		id: 19, title: "Events by type", width: 12, height: 9, recorded: true,
 		help: help{
 			"Asynchronous events that were read on all devices, in each interval.",
-			"nothing; many `port_err` and `port_active` are flaps, a wave of `client_reregister` and `sm_change` is a subnet manager.",
-			"look at the ports that flap, or at the subnet manager.",
-			"events of applications' queue pairs and queues: they reach only who owns them.",
+			"nothing; many `port_err` and `port_active` events mean flaps, many `client_reregister` and `sm_change` events point to a subnet manager.",
+			"check the ports that flap, or the subnet manager.",
+			"events of applications' queue pairs and queues, which reach only their owners.",
 		},
 		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") AS "events" FROM {rdma_async_event}
 			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`,
@@ -48,10 +48,10 @@ func (b *board) overviewHistory() {
 	b.series(panel{
 		id: 20, title: "Port changes", width: 12, height: 9,
 		help: help{
-			"Transitions of ports, by the state that they ended in.",
-			"nothing; many at once are a switch or a subnet manager.",
+			"State changes of ports, by the new state.",
+			"nothing; many at once point to a switch or a subnet manager.",
 			"look at the ports that flap.",
-			"changes while no plugin ran; several that were merged into one point stand under its last state.",
+			"changes while no plugin ran; changes that were merged into one point count for its last state.",
 		},
 		queries: []query{{alias: "to $tag_state_to", text: `SELECT sum("transitions") AS "changes" FROM {rdma_port_change}
 			WHERE {filter} GROUP BY time($__interval), "state_to" fill(0)`},
@@ -76,10 +76,10 @@ func (b *board) overviewWorst() {
 	b.table(panel{
 		id: 12, title: "Flappers of 7 days", width: 8, height: 8,
 		help: help{
-			"The ten ports that came back most often within 7 days.",
+			"The ten ports that flapped most often within 7 days.",
 			nothing + "; every row is a port that has flapped.",
-			"follow the device's link; a single port: cable, transceiver; all ports of a switch: the switch.",
-			"flaps closer together than 5 ms, and what happened while no plugin ran.",
+			"follow the device's link; for a single port check cable and transceiver, for all ports of a switch the switch.",
+			"flaps less than 5 ms apart, and flaps while no plugin ran.",
 		},
 		queries: []query{{
 			text: `SELECT top("flaps", ` + byDevice + `, "port", 10) AS "flaps" FROM (SELECT sum("transitions") AS "flaps" FROM {rdma_port_change}
@@ -93,9 +93,9 @@ func (b *board) overviewWorst() {
 	b.table(panel{
 		id: 37, title: "Boards, firmware, drivers", width: 12, height: 8, now: true,
 		help: help{
-			"How many devices have each board, firmware and driver, the rarest first.",
-			nothing + "; a single device with other firmware than its neighbours is worth a look.",
-			"compare with the list of what should be there.",
+			"Number of devices with each board, firmware and driver, rarest first.",
+			nothing + "; check a single device whose firmware differs from the others.",
+			"compare with your inventory.",
 			"devices that were not opened yet.",
 		},
 		queries: []query{{
@@ -109,9 +109,9 @@ func (b *board) overviewWorst() {
 	b.table(panel{
 		id: 38, title: "Rates", width: 12, height: 8, now: true,
 		help: help{
-			"How many active ports have each rate, the rarest first.",
-			nothing + "; a single port with another rate than its neighbours is worth a look.",
-			"Links slow has those that were faster before.",
+			"Number of active ports with each rate, rarest first.",
+			nothing + "; check a single port whose rate differs from the others.",
+			"the panel Links slow lists ports that should be faster.",
 			"ports that are down.",
 		},
 		queries: []query{{
@@ -149,10 +149,10 @@ func (b *board) latestCauses() {
 	b.table(panel{
 		id: 44, title: "Causes", width: 24, height: 8,
 		help: help{
-			"The last 100 happenings of the dashboard's range whose cause is certain. The counters are those that moved most since the reading before.",
+			"The last 100 triggers in the dashboard's range whose cause is certain. The counters are the ones that changed most since the previous reading.",
 			"nothing.",
-			"one cause on many hosts at one time is a switch, a subnet manager or a change that was rolled out; docs/reference/causes.md explains each cause.",
-			"what happened without a cause that is certain: the Device dashboard has it too.",
+			"one cause on many hosts at the same time points to a switch, a subnet manager or a rollout; docs/reference/causes.md explains each cause.",
+			"triggers without a certain cause: the Device dashboard has them too.",
 		},
 		queries: []query{{text: `SELECT "cause", "ext_state", "top" FROM {rdma_evidence} WHERE {filter} AND "cause" != ''
 			GROUP BY ` + byPort + `, "trigger" ORDER BY time DESC LIMIT 100`}},
@@ -165,8 +165,8 @@ func (b *board) overviewPlugin() {
 	b.series(panel{
 		id: 26, title: "Workers", width: 8, height: 8,
 		help: help{
-			"Worker processes that had to be started again, and those that the kernel does not let die.",
-			"nothing; restarts now and then are survived, many of one device are a broken library or device.",
+			"Restarts of worker processes, and workers that cannot exit because the kernel holds them.",
+			"nothing; occasional restarts do no harm, many restarts for one device point to a broken library or device.",
 			"the log of Telegraf names the device, the signal and the verbs call.",
 			"which device: the Device dashboard does.",
 		},
@@ -180,7 +180,8 @@ func (b *board) overviewPlugin() {
 	b.series(panel{
 		id: 27, title: "Points merged, dropped, intervals skipped", width: 8, height: 8,
 		help: help{
-			"Points that were merged because more came than `max_event_points`, points that a shutdown cut off, and intervals that Telegraf did not read " +
+			"Points that were merged because there were more than `max_event_points`, points that were not emitted before a " +
+				"shutdown, and intervals that Telegraf did not read " +
 				"in time; and happenings that went into the evidence about another one, since a port has one a second and ten a minute.",
 			"nothing; merging loses no event, skipped intervals mean that Telegraf or its outputs are slow.",
 			"look at Telegraf's own metrics; raise `metric_buffer_limit` or the interval.",

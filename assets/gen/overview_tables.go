@@ -13,10 +13,10 @@ func (b *board) overviewTables() {
 	b.table(panel{
 		id: 10, title: "Ports down", width: 5, height: 8, now: true,
 		help: help{
-			"Up to 100 ports that should be active (`expected_up`) and are not. Age is how long they have been in this state, as far as the plugin has seen.",
+			"Up to 100 ports that should be active (`expected_up`) but are not. Age is the time in this state, as far as the plugin knows.",
 			"nothing; every row is an outage.",
-			"follow the device's link; look at the cable, the switch port and, on InfiniBand, the subnet manager.",
-			"ports of silent hosts and missing devices; ports that need not be active, as unused ones and those of `expected_down`.",
+			"follow the device's link; check the cable, the switch port and, on InfiniBand, the subnet manager.",
+			"ports of silent hosts and missing devices; ports that need not be active, such as unused ports and ports of `expected_down`.",
 		},
 		queries: []query{
 			{text: `SELECT "state_age_ns", "up" FROM (SELECT last("up") AS "up",
@@ -32,10 +32,10 @@ func (b *board) overviewTables() {
 	b.table(panel{
 		id: 11, title: "Devices missing or not watched", width: 6, height: 8, now: true,
 		help: help{
-			"Up to 100 devices that no worker has open. Age is how long that has been so, as far as the last day has it.",
+			"Up to 100 devices that no worker has open. Age is the time since then, within the last day.",
 			nothing + "; every row is a device that no worker watches.",
-			"docs/how-to/troubleshooting.md says for each reason what to do.",
-			"devices of silent hosts, those that pods have borrowed (other_netns), and those that nothing can open (unwatchable).",
+			"docs/how-to/troubleshooting.md says what to do for each reason.",
+			"devices of silent hosts, devices in the network namespace of a pod (other_netns), and devices that nothing can open (unwatchable).",
 		},
 		queries: []query{
 			{text: `SELECT "reason", "age", "present", "worker_state" FROM (SELECT last("open") AS "open", last("present") AS "present",
@@ -58,10 +58,10 @@ func (b *board) overviewTables() {
 	b.table(panel{
 		id: 33, title: "Links slow", width: 8, height: 8, now: true,
 		help: help{
-			"Up to 100 active ports whose rate is below the one that is expected of them (`rate_expected_gbps`). Age is how long they have been " +
+			"Up to 100 active ports whose rate is below their expected rate (`rate_expected_gbps`). Age is how long they have been " +
 				"active.",
 			nothing + "; every row is a link that is slower than it should be.",
-			"follow the device's link; look at cable and transceiver, and at what the switch port is set to.",
+			"follow the device's link; check the cable, the transceiver and the settings of the switch port.",
 			"a rate that changed without a drop of the link: rdma_attr_change has the time.",
 		},
 		queries: []query{
@@ -77,10 +77,10 @@ func (b *board) overviewTables() {
 	b.table(panel{
 		id: 34, title: "Failing probes", width: 7, height: 8,
 		help: help{
-			"Up to 100 probes with rounds that failed in the dashboard's range: the completion was there and its event did not come; neither " +
-				"came; a bad status or a verb that failed. Age counts from the first of them in the range.",
-			nothing + "; every row is a vector whose applications would have slept on, or a device that does not work.",
-			"lost events: the vector's line in /proc/interrupts and its affinity; lost completions: the kernel log, then drain the host.",
+			"Up to 100 probes with failed rounds in the dashboard's range: the completion came without its event; neither came; the completion " +
+				"had an error status, or a verb failed. Age counts from the first failed round in the range.",
+			nothing + "; every row is a vector whose applications may hang, or a device that does not work.",
+			"lost events: check the vector's line in /proc/interrupts and its affinity; lost completions: check the kernel log, then drain the host.",
 			"applications' own queues" + restarted,
 		},
 		queries: []query{
@@ -103,10 +103,10 @@ func (b *board) stuckCommands() {
 	b.table(panel{
 		id: 41, title: "Commands stuck", width: 7, height: 8, now: true,
 		help: help{
-			"Up to 100 calls that the firmware of a device has to answer and does not. Age is how long that has been so, as far as the last day " +
-				"has it; last end is the result of the last call that ended; under way is how long the present one has lasted.",
+			"Up to 100 calls that the firmware of a device does not answer. Age is the time since then, within the last day; last end is the " +
+				"result of the last call that ended; under way is the duration of the current call.",
 			nothing + "; every row is a device whose firmware hangs.",
-			"the alert command-stuck has the steps; many rows with the same firmware are a release, one is a card.",
+			"see the steps of the alert command-stuck; many rows with the same firmware point to that release, one row to a card.",
 			"devices of silent hosts; drivers that answer from the host's memory.",
 		},
 		queries: []query{
@@ -195,8 +195,8 @@ func (b *board) silentHosts() {
 	b.table(panel{
 		id: 9, title: "Hosts by last report", width: 5, height: 8,
 		help: help{
-			"The twenty hosts of the last day that have not reported for longest.",
-			"nothing; a report older than some minutes is a silent host.",
+			"The twenty hosts that reported within the last day and have been silent longest.",
+			"nothing; if the last report is older than some minutes, the host is silent.",
 			"is the host up? Does Telegraf run there? Its log has the plugin's messages.",
 			"hosts that have been silent for more than a day.",
 		},
@@ -217,15 +217,15 @@ func (b *board) silentHosts() {
 }
 
 // restarted is the end of the text about what the tables of counters cannot see.
-const restarted = "; after a restart of the plugin within the range, what came before it."
+const restarted = "; if the plugin was restarted within the range, what happened before the restart."
 
 func (b *board) slowProbes() {
 	b.table(panel{
 		id: 15, title: "Slow probes", width: 8, height: 8, now: true,
 		help: help{
-			"The ten devices with the greatest 99th percentile of wake-up latency, now.",
+			"The ten devices with the greatest 99th percentile of wake-up latency at present.",
 			"nothing; compare the first with the last.",
-			"follow the device's link and compare with its own past; look at interrupts' CPUs and power states.",
+			"follow the device's link and compare with its past; check the CPUs of the interrupts and their power states.",
 			"cable and fabric.",
 		},
 		queries: []query{{text: `SELECT top("p99", ` + byDevice + `, 10) AS "p99" FROM (SELECT max("wake_ns_p99") AS "p99"
@@ -238,9 +238,9 @@ func (b *board) slowCommands() {
 	b.table(panel{
 		id: 42, title: "Slow commands", width: 8, height: 8, now: true,
 		help: help{
-			"The ten devices whose firmware takes longest for a command: the greatest 99th percentile of their calls, now.",
+			"The ten devices whose firmware takes longest for a command, by the current 99th percentile of the calls.",
 			"nothing; compare the first with the last.",
-			"follow the device's link; compare firmware and driver with those of its neighbours.",
+			"follow the device's link; compare firmware and driver with other hosts.",
 			"calls that have not ended: see Commands stuck.",
 		},
 		queries: []query{{text: `SELECT top("p99", ` + byDevice + `, 10) AS "p99" FROM (SELECT max("took_ns_p99") AS "p99"
