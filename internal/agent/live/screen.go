@@ -165,8 +165,8 @@ func (s *Screen) Emit(p measure.Point) {
 		last = &s.queue[n-1].Record
 	}
 	r, isNew := s.changes.RecordOf(p, last)
-	if s.apps.Has(p) {
-		r, isNew = s.apps.Of(p, nil)
+	if s.apps.Handles(p) {
+		r, isNew = s.apps.RecordOf(p, nil)
 	}
 	if isNew {
 		r.Why = "" // the log has said it

@@ -52,10 +52,10 @@ func BenchmarkWrite(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				r.Add(e)
 				if i%100 == 99 {
-					require.NoError(b, r.writer.drain())
+					require.NoError(b, r.writer.writeQueued())
 				}
 			}
-			require.NoError(b, r.writer.drain())
+			require.NoError(b, r.writer.writeQueued())
 			b.ReportMetric(float64(r.writer.sequence), "records")
 			require.NoError(b, closeNow(r))
 		})

@@ -228,7 +228,7 @@ func TestLastRecordIsTheLastThatCanBeDecoded(t *testing.T) {
 	}
 	b := bytes.Clone(e.buf.Bytes())
 	require.Equal(t, uint64(3), lastRecord(b).Sequence)
-	require.Equal(t, uint64(3), last(append(newHeader(version, 1), b...)).Sequence)
+	require.Equal(t, uint64(3), lastRecord(append(newHeader(version, 1), b...)).Sequence)
 	begin := bytes.LastIndex(b, []byte(contentPrefix)) - prefixSize
 	b[begin+prefixSize+len(contentPrefix)] = '}'
 	binary.LittleEndian.PutUint32(b[begin+4:], checksum(b[begin:]))
@@ -238,7 +238,7 @@ func TestLastRecordIsTheLastThatCanBeDecoded(t *testing.T) {
 
 	one := testing.AllocsPerRun(1, func() { lastRecord(b[:begin]) })
 	many := bytes.Repeat(b[:begin], 1000)
-	require.Less(t, testing.AllocsPerRun(1, func() { last(many) }), one+100, "it decodes more than one record")
+	require.Less(t, testing.AllocsPerRun(1, func() { lastRecord(many) }), one+100, "it decodes more than one record")
 }
 
 func TestSegmentThatIsTooLongIsReadToTheLimit(t *testing.T) {

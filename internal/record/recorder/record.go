@@ -91,7 +91,7 @@ const minClockStep = int64(100 * time.Millisecond)
 type stamped struct {
 	Entry
 	wall, boot int64
-	own        bool // a record of the recorder itself, which Counts excludes
+	internal   bool // a record of the recorder itself, which Counts excludes
 }
 
 // records returns the number of records that are lost if e is lost. For an internal record, that is the count of a Lost, or 0.

@@ -61,7 +61,7 @@ func Merge(streams []iter.Seq2[StoredRecord, error]) iter.Seq2[StoredRecord, err
 				}
 			}
 			h := &heads[first]
-			if !yield(h.Kept, h.err) || h.err != nil {
+			if !yield(h.StoredRecord, h.err) || h.err != nil {
 				return
 			}
 			if !h.advance() {
@@ -80,7 +80,7 @@ type streamHead struct {
 
 // advance reads the next record of the stream. It returns false at the end of the stream.
 func (h *streamHead) advance() (ok bool) {
-	h.Kept, h.err, ok = h.next()
+	h.StoredRecord, h.err, ok = h.next()
 	return ok
 }
 

@@ -15,7 +15,7 @@ import (
 func TestALineIsCapped(t *testing.T) {
 	r := newRecorder()
 	l := newStderrLog(r.logger(), "test-child", time.Now)
-	l.release()
+	l.startLogging()
 	for range 100 {
 		_, err := l.Write([]byte(strings.Repeat("z", 1000)))
 		require.NoError(t, err)
@@ -51,7 +51,7 @@ func TestOnlyTheLastKilobytesAreKept(t *testing.T) {
 func TestOfACrashTheBeginningIsKept(t *testing.T) {
 	r := newRecorder()
 	l := newStderrLog(r.logger(), "test-child", time.Now)
-	l.release()
+	l.startLogging()
 	for i := range 10 {
 		fmt.Fprintln(l, "before", i)
 	}
@@ -71,7 +71,7 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder()
 		l := newStderrLog(r.logger(), "test-child", time.Now)
-		l.release()
+		l.startLogging()
 		flood := func() {
 			for range 1000 {
 				fmt.Fprintln(l, "event")
@@ -91,7 +91,7 @@ func TestEarlyOutputIsLoggedAfterTheHandshake(t *testing.T) {
 	l := newStderrLog(r.logger(), "test-child", time.Now)
 	fmt.Fprintln(l, "early")
 	require.Empty(t, r.logLines)
-	l.release()
+	l.startLogging()
 	fmt.Fprintln(l, "late")
 	require.Len(t, r.logLines, 2)
 	require.Contains(t, r.logLines[0], "line=early")

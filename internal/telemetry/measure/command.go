@@ -75,7 +75,7 @@ var commandTable = table[Command]{
 		optionalText("status", "result of the last call: ok, or the name of the errno", func(v *Command) string { return v.Status }),
 		requiredInt("busy_ns", "ns", "duration of the call in progress so far; 0 if none is in progress",
 			func(v *Command) int64 { return v.BusyNS }),
-		flag("stuck", "1 once a call has lasted for evidence.command_stuck, or three calls in a row have ended in ETIMEDOUT, ETIME, "+
+		boolInt("stuck", "1 once a call has lasted for evidence.command_stuck, or three calls in a row have ended in ETIMEDOUT, ETIME, "+
 			"EIO, ENOLINK or ENODEV; 0 again after a call has succeeded",
 			func(v *Command) bool { return v.Stuck }),
 	},

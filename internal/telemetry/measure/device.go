@@ -85,8 +85,8 @@ var deviceTable = table[Device]{
 		requiredTag("device", "name of the RDMA device", func(v *Device) string { return v.Device }),
 	},
 	fields: slices.Concat([]field[Device]{
-		flag("present", "1 while the host has the device, in this or another network namespace", func(v *Device) bool { return v.Present }),
-		flag("open", "1 while a worker has the device open", func(v *Device) bool { return v.Open }),
+		boolInt("present", "1 while the host has the device, in this or another network namespace", func(v *Device) bool { return v.Present }),
+		boolInt("open", "1 while a worker has the device open", func(v *Device) bool { return v.Open }),
 		counter("opens", "times the device was opened", func(v *Device) uint64 { return v.Opens }),
 		counter("removals", "times the device was removed from the host", func(v *Device) uint64 { return v.Removals }),
 		counter("unplanned_removals", "removals other than: while the device was released, before its PCI function got another driver or RDMA device, "+

@@ -73,7 +73,7 @@ var fabricPeerTable = table[FabricPeer]{
 	fields: []field[FabricPeer]{
 		optionalText("verdict", "verdict on the pair, by whom it blames: "+blamesText()+"; not before the two have met",
 			func(v *FabricPeer) verdict.Verdict { return v.Verdict }),
-		flag("bad", "1 if the verdict blames the network: "+verdictsText(func(r *verdict.Row) bool { return r.Blames == verdict.BlameNetwork }),
+		boolInt("bad", "1 if the verdict blames the network: "+verdictsText(func(r *verdict.Row) bool { return r.Blames == verdict.BlameNetwork }),
 			func(v *FabricPeer) bool { return v.Bad }),
 		requiredInt("age_ns", "ns", "age of the verdict, or time that the two have not met", func(v *FabricPeer) int64 { return v.AgeNS }),
 		optionalText("direction", "direction of the fault, if it is known: forward (to the peer), reverse or both",

@@ -77,7 +77,7 @@ var fabricPortTable = table[FabricPort]{
 	},
 	fields: slices.Concat([]field[FabricPort]{
 		optionalText("verdict", "verdict on the port itself: ok, "+portVerdictsText(), func(v *FabricPort) verdict.Verdict { return v.Verdict }),
-		flag("bad", "1 if the verdict is own_link", func(v *FabricPort) bool { return v.Bad }),
+		boolInt("bad", "1 if the verdict is own_link", func(v *FabricPort) bool { return v.Bad }),
 		requiredInt("verdict_age_ns", "ns", "age of the verdict", func(v *FabricPort) int64 { return v.VerdictAgeNS }),
 		optionalText("list", "digest of the peer list, equal on all hosts with the same list", func(v *FabricPort) string { return v.List }),
 	},

@@ -36,8 +36,8 @@ func requiredInt[V any](name, unit, description string, value func(*V) int64) fi
 	}
 }
 
-// flag returns a field that is 0 or 1, and present on every line.
-func flag[V any](name, description string, value func(*V) bool) field[V] {
+// boolInt returns a field that is 0 or 1, and present on every line.
+func boolInt[V any](name, description string, value func(*V) bool) field[V] {
 	return requiredInt(name, "", description, func(v *V) int64 { return boolToInt(value(v)) })
 }
 

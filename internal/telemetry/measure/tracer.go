@@ -49,7 +49,7 @@ var tracerTable = table[Tracer]{
 			"No count includes what happens while the tracer is not attached.",
 	},
 	fields: []field[Tracer]{
-		flag("attached", "1 while the tracer observes events", func(v *Tracer) bool { return v.Attached }),
+		boolInt("attached", "1 while the tracer observes events", func(v *Tracer) bool { return v.Attached }),
 		optionalText("hooks", "kind of attachment, current or last: kprobe, fentry or sim", func(v *Tracer) string { return v.Hooks }),
 		requiredInt("hooks_missing", "", "kernel functions that are missing or cannot be probed; the log names them, and "+
 			"the tracer does not see what they would show",
