@@ -70,13 +70,13 @@ func (d *day) other(t *testing.T) []byte {
 		if at.After(d.silent) && at.Before(d.back) {
 			continue
 		}
-		out.Put(t.Context(), &measure.Collector{Usage: measure.Usage{Uptime: int64(at.Sub(d.begin)) + 1}, At: at}, at)
+		out.Write(t.Context(), &measure.Collector{Usage: measure.Usage{Uptime: int64(at.Sub(d.begin)) + 1}, At: at}, at)
 		port := &measure.FabricPort{Device: "mlx5_0", Port: 1, OwnGroup: "g00", Verdict: verdict.VerdictOK, List: oldList, At: at}
 		port.Pairs, port.PairsMet = 8, 8
 		if !d.newList.IsZero() && at.After(d.newList) {
 			port.List = newList
 		}
-		out.Put(t.Context(), port, at)
+		out.Write(t.Context(), port, at)
 	}
 	require.NoError(t, r.Err())
 	return lines.Bytes()
