@@ -176,7 +176,7 @@ func (k *keeper) runWorker() (why status.End, ok bool) {
 
 // takeRings returns items with what the simulator has written into the rings of the ledger.
 func (k *keeper) takeRings(items []verbs.Item) []verbs.Item {
-	all, err := k.rings.Take(items, k.h.line.now)
+	all, err := k.rings.Merge(items, k.h.line.now)
 	if err != nil {
 		k.h.err = err
 	}

@@ -107,7 +107,7 @@ func (r *Rig) Collect(b verbs.Batch) error {
 
 // keepItems keeps items, and the events and rounds that came before them or are in the rings now. The caller holds r.mu.
 func (r *Rig) keepItems(items []verbs.Item) {
-	all, err := r.rings.Take(items, time.Now().UnixNano())
+	all, err := r.rings.Merge(items, time.Now().UnixNano())
 	require.NoError(r.t, err)
 	for _, it := range all {
 		r.items = append(r.items, kept(it))

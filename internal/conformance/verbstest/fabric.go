@@ -81,7 +81,7 @@ func requireFabricGID(s *session, table verbs.GIDTable, g verbs.FabricGID, layer
 
 func oneFabric(s *session) {
 	first := s.fabric(fabricOptions(often, 4))
-	_, _, err := s.dev.NewFabric(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
+	_, _, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
 	require.ErrorIs(s.t, err, verbs.ErrLimit)
 	require.NoError(s.t, first.close())
 	second := s.fabric(fabricOptions(often, 4))
@@ -100,7 +100,7 @@ func impossibleFabrics(s *session) {
 	} {
 		c := verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)}
 		change(&c)
-		f, _, err := s.dev.NewFabric(c)
+		f, _, err := s.dev.NewFabricEndpoint(c)
 		if err == nil {
 			require.NoError(s.t, f.Close(patience))
 		}
@@ -365,6 +365,6 @@ func closeClosesFabrics(s *session) {
 	require.ErrorIs(s.t, m.err, verbs.ErrClosed)
 	require.Equal(s.t, m.counted().Events, m.counted().Acked)
 	requireFabricClosed(s, m.end)
-	_, _, err := s.dev.NewFabric(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
+	_, _, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
 	require.ErrorIs(s.t, err, verbs.ErrClosed)
 }

@@ -18,7 +18,7 @@ import (
 // end is the Fabric of a port, with the goroutine that runs it.
 type end struct {
 	*session
-	fab  verbs.Fabric
+	fab  verbs.FabricEndpoint
 	port verbs.FabricPort
 
 	stop, ended chan struct{} // nil while it does not run
@@ -68,7 +68,7 @@ func (s *session) farSession() *session {
 
 func (s *session) fabric(o verbs.FabricOptions) *end {
 	s.t.Helper()
-	fab, port, err := s.dev.NewFabric(verbs.FabricConfig{Port: s.f.Port, FabricOptions: o})
+	fab, port, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: s.f.Port, FabricOptions: o})
 	require.NoError(s.t, err)
 	e := &end{session: s, fab: fab, port: port, more: make(chan struct{})}
 	s.t.Cleanup(func() {

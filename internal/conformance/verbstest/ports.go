@@ -143,7 +143,7 @@ func objectsAreListed(s *session) {
 		}
 		for kind, l := range o.Lists {
 			if kind < len(kinds) {
-				require.Equal(s.t, verbs.ObjectList{State: verbs.ListWhole}, l)
+				require.Equal(s.t, verbs.ObjectList{State: verbs.ListComplete}, l)
 			} else {
 				require.Equal(s.t, verbs.ObjectList{}, l)
 				require.Zero(s.t, sum[kind])

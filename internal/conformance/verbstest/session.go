@@ -33,7 +33,7 @@ type session struct {
 // listed takes what the rings of the ledger have, and returns the runs.
 func (s *session) listed() []verbs.Run {
 	s.t.Helper()
-	items, err := s.rings.Take(nil, clock.Monotonic())
+	items, err := s.rings.Merge(nil, clock.Monotonic())
 	require.NoError(s.t, err)
 	var runs []verbs.Run
 	for _, it := range items {

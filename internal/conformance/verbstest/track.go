@@ -76,7 +76,7 @@ func (o *openObjects) report(t TB) {
 // callers returns the stack above this package's wrappers.
 func callers() string {
 	var pcs [32]uintptr
-	const wrappers = 4 // Callers, callers, add, Open, NewProbe or NewFabric
+	const wrappers = 4 // Callers, callers, add, Open, NewProbe or NewFabricEndpoint
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(wrappers, pcs[:])])
 	var b strings.Builder
 	for {
@@ -119,8 +119,8 @@ func (d *trackedDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return tracked, nil
 }
 
-func (d *trackedDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
-	f, port, err := d.Device.NewFabric(c)
+func (d *trackedDevice) NewFabricEndpoint(c verbs.FabricConfig) (verbs.FabricEndpoint, verbs.FabricPort, error) {
+	f, port, err := d.Device.NewFabricEndpoint(c)
 	if err != nil {
 		return nil, port, err
 	}
@@ -151,7 +151,7 @@ func (p *trackedProbe) Close(timeout time.Duration) error {
 }
 
 type trackedFabric struct {
-	verbs.Fabric
+	verbs.FabricEndpoint
 	open *openObjects
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Commands implements verbs.Device.
-func (d *nativeDevice) Commands() verbs.CommandSet { return verbs.CommandsOf(d.attr.Driver) }
+func (d *nativeDevice) Commands() verbs.CommandSet { return verbs.DriverCommands(d.attr.Driver) }
 
 // ReadCounter implements verbs.Device. Close does not wait for it: it uses nothing that
 // the library has made.

@@ -69,7 +69,7 @@ func (d *nativeDevice) readCounters(port int, from verbs.CounterSource) (map[str
 	if from == verbs.CountersHardware {
 		read = verbs.ReadHWCounters
 	}
-	again := d.refusals.Row(port, read) > 0
+	again := d.refusals.InARow(port, read) > 0
 	if again {
 		refusals = 1 // one file shows whether the firmware still refuses them
 	}

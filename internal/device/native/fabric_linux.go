@@ -46,10 +46,10 @@ func newToken() token {
 	return t
 }
 
-// UD implements verbs.Fabric.
+// UD implements verbs.FabricEndpoint.
 func (f *nativeFabric) UD() (numbers []uint32, qkey uint32) { return f.ud, f.qkey }
 
-// Run implements verbs.Fabric.
+// Run implements verbs.FabricEndpoint.
 func (f *nativeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n int, upTo int64, err error) {
 	if len(facts) < verbs.MinFabricFacts {
 		return 0, 0, f.failed("run fabric", fmt.Errorf("%w: room for %d facts instead of %d", unix.EINVAL, len(facts), verbs.MinFabricFacts))
@@ -113,7 +113,7 @@ func factStatus(i *C.struct_fabric_item) string {
 	return ""
 }
 
-// Offer implements verbs.Fabric.
+// Offer implements verbs.FabricEndpoint.
 func (f *nativeFabric) Offer(pair int, role verbs.FabricRole) (rc uint32, err error) {
 	var number C.uint32_t
 	err = f.order("offer", pair, func() C.struct_result {
@@ -122,7 +122,7 @@ func (f *nativeFabric) Offer(pair int, role verbs.FabricRole) (rc uint32, err er
 	return uint32(number), err
 }
 
-// Join implements verbs.Fabric.
+// Join implements verbs.FabricEndpoint.
 func (f *nativeFabric) Join(pair int, peer *verbs.FabricPeer) error {
 	if len(peer.UD) < 1 || len(peer.UD) > len(f.ud) {
 		return f.failed("join", fmt.Errorf("%w: %d paths, and the port has %d", unix.EINVAL, len(peer.UD), len(f.ud)))
@@ -150,7 +150,7 @@ func cPeer(p *verbs.FabricPeer) C.struct_fabric_peer {
 	return c
 }
 
-// Leave implements verbs.Fabric.
+// Leave implements verbs.FabricEndpoint.
 func (f *nativeFabric) Leave(pair int) error {
 	return f.order("leave", pair, func() C.struct_result { return C.native_fabric_leave(f.c, C.int(pair)) })
 }
@@ -170,7 +170,7 @@ func (f *nativeFabric) order(what string, pair int, call func() C.struct_result)
 	return nil
 }
 
-// Nudge implements verbs.Fabric. The lock keeps destroy from freeing the C fabric meanwhile.
+// Nudge implements verbs.FabricEndpoint. The lock keeps destroy from freeing the C fabric meanwhile.
 func (f *nativeFabric) Nudge() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +203,7 @@ func (f *nativeFabric) isClosed() bool {
 	return f.closed
 }
 
-// Close implements verbs.Fabric. It ends a Run, and waits for an order that has begun.
+// Close implements verbs.FabricEndpoint. It ends a Run, and waits for an order that has begun.
 func (f *nativeFabric) Close(timeout time.Duration) error {
 	if err := f.d.enter(); err != nil {
 		return f.failed("close fabric", err)

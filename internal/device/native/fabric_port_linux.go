@@ -23,8 +23,8 @@ import (
 // topBit of a Q_Key says that the sender's queue pair gives it, not the work request (InfiniBand specification, 10.2.5).
 const topBit = 1 << 31
 
-// NewFabric implements verbs.Device.
-func (d *nativeDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
+// NewFabricEndpoint implements verbs.Device.
+func (d *nativeDevice) NewFabricEndpoint(c verbs.FabricConfig) (verbs.FabricEndpoint, verbs.FabricPort, error) {
 	f, port, err := d.newFabric(c)
 	if err != nil {
 		return nil, verbs.FabricPort{}, verbs.NewOpError("new fabric", d.name, c.Port, err)

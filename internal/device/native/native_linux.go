@@ -179,7 +179,7 @@ type nativeDevice struct {
 
 func (d *nativeDevice) Attr() verbs.DeviceAttr { return d.attr }
 
-// LimitReads implements verbs.RefusalUser.
+// LimitReads implements verbs.ReadLimiter.
 func (d *nativeDevice) LimitReads(r *verbs.Refusals) { d.refusals = r }
 
 func (d *nativeDevice) enter() error {
@@ -242,7 +242,7 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		d.sysfs.PortLink(d.name, port, &attr)
 		if d.refusals.Allow(port, verbs.ReadCounters) {
 			n, err := d.sysfs.LinkDowned(d.name, port)
-			d.refusals.Note(port, verbs.ReadCounters, err)
+			d.refusals.Record(port, verbs.ReadCounters, err)
 			attr.LinkDowned, attr.HasLinkDowned = n, err == nil
 		}
 	})
@@ -304,7 +304,7 @@ func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, er
 		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
 	}
 	for i := range n {
-		runs[i] = verbs.RunOf((*ledger.Run)(unsafe.Pointer(&d.runs[i])))
+		runs[i] = verbs.RunFromRing((*ledger.Run)(unsafe.Pointer(&d.runs[i])))
 		if runs[i].Type == verbs.EventPKeyChange {
 			d.pkeys.forget()
 		}

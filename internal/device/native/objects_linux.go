@@ -25,7 +25,7 @@ func (d *nativeDevice) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, e
 		objects, err := d.list(listed[kind])
 		switch {
 		case err == nil:
-			o.Lists[kind].State = verbs.ListWhole
+			o.Lists[kind].State = verbs.ListComplete
 			all = append(all, objects...)
 			continue
 		case errors.Is(err, verbs.ErrClosed):
@@ -40,7 +40,7 @@ func (d *nativeDevice) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, e
 		}
 		return nil, verbs.NewOpError("list objects", d.name, 0, err)
 	}
-	var tally verbs.Tally
+	var tally verbs.ObjectTally
 	for i, h := range nldev.Holders(all) {
 		tally.Add(h.Thread, h.Kernel != "", verbs.ObjectKind(slices.Index(listed[:], all[i].Kind)), int(all[i].State))
 	}

@@ -105,7 +105,7 @@ func (d *nativeDevice) prepareProbe(c verbs.ProbeConfig) (C.struct_probe_config,
 	if attr.LinkLayer != verbs.LinkEthernet {
 		cfg.keep_handle = 1
 	}
-	if verbs.HandleIsCommand(d.attr.Driver) {
+	if verbs.AddressHandleIsCommand(d.attr.Driver) {
 		cfg.handle_command = 1
 	}
 	for i, b := range path.GID {
@@ -148,7 +148,7 @@ func (p *nativeProbe) Rounds(pace verbs.Pace) (last verbs.Round, done int, err e
 	defer func() { p.idle <- struct{}{} }()
 	var usable C.int
 	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For), &p.last, &usable))
-	last = verbs.RoundOf((*ledger.Round)(unsafe.Pointer(&p.last)))
+	last = verbs.RoundFromRing((*ledger.Round)(unsafe.Pointer(&p.last)))
 	if last.Outcome == verbs.OutcomeCanceled {
 		n--
 		if p.d.isClosed() {

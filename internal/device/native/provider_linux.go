@@ -32,7 +32,7 @@ func (b backend) explainUnlisted(name string, led *ledger.Ledger, node string) e
 	listed := int(C.native_listed((*C.struct_ledger)(led.Base()), cname, &has))
 	if listed >= 0 && has == 0 {
 		var want string
-		inSysfs(led.Control, 0, func() { want = verbs.ProviderOf(b.sysfs.Device(name).Driver) })
+		inSysfs(led.Control, 0, func() { want = verbs.ProviderName(b.sysfs.Device(name).Driver) })
 		dir := filepath.Join(filepath.Dir(C.GoString(C.native_library())), "libibverbs")
 		if lacksProvider(dir, want) && !isUsed(nldev.QueryUse(name)) {
 			return fmt.Errorf("%w: %s has none for %s, and nobody uses the device", verbs.ErrNoProvider, dir, want)

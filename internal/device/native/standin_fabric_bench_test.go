@@ -46,7 +46,7 @@ var kindNames = map[verbs.FabricKind]string{
 }
 
 // alone runs a Fabric as the session does, in its own thread, and returns the thread's CPU time.
-func alone(fab verbs.Fabric, see func(*verbs.FabricFact)) (used time.Duration, err error) {
+func alone(fab verbs.FabricEndpoint, see func(*verbs.FabricFact)) (used time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	facts := make([]verbs.FabricFact, 2*verbs.MinFabricFacts)

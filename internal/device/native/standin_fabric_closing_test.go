@@ -142,7 +142,7 @@ func doFabricPort(s *subject) error {
 		return err
 	}
 	try := func(o verbs.FabricOptions) {
-		f, _, err := s.dev.NewFabric(verbs.FabricConfig{Port: 1, FabricOptions: o})
+		f, _, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: 1, FabricOptions: o})
 		s.report.Failures = append(s.report.Failures, describe(err))
 		if err == nil {
 			s.check("close fabric", f.Close(long))

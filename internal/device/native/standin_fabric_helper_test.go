@@ -15,17 +15,17 @@ import (
 // fabrics are the Fabrics of both ports of the stand-in's device. The first one probes.
 type fabrics struct {
 	s                 *subject
-	near, far         verbs.Fabric
+	near, far         verbs.FabricEndpoint
 	nearPort, farPort verbs.FabricPort
 }
 
 // fabric makes a Fabric of a port with the options of the order, or those that most orders do with.
-func (s *subject) fabric(port int) (verbs.Fabric, verbs.FabricPort, error) {
+func (s *subject) fabric(port int) (verbs.FabricEndpoint, verbs.FabricPort, error) {
 	o := s.Fabric
 	if o.Paths == 0 {
 		o = verbs.FabricOptions{Paths: 4, Interval: time.Hour, GIDIndex: -1, PKeyIndex: -1}
 	}
-	return s.dev.NewFabric(verbs.FabricConfig{Port: port, FabricOptions: o})
+	return s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: port, FabricOptions: o})
 }
 
 // fabrics makes both Fabrics on a device that is open.
@@ -80,7 +80,7 @@ func (f *fabrics) meet(place int, session uint64) error {
 }
 
 // run runs a Fabric for a time, and notes the facts under a name. It repeats calls that return early.
-func (f *fabrics) run(fab verbs.Fabric, name string, lasting time.Duration) error {
+func (f *fabrics) run(fab verbs.FabricEndpoint, name string, lasting time.Duration) error {
 	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
 	if f.s.report.Facts == nil {
 		f.s.report.Facts = map[string][]verbs.FabricFact{}
@@ -95,7 +95,7 @@ func (f *fabrics) run(fab verbs.Fabric, name string, lasting time.Duration) erro
 }
 
 // once runs a Fabric for one turn, or as many as bring something.
-func (f *fabrics) once(fab verbs.Fabric, name string) error { return f.run(fab, name, 0) }
+func (f *fabrics) once(fab verbs.FabricEndpoint, name string) error { return f.run(fab, name, 0) }
 
 // note records a number under a name.
 func (f *fabrics) note(name string, n int) {
@@ -119,7 +119,7 @@ func doFabric(s *subject) error {
 		return fmt.Errorf("scene %q: %w", s.Scene, err)
 	}
 	s.readLedger()
-	for name, fab := range map[string]verbs.Fabric{"close near": f.near, "close far": f.far} {
+	for name, fab := range map[string]verbs.FabricEndpoint{"close near": f.near, "close far": f.far} {
 		if err := fab.Close(long); !errors.Is(err, verbs.ErrClosed) {
 			s.check(name, err)
 		}

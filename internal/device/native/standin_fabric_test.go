@@ -32,7 +32,7 @@ var scenes = map[string]func(*fabrics) error{
 // round has the near side probe, the far one answer, and the near one take the echo.
 func (f *fabrics) round(name string) error {
 	for _, turn := range []struct {
-		fab  verbs.Fabric
+		fab  verbs.FabricEndpoint
 		name string
 	}{{f.near, name}, {f.far, "far"}, {f.near, name}} {
 		if err := f.once(turn.fab, turn.name); err != nil {
@@ -449,7 +449,7 @@ func sceneFullLedger(f *fabrics) error {
 			return err
 		}
 	}
-	_, _, err := f.s.dev.NewFabric(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{Paths: 1, Interval: 1, GIDIndex: -1}})
+	_, _, err := f.s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{Paths: 1, Interval: 1, GIDIndex: -1}})
 	f.s.report.Failures = append(f.s.report.Failures, describe(err))
 	return nil
 }

@@ -167,7 +167,7 @@ func doRefusedLinkDowned(s *subject) error {
 	}
 	var now int64
 	limits := verbs.NewRefusals(func() int64 { return now })
-	s.dev.(verbs.RefusalUser).LimitReads(limits)
+	s.dev.(verbs.ReadLimiter).LimitReads(limits)
 	dir := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/counters")
 	file := filepath.Join(dir, "link_downed")
 	s.check("make counters", os.MkdirAll(dir, 0o755))

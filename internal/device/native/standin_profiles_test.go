@@ -292,7 +292,7 @@ func (l *observation) died(p standin.Profile) {
 	switch p.Seen.Up.Method {
 	case verbs.MethodRCWrite, verbs.MethodUDSend:
 		l.DeadRounds["lost_completion"] = true
-		if verbs.HandleIsCommand(p.Module) {
+		if verbs.AddressHandleIsCommand(p.Module) {
 			l.DeadRounds = map[string]bool{"error": true} // the device makes no address handle
 		}
 	case verbs.MethodFlush:

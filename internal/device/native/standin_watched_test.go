@@ -47,7 +47,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 		return nil, err
 	}
 	pace := 10 * time.Millisecond
-	if verbs.HandleIsCommand(p.Module) {
+	if verbs.AddressHandleIsCommand(p.Module) {
 		pace = time.Second // more handles a minute would be too many for it
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -88,7 +88,7 @@ func (w *watched) handle(b verbs.Batch) error {
 
 // keep keeps items with copies of what the rings of the ledger have. The caller holds w.mu.
 func (w *watched) keep(items []verbs.Item) {
-	all, err := w.rings.Take(items, clock.Monotonic())
+	all, err := w.rings.Merge(items, clock.Monotonic())
 	if err != nil {
 		panic(err)
 	}

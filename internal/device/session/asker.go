@@ -114,7 +114,7 @@ const paused = time.Second
 func NewAsker(c AskerConfig) *Asker {
 	begin := c.Clock.Now()
 	a := &Asker{AskerConfig: c, refusals: verbs.NewRefusals(func() int64 { return int64(c.Clock.Now().Sub(begin)) })}
-	if u, ok := c.Device.(verbs.RefusalUser); ok {
+	if u, ok := c.Device.(verbs.ReadLimiter); ok {
 		u.LimitReads(a.refusals)
 	}
 	if c.Options.CommandInterval > 0 {
@@ -169,7 +169,7 @@ func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
 		defer stop()
 	}
 	r.Mono, r.Took = a.timed(func() { r.Attr, err = a.Device.QueryPort(number) })
-	a.refusals.Note(number, verbs.ReadQueryPort, err)
+	a.refusals.Record(number, verbs.ReadQueryPort, err)
 	r.Refused = a.refused(number)
 	if err != nil {
 		r.Err = err.Error()
@@ -248,7 +248,7 @@ func (a *Asker) askPort(port int) error {
 		}
 		var err error
 		mono, took := a.timed(func() { err = c.make(port) })
-		a.refusals.Note(port, readOf(c.call), err)
+		a.refusals.Record(port, readOf(c.call), err)
 		switch {
 		case errors.Is(err, verbs.ErrClosed):
 			return err

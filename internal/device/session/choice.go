@@ -323,7 +323,7 @@ func (c *Choice) candidates() []candidate {
 // expensive returns why the address handles of all rounds of a port would cost its device
 // too much, "" if they would not.
 func (c *Choice) expensive() string {
-	n := verbs.HandleCommands(c.Device.Attr().Driver) * c.Port().Probers * int(time.Minute) / int(c.Options.Interval)
+	n := verbs.AddressHandleCommands(c.Device.Attr().Driver) * c.Port().Probers * int(time.Minute) / int(c.Options.Interval)
 	if n <= maxCommands {
 		return ""
 	}

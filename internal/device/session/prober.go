@@ -75,7 +75,7 @@ func (p *prober) pause() time.Duration {
 		p.next = time.Now().Add(interval)
 		return interval
 	}
-	p.next = p.next.Add(verbs.Missed(late, interval))
+	p.next = p.next.Add(verbs.MissedIntervals(late, interval))
 	return max(-late, 0)
 }
 

@@ -146,7 +146,7 @@ func (t *taking) checkFirmware() {
 		var err error
 		begin := t.a.Clock.Now()
 		t.a.timed(func() { err = t.a.Device.QueryQP(t.Port) })
-		t.a.refusals.Note(t.Port, verbs.ReadQueryQP, err)
+		t.a.refusals.Record(t.Port, verbs.ReadQueryQP, err)
 		t.judge(t.a.Clock.Now().Sub(begin), err)
 		if errors.Is(err, verbs.ErrUnsupported) {
 			t.unanswered = "no probe has a queue pair, whose query would show that the device answers"
@@ -213,7 +213,7 @@ func (t *taking) ask(from verbs.CounterSource) (values map[string]uint64, err er
 	}
 	t.a.timed(func() { values, err = t.a.Device.ReadCounters(t.Port, from) })
 	if limited {
-		t.a.refusals.Note(t.Port, read, err)
+		t.a.refusals.Record(t.Port, read, err)
 	}
 	return values, err
 }

@@ -176,7 +176,7 @@ func (a *attempt) collect() {
 // take merges the items of the stream, which Stream has checked, with those in the rings, which the Inbox checks. The caller must
 // hold a.mu.
 func (a *attempt) take(items []verbs.Item) []verbs.Item {
-	all, err := a.rings.Take(items, clock.Monotonic())
+	all, err := a.rings.Merge(items, clock.Monotonic())
 	if err != nil && a.refuse != nil {
 		a.refuse(fmt.Errorf("%w: %w", ErrRefused, err))
 	}

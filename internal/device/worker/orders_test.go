@@ -40,7 +40,7 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 		watch: func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, _ verbs.Options, o *verbs.FabricOrders,
 			send sender,
 		) (status.End, error) {
-			defer o.Take(take)()
+			defer o.Handle(take)()
 			if err := send(opened()); err != nil {
 				return status.End{}, err
 			}

@@ -75,7 +75,7 @@ call = "query_port"
 
 func TestCommandsAreThoseOfTheDriver(t *testing.T) {
 	for profile, want := range map[string]verbs.CommandSet{
-		"mlx5": verbs.CommandsOf("mlx5_core"), "qedr": verbs.CommandsOf("qedr"), "rxe": 0, "siw": 0, "irdma": verbs.CommandsOf("ice"),
+		"mlx5": verbs.DriverCommands("mlx5_core"), "qedr": verbs.DriverCommands("qedr"), "rxe": 0, "siw": 0, "irdma": verbs.DriverCommands("ice"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := play(t, profile, "")

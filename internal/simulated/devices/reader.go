@@ -111,7 +111,7 @@ func (d *device) readQueued(runs []verbs.Run) (int, error) {
 			return 0, verbs.ErrClosed
 		}
 		runs[n] = run
-		d.led.AddRun(verbs.RingRun(&run))
+		d.led.AddRun(verbs.RunToRing(&run))
 		n++
 	}
 	if n > 0 {
