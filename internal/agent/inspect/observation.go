@@ -107,8 +107,8 @@ func (c *collector) Ended(why status.End) {
 		c.Reason, c.Why = why.Reason, why.Message
 	}
 	if c.led != nil {
-		var s ledger.Snapshot
-		c.led.Snapshot(&s)
+		var s ledger.Contents
+		c.led.CopyTo(&s)
 		for _, p := range s.Probes {
 			c.Counts = c.Counts.Add(p.ProbeCounts)
 		}

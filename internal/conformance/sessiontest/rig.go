@@ -154,9 +154,9 @@ func (r *Rig) Sent() []verbs.Item {
 }
 
 // Counters returns the current values of the ledger.
-func (r *Rig) Counters() ledger.Snapshot {
-	var s ledger.Snapshot
-	r.Ledger.Snapshot(&s)
+func (r *Rig) Counters() ledger.Contents {
+	var s ledger.Contents
+	r.Ledger.CopyTo(&s)
 	return s
 }
 

@@ -279,7 +279,7 @@ func address(t *testing.T, from, to verbs.FabricPort) *verbs.FabricPeer {
 func isIPv4(g verbs.FabricGID) bool { return netip.AddrFrom16(g.Raw).Is4In6() }
 
 // counted returns the ledger's counts of the Fabric.
-func (e *end) counted() ledger.Fabric {
+func (e *end) counted() ledger.FabricState {
 	e.t.Helper()
 	for _, f := range e.snapshot().Fabrics {
 		if f.Port == e.f.Port {
@@ -288,5 +288,5 @@ func (e *end) counted() ledger.Fabric {
 		}
 	}
 	require.Fail(e.t, "the ledger has no such Fabric")
-	return ledger.Fabric{}
+	return ledger.FabricState{}
 }

@@ -211,9 +211,9 @@ func total(runs []verbs.Run) uint64 {
 	return n
 }
 
-func (s *session) snapshot() ledger.Snapshot {
-	var snap ledger.Snapshot
-	s.led.Snapshot(&snap)
+func (s *session) snapshot() ledger.Contents {
+	var snap ledger.Contents
+	s.led.CopyTo(&snap)
 	return snap
 }
 

@@ -6,9 +6,8 @@ import (
 	"unsafe"
 )
 
-// ProbeCounts counts the outcomes of a probe's rounds, and its events. The counts are in
-// the order of the struct of a probe in internal/device/native/native.h, and a slot of the ledger holds them
-// as they are.
+// ProbeCounts counts the outcomes of a probe's rounds, and its events. A slot of the ledger contains a ProbeCounts. The
+// fields have the order of the probe's struct in internal/device/native/native.h.
 type ProbeCounts struct {
 	Rounds, Successes, Errors   uint64
 	LostEvents, LostCompletions uint64
@@ -20,11 +19,11 @@ type ProbeCounts struct {
 
 const numCounts = int(unsafe.Sizeof(ProbeCounts{}) / unsafe.Sizeof(uint64(0)))
 
-// all returns the counts as an array.
+// all returns the counts as an array that shares their memory.
 func (c *ProbeCounts) all() *[numCounts]uint64 { return (*[numCounts]uint64)(unsafe.Pointer(c)) }
 
-// load copies counts that a worker writes. It reads Rounds before its parts, and Acked
-// before Events, so that no sum is behind its parts.
+// load copies counts that a worker is writing. It reads Rounds before the outcomes, and Acked
+// before Events, so that Rounds never exceeds the sum of the outcomes, nor Acked the Events.
 func (c *ProbeCounts) load() ProbeCounts {
 	var out ProbeCounts
 	out.Rounds = atomic.LoadUint64(&c.Rounds)
@@ -35,7 +34,7 @@ func (c *ProbeCounts) load() ProbeCounts {
 	return out
 }
 
-// store adds o to counts that a host reads, in the order that load relies on.
+// store adds o to counts that the host may read meanwhile. It keeps the order that load relies on.
 func (c *ProbeCounts) store(o ProbeCounts) {
 	to, from := c.all(), o.all()
 	for i := 1; i < numCounts; i++ {
@@ -44,7 +43,7 @@ func (c *ProbeCounts) store(o ProbeCounts) {
 	atomic.AddUint64(&c.Rounds, o.Rounds)
 }
 
-func (c *ProbeCounts) believable() bool { return slices.Max(c.all()[:]) < Believable }
+func (c *ProbeCounts) isPlausible() bool { return slices.Max(c.all()[:]) < ImplausibleCount }
 
 // Add returns the sum of both, field by field.
 func (c ProbeCounts) Add(o ProbeCounts) ProbeCounts {
@@ -62,8 +61,8 @@ func (c ProbeCounts) Sub(base ProbeCounts) ProbeCounts {
 	return c
 }
 
-// Raise raises each count to that of o, if that is higher, so that no count goes back.
-// Of the events of o no more count as acknowledged than were read.
+// Raise raises each count to the count of o if that is higher, so that no count ever falls.
+// It takes no more of o's events as acknowledged than o has read.
 func (c *ProbeCounts) Raise(o ProbeCounts) {
 	o.Acked = min(o.Acked, o.Events)
 	for i, n := range o.all() {

@@ -190,7 +190,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 
 func (d *Device) run(r *verbs.Run, t *moment) {
 	c, s, p := d.counter(r.Type, r.Port)
-	if c == nil || r.Count == 0 || r.Count >= ledger.Believable-c.streamed {
+	if c == nil || r.Count == 0 || r.Count >= ledger.ImplausibleCount-c.streamed {
 		return
 	}
 	c.streamed += r.Count
@@ -388,7 +388,7 @@ func (d *Device) readLedger(t *moment) {
 	if d.led == nil {
 		return
 	}
-	d.led.Snapshot(&d.snap)
+	d.led.CopyTo(&d.snap)
 	d.publish(Update{Ledger: &d.snap}, t)
 	for i := range d.snap.Events {
 		e := &d.snap.Events[i]

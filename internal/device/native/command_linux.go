@@ -25,7 +25,7 @@ func (d *nativeDevice) ReadCounter(port int) error {
 		return verbs.NewOpError("read hw_counter", d.name, port, verbs.ErrClosed)
 	}
 	var err error
-	inSysfs(d.led.Evidence, port, func() { err = d.sysfs.ReadHWCounter(d.name, port) })
+	inSysfs(d.led.SetEvidenceCall, port, func() { err = d.sysfs.ReadHWCounter(d.name, port) })
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", verbs.ErrUnsupported, err)
 	}

@@ -63,8 +63,8 @@ func checkCoverage(t *testing.T, c covered, provoke provocation) {
 	if c.scope == "port" {
 		port = 1
 	}
-	var snap ledger.Snapshot
-	s.led.Snapshot(&snap)
+	var snap ledger.Contents
+	s.led.CopyTo(&snap)
 	require.Contains(t, snap.Events, ledger.EventCounts{Type: int32(c.number), Port: int32(port), Read: got, Acked: got})
 	if destroy != nil {
 		began := time.Now()

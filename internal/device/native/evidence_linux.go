@@ -52,11 +52,11 @@ func (d *nativeDevice) ReadCounters(port int, from verbs.CounterSource) (counter
 	case verbs.CountersFEC:
 		d.inEthtool(port, func(netdev string) { counters, err = queryErrorCorrection(netdev) })
 	case verbs.CountersHWMon:
-		inSysfs(d.led.Evidence, port, func() { counters, err = d.sysfs.ReadSensors(d.name) })
+		inSysfs(d.led.SetEvidenceCall, port, func() { counters, err = d.sysfs.ReadSensors(d.name) })
 	case verbs.CountersPCI: // the kernel counted them itself, so that their reading is no call that may hang
 		counters, err = d.sysfs.ReadAER(d.name)
 	default:
-		inSysfs(d.led.Evidence, port, func() { counters, err = d.readCounters(port, from) })
+		inSysfs(d.led.SetEvidenceCall, port, func() { counters, err = d.readCounters(port, from) })
 	}
 	return counters, verbs.NewOpError(op, d.name, port, err)
 }
@@ -131,7 +131,7 @@ func (d *nativeDevice) inEthtool(port int, f func(netdev string)) {
 	name := d.netDevOf(port)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	d.led.Evidence(ledger.Lane{Call: ledger.CallEthtool, Port: port, Thread: unix.Gettid(), Beat: clock.Monotonic()})
-	defer func() { d.led.Evidence(ledger.Lane{Beat: clock.Monotonic()}) }()
+	d.led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallEthtool, Port: port, Thread: unix.Gettid(), Since: clock.Monotonic()})
+	defer func() { d.led.SetEvidenceCall(ledger.ThreadCall{Since: clock.Monotonic()}) }()
 	f(name)
 }

@@ -253,9 +253,9 @@ func (f *nativeFabric) destroy() error {
 // resolving reports whether a Join waits for the address of the peer: the kernel seeks it both for an address handle and for a
 // queue pair that is connected.
 func (f *nativeFabric) resolving() bool {
-	var s ledger.Snapshot
-	f.d.led.Snapshot(&s)
-	return f.joining.Load() && slices.ContainsFunc(s.Fabrics, func(l ledger.Fabric) bool {
+	var s ledger.Contents
+	f.d.led.CopyTo(&s)
+	return f.joining.Load() && slices.ContainsFunc(s.Fabrics, func(l ledger.FabricState) bool {
 		return l.Port == f.port && (l.Control.Call == ledger.CallCreateAH || l.Control.Call == ledger.CallModifyQP)
 	})
 }

@@ -269,14 +269,14 @@ func (d *nativeDevice) failed(errno unix.Errno) error {
 // readSysfs runs f, which reads sysfs, and records it in the ledger's control thread
 // state: to read an attribute may be a command to the device, which can hang (link_downed
 // of mlx5's InfiniBand). The caller holds querying, or no other goroutine has d yet.
-func (d *nativeDevice) readSysfs(port int, f func()) { inSysfs(d.led.Control, port, f) }
+func (d *nativeDevice) readSysfs(port int, f func()) { inSysfs(d.led.SetControlCall, port, f) }
 
 // inSysfs runs f, which reads sysfs, on one thread, and records that by set.
-func inSysfs(set func(ledger.Lane), port int, f func()) {
+func inSysfs(set func(ledger.ThreadCall), port int, f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	set(ledger.Lane{Call: ledger.CallReadSysfs, Port: port, Thread: unix.Gettid(), Beat: clock.Monotonic()})
-	defer func() { set(ledger.Lane{Beat: clock.Monotonic()}) }()
+	set(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: port, Thread: unix.Gettid(), Since: clock.Monotonic()})
+	defer func() { set(ledger.ThreadCall{Since: clock.Monotonic()}) }()
 	f()
 }
 
@@ -364,9 +364,9 @@ func (d *nativeDevice) resolving() bool {
 	if slices.ContainsFunc(d.openFabrics(), (*nativeFabric).resolving) {
 		return true
 	}
-	var s ledger.Snapshot
-	d.led.Snapshot(&s)
-	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Lane.Call == ledger.CallCreateAH })
+	var s ledger.Contents
+	d.led.CopyTo(&s)
+	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Call.Call == ledger.CallCreateAH })
 }
 
 // withinUnlessResolving is within, but gives up with ErrResolving after resolveGrace if f then waits for

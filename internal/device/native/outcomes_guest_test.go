@@ -49,8 +49,8 @@ func (p *probing) round() verbs.Round {
 }
 
 func (p *probing) counts() ledger.ProbeCounts {
-	var s ledger.Snapshot
-	p.led.Snapshot(&s)
+	var s ledger.Contents
+	p.led.CopyTo(&s)
 	return s.Probes[0].ProbeCounts
 }
 

@@ -243,14 +243,14 @@ func (w *steppedWriter) prepare(s *writing) *ringHost {
 	w.t.Helper()
 	w.clear()
 	h := &ringHost{writing: s, w: w, reader: ledger.NewReader(w.led), numbers: []int{}}
-	write := func(n int) { w.led.AddRun(numberedRun(uint64(n))) }
+	write := func(n int) { w.led.WriteRun(numberedRun(uint64(n))) }
 	command := fmt.Sprintf("runs %d %d", s.listed, s.writes)
 	if s.rounds {
 		slot, err := w.led.AddProbe(1, 0, int(verbs.MethodUDSend))
 		require.NoError(w.t, err)
 		require.Zero(w.t, slot, "it is that of the writer")
-		w.led.AddRound(slot, ledger.ProbeCounts{Rounds: uint64(s.listed + s.writes)})
-		write = func(n int) { w.led.ListRound(slot, numberedRound(uint64(n), verbs.OutcomeSuccess), false) }
+		w.led.AddProbeCounts(slot, ledger.ProbeCounts{Rounds: uint64(s.listed + s.writes)})
+		write = func(n int) { w.led.WriteRound(slot, numberedRound(uint64(n), verbs.OutcomeSuccess), false) }
 		command = fmt.Sprintf("round %d %d", s.listed, s.outcome)
 	} else {
 		events := eventsOfRuns(0, s.listed+s.writes)
@@ -303,8 +303,8 @@ func (h *ringHost) collect() {
 // requireCounts requires the counts of the ledger to be as the worker left them, and no entry to be beyond them.
 func (h *ringHost) requireCounts() {
 	h.w.t.Helper()
-	var s ledger.Snapshot
-	h.w.led.Snapshot(&s)
+	var s ledger.Contents
+	h.w.led.CopyTo(&s)
 	all := h.listed + h.writes
 	if h.rounds {
 		require.Empty(h.w.t, s.Events)
@@ -433,8 +433,8 @@ func (k *eventsKnown) addUnlisted() {
 // requireCounted requires of each event that the host knows that the ledger has counted it.
 func (k *eventsKnown) requireCounted() {
 	k.w.t.Helper()
-	var s ledger.Snapshot
-	k.w.led.Snapshot(&s)
+	var s ledger.Contents
+	k.w.led.CopyTo(&s)
 	counted := map[int32]uint64{int32(verbs.EventPortActive): -k.before}
 	for _, e := range s.Events {
 		require.LessOrEqual(k.w.t, e.Acked, e.Read)
@@ -469,7 +469,7 @@ func TestUnlistedEventsAreCountedBeforeTheyCanBeRead(t *testing.T) {
 	known := eventsKnown{w: w, reader: ledger.NewReader(w.led), before: ledger.RunRing, events: map[int32]uint64{}}
 	w.led.Count(int32(verbs.EventPortActive), 1, ledger.RunRing, ledger.RunRing)
 	for range ledger.RunRing {
-		w.led.AddRun(ledger.Run{Type: int32(verbs.EventPortActive), Port: 1, Count: 1, First: 1, Last: 1})
+		w.led.WriteRun(ledger.Run{Type: int32(verbs.EventPortActive), Port: 1, Count: 1, First: 1, Last: 1})
 	}
 	w.begin("read")
 	for ended := false; !ended; known.requireCounted() {
@@ -489,7 +489,7 @@ func TestRoundIsCountedBeforeItCanBeRead(t *testing.T) {
 			_, err := w.led.AddProbe(1, 0, int(verbs.MethodUDSend))
 			require.NoError(t, err)
 			reader := ledger.NewReader(w.led)
-			var s ledger.Snapshot
+			var s ledger.Contents
 			rounds := 0
 			w.begin("keep 4711 %d", outcome)
 			for ended := false; !ended; {
@@ -498,7 +498,7 @@ func TestRoundIsCountedBeforeItCanBeRead(t *testing.T) {
 					require.Equal(t, numberedRound(4711, outcome), *r)
 					rounds++
 				}))
-				w.led.Snapshot(&s)
+				w.led.CopyTo(&s)
 				require.LessOrEqual(t, uint64(rounds), s.Probes[0].Rounds)
 				require.LessOrEqual(t, s.Probes[0].Rounds, s.Probes[0].Successes+s.Probes[0].LostEvents)
 			}

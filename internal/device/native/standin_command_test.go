@@ -72,7 +72,7 @@ func doHungCounter(s *subject) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.dev.ReadCounter(1) }()
 	for begun := time.Now(); s.report.Evidence.Call != ledger.CallReadSysfs && time.Since(begun) < long; {
-		_, s.report.Evidence = s.led.Lanes()
+		_, s.report.Evidence = s.led.ControlCalls()
 	}
 	_, err := os.Stat(filepath.Join("/proc/self/task", strconv.Itoa(s.report.Evidence.Thread)))
 	s.check("thread", err)
@@ -85,7 +85,7 @@ func doHungCounter(s *subject) error {
 	}
 	s.check("release", w.Close())
 	s.check("read", <-ended)
-	if _, after := s.led.Lanes(); after.Call != ledger.CallNone {
+	if _, after := s.led.ControlCalls(); after.Call != ledger.CallNone {
 		s.check("ledger", errors.New("the call is in the ledger after its end"))
 	}
 	s.check("after close", s.dev.ReadCounter(1))
@@ -112,7 +112,7 @@ func doHungQueryQP(s *subject) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.dev.QueryQP(1) }()
 	s.check("entered", s.entered())
-	_, s.report.Evidence = s.led.Lanes()
+	_, s.report.Evidence = s.led.ControlCalls()
 	_, err = p.Round(0)
 	s.check("round", err)
 	p.Nudge()

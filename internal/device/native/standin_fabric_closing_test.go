@@ -88,7 +88,7 @@ func TestACloseDoesNotAwaitTheAddressOfAPeer(t *testing.T) {
 			require.ElementsMatch(t, []string{"resolving", "stuck"}, r.Errors["close fabric"].Is)
 			require.ElementsMatch(t, []string{"resolving", "stuck"}, r.Errors["close"].Is)
 			require.Less(t, r.Took, long/10)
-			require.Equal(t, ledger.Lane{Call: call, Port: 1}, ledger.Lane{Call: r.Busy.Call, Port: r.Busy.Port})
+			require.Equal(t, ledger.ThreadCall{Call: call, Port: 1}, ledger.ThreadCall{Call: r.Busy.Call, Port: r.Busy.Port})
 			require.Positive(t, r.Busy.Thread, "the host sees by it that the kernel has the thread")
 		})
 	}

@@ -294,8 +294,8 @@ func TestWhatIsNoDatagramOfAPairIsForeign(t *testing.T) {
 }
 
 // fabric returns what the ledger has of a port.
-func (r *report) fabric(port int) ledger.Fabric {
-	i := slices.IndexFunc(r.Fabrics, func(f ledger.Fabric) bool { return f.Port == port })
+func (r *report) fabric(port int) ledger.FabricState {
+	i := slices.IndexFunc(r.Fabrics, func(f ledger.FabricState) bool { return f.Port == port })
 	return r.Fabrics[i]
 }
 

@@ -221,9 +221,9 @@ func (s *subject) release() error {
 
 // readLedger copies the current ledger into the report.
 func (s *subject) readLedger() {
-	var snap ledger.Snapshot
-	s.led.Snapshot(&snap)
-	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.Busy(nil)
+	var snap ledger.Contents
+	s.led.CopyTo(&snap)
+	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.LongestCall(nil)
 	if len(snap.Probes) > 0 {
 		s.report.Counts = snap.Probes[0].ProbeCounts
 	}

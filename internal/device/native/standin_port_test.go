@@ -120,7 +120,7 @@ func doHungSysfs(s *subject) error {
 func TestHungReadOfSysfsIsInTheLedger(t *testing.T) {
 	r := well(t, order{Kind: "hung sysfs"})
 	require.Equal(t, "read sysfs", r.Busy.Call.String())
-	require.Positive(t, r.Busy.Beat)
+	require.Positive(t, r.Busy.Since)
 }
 
 func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {

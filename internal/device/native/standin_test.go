@@ -90,15 +90,15 @@ type (
 		Errors     map[string]errReport
 		Failures   []errReport
 		LinkDowned []bool
-		Reader     ledger.Lane
-		Busy       ledger.Lane
-		Evidence   ledger.Lane
+		Reader     ledger.ThreadCall
+		Busy       ledger.ThreadCall
+		Evidence   ledger.ThreadCall
 		Took       time.Duration
 		Trace      []string
 		Opened     []string // files of sysfs
 		Violation  string
 		Observed   observation // of a profile
-		Fabrics    []ledger.Fabric
+		Fabrics    []ledger.FabricState
 		Facts      map[string][]verbs.FabricFact // by what was done
 		Made       verbs.FabricPort
 		Steps      map[string]int // numbers of calls, and whatever a scene counts

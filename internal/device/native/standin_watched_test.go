@@ -188,8 +188,8 @@ func (w *watched) probing(after int) (standin.Probing, error) {
 // events returns the ledger's counts of events by type and port, or nil while an event
 // is not acknowledged.
 func (w *watched) events() map[string]uint64 {
-	var snap ledger.Snapshot
-	w.led.Snapshot(&snap)
+	var snap ledger.Contents
+	w.led.CopyTo(&snap)
 	counts := map[string]uint64{}
 	for _, e := range snap.Events {
 		if e.Acked != e.Read {

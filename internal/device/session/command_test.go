@@ -108,9 +108,9 @@ status = "EIO"
 // A batch comes when the call has lasted for CommandStuck, and the host looks at the
 // ledger with each batch.
 func TestAHangIsInTheLedgerWithABatchAndStopsNothing(t *testing.T) {
-	for call, thread := range map[string]func(*ledger.Snapshot) ledger.Lane{
-		"hw_counters": func(s *ledger.Snapshot) ledger.Lane { return s.Evidence },
-		"query_port":  func(s *ledger.Snapshot) ledger.Lane { return s.Control },
+	for call, thread := range map[string]func(*ledger.Contents) ledger.ThreadCall{
+		"hw_counters": func(s *ledger.Contents) ledger.ThreadCall { return s.Evidence },
+		"query_port":  func(s *ledger.Contents) ledger.ThreadCall { return s.Control },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := asking(t, "mlx5", `
@@ -126,8 +126,8 @@ type = "sm_change"
 `)
 			var stuck atomic.Bool // a batch came when the call had lasted for CommandStuck
 			r.Start(func(b verbs.Batch) error {
-				var s ledger.Snapshot
-				r.Ledger.Snapshot(&s)
+				var s ledger.Contents
+				r.Ledger.CopyTo(&s)
 				if lane := thread(&s); lane.Port == 1 && lane.Lasted(time.Now().UnixNano()) == int64(r.Options.CommandStuck) {
 					stuck.Store(true)
 				}

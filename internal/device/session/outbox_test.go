@@ -23,8 +23,8 @@ func TestAnItemSaysWhichEventsCameBeforeIt(t *testing.T) {
 	led := newLedger(t)
 	o := newOutbox(led)
 	o.add(verbs.Item{Reading: &verbs.Reading{Port: 1}})
-	led.AddRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 1, Count: 1})
-	led.AddRun(ledger.Run{Type: int32(verbs.EventPortActive), Port: 1, Count: 1})
+	led.WriteRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 1, Count: 1})
+	led.WriteRun(ledger.Run{Type: int32(verbs.EventPortActive), Port: 1, Count: 1})
 	o.add(verbs.Item{Reading: &verbs.Reading{Port: 2}})
 	o.addFacts(verbs.FabricFacts{Port: 3})
 	var after []uint64

@@ -164,8 +164,8 @@ func (p *failingProbe) list(r *verbs.Round) {
 	case verbs.OutcomeLostCompletion:
 		c.LostCompletions = 1
 	}
-	p.led.AddRound(p.slot, c)
-	p.led.ListRound(p.slot, ledger.Round{Outcome: int32(r.Outcome), Start: r.Start}, true)
+	p.led.AddProbeCounts(p.slot, c)
+	p.led.WriteRound(p.slot, ledger.Round{Outcome: int32(r.Outcome), Start: r.Start}, true)
 }
 
 func (p *failingProbe) Round(pause time.Duration) (verbs.Round, error) {

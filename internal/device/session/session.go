@@ -216,7 +216,7 @@ func newSession(dev verbs.Device, led *ledger.Ledger, o verbs.Options) *session 
 	s.asks = NewAsker(AskerConfig{
 		Device: dev, Options: o, Clock: hostClock{}, Send: func(i verbs.Item) { s.out.add(i) },
 		List: func(c *verbs.Command) bool {
-			return led.ListCommand(ledger.Command{Call: uint32(c.Call), Port: uint32(c.Port), Mono: c.Mono, Took: c.Took})
+			return led.WriteCommand(ledger.Command{Call: uint32(c.Call), Port: uint32(c.Port), Mono: c.Mono, Took: c.Took})
 		},
 		Late: func() { s.out.ready.Send() }, Wake: func() { s.evidenceWake.Send() },
 		Free: func() { s.querierWake.Send() },
@@ -235,7 +235,7 @@ func (s *session) pump(ctx context.Context, send func(verbs.Batch) error) error 
 	beat := wake.NewTicker(heartbeat, s.began)
 	defer beat.Stop()
 	for {
-		s.led.Alive(clock.Monotonic())
+		s.led.SetAlive(clock.Monotonic())
 		select {
 		case <-ctx.Done():
 			return nil

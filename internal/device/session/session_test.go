@@ -259,8 +259,8 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 			}
 		}
 		require.EqualValues(t, 3000, listed)
-		var s ledger.Snapshot
-		r.Ledger.Snapshot(&s)
+		var s ledger.Contents
+		r.Ledger.CopyTo(&s)
 		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPKeyChange), Port: 1, Read: 3000, Acked: 3000}}, s.Events)
 		close(release)
 		require.Empty(t, runs(r.After(time.Second)))

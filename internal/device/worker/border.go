@@ -148,7 +148,7 @@ func checkRun(r *verbs.Run, now int64) error {
 		*ns = max(*ns, 0)
 	}
 	r.HoldMax, r.AckMax = stampBy(r.HoldMax, now), stampBy(r.AckMax, now)
-	if r.Count >= ledger.Believable {
+	if r.Count >= ledger.ImplausibleCount {
 		return fmt.Errorf("%d events", r.Count)
 	}
 	return checkPort(r.Port)
@@ -183,7 +183,7 @@ func checkSnapshot(s *verbs.Snapshot, now int64) error {
 	for _, ns := range []*int64{&s.At, &s.Mono, &s.Took, &s.CountersAt, &s.LinkAt} {
 		*ns = stampBy(*ns, now)
 	}
-	if s.Merged >= ledger.Believable {
+	if s.Merged >= ledger.ImplausibleCount {
 		return fmt.Errorf("%d triggers", s.Merged)
 	}
 	return checkPort(s.Port)

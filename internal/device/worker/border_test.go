@@ -31,7 +31,7 @@ func TestAMessageThatNoSoundWorkerSendsIsRefused(t *testing.T) {
 		"vectors without end":           {Opened: &verbs.DeviceAttr{Name: "mlx5_0", Vectors: 1 << 20}},
 		"a port beyond the verbs":       {Reading: &verbs.Reading{Port: 256}},
 		"a negative port":               {GIDs: &verbs.GIDTable{Port: -1}},
-		"events of a hundred years":     {Run: &verbs.Run{Port: 1, Count: ledger.Believable}},
+		"events of a hundred years":     {Run: &verbs.Run{Port: 1, Count: ledger.ImplausibleCount}},
 		"a probe without a method":      {Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1}}},
 		"a method that is none":         {Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: 77}}},
 		"an outcome that is none":       {Round: &verbs.RoundItem{ProbeKey: key, Round: verbs.Round{Outcome: 77}}},

@@ -136,7 +136,7 @@ func (c *contract) Status(s status.Status) { c.handler.Status(s) }
 type attempt struct {
 	*contract
 	led  *ledger.Ledger
-	snap ledger.Snapshot
+	snap ledger.Contents
 	bell *ledger.Doorbell
 
 	mu     sync.Mutex              // held while the handler gets what the rings have, so that it gets that in order
@@ -262,21 +262,21 @@ func (a *attempt) Alive() int64 { return a.led.LastAlive() }
 
 // Busy implements process.Attempt.
 func (a *attempt) Busy(held func(thread int) bool) process.Call {
-	a.led.Snapshot(&a.snap)
-	return callOf(a.snap.Busy(held))
+	a.led.CopyTo(&a.snap)
+	return callOf(a.snap.LongestCall(held))
 }
 
 // Faulted implements process.Attempt.
 func (a *attempt) Faulted() process.Call {
-	a.led.Snapshot(&a.snap)
-	return callOf(a.snap.Faulted())
+	a.led.CopyTo(&a.snap)
+	return callOf(a.snap.FaultedCall())
 }
 
-func callOf(l ledger.Lane) process.Call {
+func callOf(l ledger.ThreadCall) process.Call {
 	if l.Call == ledger.CallNone {
 		return process.Call{}
 	}
-	return process.Call{Name: l.Call.String(), Since: l.Beat}
+	return process.Call{Name: l.Call.String(), Since: l.Since}
 }
 
 // Ended implements process.Attempt.

@@ -21,7 +21,7 @@ type notes struct {
 	items   []string
 	led     *ledger.Ledger
 	collect func()
-	last    ledger.Snapshot // taken when the worker had ended
+	last    ledger.Contents // taken when the worker had ended
 }
 
 func (n *notes) Started(l *ledger.Ledger, collect func()) {
@@ -52,7 +52,7 @@ func (n *notes) keep(items []verbs.Item) {
 }
 
 func (n *notes) Ended(e status.End) {
-	n.led.Snapshot(&n.last)
+	n.led.CopyTo(&n.last)
 	n.calls = append(n.calls, "ended "+string(e.Reason))
 }
 
@@ -79,7 +79,7 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	defer theirs.Close()
 	event := func(typ verbs.EventType, count uint64) {
 		theirs.Count(int32(typ), 1, count, count)
-		theirs.AddRun(ledger.Run{Type: int32(typ), Port: 1, Count: count, First: 1, Last: 1})
+		theirs.WriteRun(ledger.Run{Type: int32(typ), Port: 1, Count: count, First: 1, Last: 1})
 	}
 	slot, err := theirs.AddProbe(1, 0, int(verbs.MethodUDSend))
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	require.Empty(t, n.items, "the device is not known to be open")
 	reading := verbs.Item{Reading: &verbs.Reading{Port: 1}, After: theirs.RunsWritten()}
 	event(verbs.EventPortActive, 4)
-	theirs.ListRound(slot, ledger.Round{Outcome: int32(verbs.OutcomeLostEvent), Start: 1}, true)
+	theirs.WriteRound(slot, ledger.Round{Outcome: int32(verbs.OutcomeLostEvent), Start: 1}, true)
 	a.Take(message{batch: verbs.Batch{Items: append(opened().Items, reading)}}, status.Status{})
 	require.Equal(t, []string{"3 port_err", "reading", "4 port_active", "lost_event"}, n.items)
 	n.items = nil
@@ -127,11 +127,11 @@ func TestACallIsTakenFromTheLedger(t *testing.T) {
 	_, a, n, _ := begun(t)
 	require.Equal(t, process.Call{}, a.Busy(nil))
 	since := clock.Monotonic()
-	n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Beat: since})
+	n.led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Since: since})
 	require.Equal(t, process.Call{Name: "ibv_query_port", Since: since}, a.Busy(nil))
 	held := func(thread int) bool { return thread == 7 }
 	require.Equal(t, process.Call{}, a.Busy(held))
-	n.led.Reader(ledger.CallAckAsyncEvent, since+1)
+	n.led.SetReaderCall(ledger.CallAckAsyncEvent, since+1)
 	require.Equal(t, process.Call{Name: "ibv_ack_async_event", Since: since + 1}, a.Busy(held))
 	a.Ended(status.End{})
 }
@@ -140,11 +140,11 @@ func TestASignalIsOfACallIntoTheLibrary(t *testing.T) {
 	_, a, n, _ := begun(t)
 	since := clock.Monotonic()
 	for _, call := range []ledger.Call{ledger.CallReadSysfs, ledger.CallEthtool} {
-		n.led.Evidence(ledger.Lane{Call: call, Port: 1, Thread: 7, Beat: since})
+		n.led.SetEvidenceCall(ledger.ThreadCall{Call: call, Port: 1, Thread: 7, Since: since})
 		require.Equal(t, process.Call{}, a.Faulted())
-		n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 8, Beat: since + 1})
+		n.led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 8, Since: since + 1})
 		require.Equal(t, process.Call{Name: "ibv_query_port", Since: since + 1}, a.Faulted(), "it began later")
-		n.led.Control(ledger.Lane{})
+		n.led.SetControlCall(ledger.ThreadCall{})
 	}
 	a.Ended(status.End{})
 }

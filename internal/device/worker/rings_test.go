@@ -32,12 +32,12 @@ func TestItemsOfTheStreamAreNotCheckedAgain(t *testing.T) {
 	a.refuseBy(func(why error) { refusals = append(refusals, why) })
 	slot, err := theirs.AddProbe(1, 0, int(verbs.MethodUDSend))
 	require.NoError(t, err)
-	theirs.AddRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 1, Count: 1, First: 1, Last: math.MaxInt64})
-	theirs.AddRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 300, Count: 1, First: 1, Last: 1})
-	theirs.ListRound(slot, ledger.Round{Outcome: 77}, true)
-	theirs.ListRound(slot, ledger.Round{Start: -1}, true)
-	require.True(t, theirs.ListCommand(ledger.Command{Call: 256 + uint32(verbs.CommandQueryQP), Port: 1}), "only its low bits are those of a call")
-	require.True(t, theirs.ListCommand(ledger.Command{Call: uint32(verbs.CommandQueryQP), Port: 1, Mono: -1}))
+	theirs.WriteRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 1, Count: 1, First: 1, Last: math.MaxInt64})
+	theirs.WriteRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 300, Count: 1, First: 1, Last: 1})
+	theirs.WriteRound(slot, ledger.Round{Outcome: 77}, true)
+	theirs.WriteRound(slot, ledger.Round{Start: -1}, true)
+	require.True(t, theirs.WriteCommand(ledger.Command{Call: 256 + uint32(verbs.CommandQueryQP), Port: 1}), "only its low bits are those of a call")
+	require.True(t, theirs.WriteCommand(ledger.Command{Call: uint32(verbs.CommandQueryQP), Port: 1, Mono: -1}))
 
 	items := a.take([]verbs.Item{
 		{Reading: &verbs.Reading{Port: 300, Mono: math.MaxInt64}}, {Command: &verbs.Command{Port: 1, Call: 99, Took: -1}},
@@ -100,9 +100,9 @@ func FuzzNoEntryOfARingReachesBeyondItsDevice(f *testing.F) {
 		slot, err := theirs.AddProbe(int(int32(c.bits())), int(int32(c.bits())), int(int32(c.bits()%5)))
 		require.NoError(t, err)
 		for range c.bits() % 4 {
-			theirs.AddRun(*drawn[ledger.Run](c))
-			theirs.ListRound(slot, *drawn[ledger.Round](c), false)
-			theirs.ListCommand(*drawn[ledger.Command](c))
+			theirs.WriteRun(*drawn[ledger.Run](c))
+			theirs.WriteRound(slot, *drawn[ledger.Round](c), false)
+			theirs.WriteCommand(*drawn[ledger.Command](c))
 		}
 		items := a.take(nil)
 		now := clock.Monotonic()
@@ -110,7 +110,7 @@ func FuzzNoEntryOfARingReachesBeyondItsDevice(f *testing.F) {
 			switch {
 			case it.Run != nil:
 				requirePossible(t, it.Run.Port, now, it.Run.First, it.Run.Last, it.Run.HoldMax, it.Run.AckMax)
-				require.Less(t, it.Run.Count, uint64(ledger.Believable))
+				require.Less(t, it.Run.Count, uint64(ledger.ImplausibleCount))
 			case it.Round != nil:
 				r := it.Round
 				requirePossible(t, r.Port, now, r.Start, r.Wake, r.Get, r.Arm, r.Drain, r.Hold, r.Ack, r.Total)

@@ -241,8 +241,8 @@ func TestFabricsOfOneWorldProbeEachOther(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, <-done)
 
-		var snap ledger.Snapshot
-		led.Snapshot(&snap)
+		var snap ledger.Contents
+		led.CopyTo(&snap)
 		require.EqualValues(t, 4, snap.Fabrics[0].Echoed)
 		require.EqualValues(t, 4, snap.Fabrics[0].Foreign, "the probe that was missed, and three more")
 	})

@@ -229,7 +229,7 @@ func TestARunThatHangsIsSeenInTheLedger(t *testing.T) {
 		done := make(chan error)
 		go func() { _, _, err := runFabric(p.f, 5*time.Second); done <- err }()
 		time.Sleep(10 * time.Second)
-		lane := p.snapshot().Fabrics[0].Lane
+		lane := p.snapshot().Fabrics[0].Call
 		require.Equal(t, ledger.CallPostSend, lane.Call)
 		require.ErrorIs(t, p.f.Close(time.Second), verbs.ErrStuck)
 		require.ErrorIs(t, <-done, verbs.ErrClosed)

@@ -232,7 +232,7 @@ func (p *probe) recordRound(start int64, s stages, d decision) verbs.Round {
 	} else {
 		countOutcome(&c, d.outcome)
 	}
-	p.d.led.AddRound(p.slot, c)
+	p.d.led.AddProbeCounts(p.slot, c)
 	if p.c.Trial {
 		p.last = &r
 	} else {
@@ -242,7 +242,7 @@ func (p *probe) recordRound(start int64, s stages, d decision) verbs.Round {
 }
 
 func (p *probe) listRound(r ledger.Round) {
-	p.d.led.ListRound(p.slot, r, verbs.Outcome(r.Outcome) != verbs.OutcomeSuccess)
+	p.d.led.WriteRound(p.slot, r, verbs.Outcome(r.Outcome) != verbs.OutcomeSuccess)
 }
 
 func countOutcome(c *ledger.ProbeCounts, o verbs.Outcome) {
