@@ -150,7 +150,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	}
 	d.attr = *a
 	d.readLink(t)
-	d.cfg.Memory.Recognize(d.name, d.memoryIdentity())
+	d.cfg.Memory.UpdateIdentity(d.name, d.memoryIdentity())
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
