@@ -194,9 +194,9 @@ func (s *openDevice) read() {
 			return
 		}
 		for _, r := range runs[:n] {
-			s.asks.NoteRun(&r)
+			s.asks.HandleRun(&r)
 			for _, p := range s.ports {
-				if p.Number == r.Port && session.MovesProbe(r.Type) {
+				if p.Number == r.Port && session.AffectsProbes(r.Type) {
 					p.Seen++
 				}
 			}

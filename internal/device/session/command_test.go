@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// asked returns the commands of a call among items.
+// asked returns the Commands among items that are about a call.
 func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Command {
 		if i.Command == nil || i.Command.Call != call {
@@ -24,7 +24,7 @@ func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
 	})
 }
 
-// asking is a rig that asks every 10 s.
+// asking returns a rig that makes commands every 10 s.
 func asking(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
 	r.Options.CommandInterval, r.Options.CommandStuck = 10*time.Second, 5*time.Second
@@ -150,7 +150,7 @@ type = "sm_change"
 	}
 }
 
-// The end of a watch waits for no counter: nothing of the library is in use there.
+// The end of a session does not wait for the read of a counter, which uses nothing of the library.
 func TestAHungCounterHoldsNoRemovalUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "mlx5", `
@@ -167,7 +167,7 @@ at = "15s"
 	})
 }
 
-// A device may hang from the start on. Its events are read all the same.
+// A device may hang from the beginning. Its events are read nevertheless.
 func TestABaselineThatHangsStopsNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "mlx5", `
@@ -193,9 +193,8 @@ type = "sm_change"
 	})
 }
 
-// A prober makes and destroys no queue pair while a call is under way that is not answered: a
-// device that does not answer one command does not answer another, and in those the whole
-// worker would hang.
+// While a call is not answered, a prober neither creates nor destroys a queue pair: a device that
+// does not answer one command does not answer another, and the whole worker would hang in it.
 func TestNoQueuePairIsMadeWhileTheDeviceIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "mlx5", `

@@ -12,14 +12,14 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// watching is a rig that takes snapshots, and has no probes.
+// watching returns a rig that takes snapshots and has no probes.
 func watching(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
 	r.Options.SnapshotInterval, r.Options.Ethtool, r.Options.Probe.Interval = time.Minute, verbs.EthtoolLink, 0
 	return r
 }
 
-// snapshots returns those that are whole, without the bases.
+// snapshots returns the complete snapshots among items, except base snapshots.
 func snapshots(items []verbs.Item) (explained []verbs.Snapshot, bases int) {
 	for _, s := range sessiontest.Pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
 		switch {
@@ -142,7 +142,7 @@ device = "sim0"
 	})
 }
 
-// A storm leaves no pause between two events in which a snapshot could wait for the last one.
+// In a storm of events there is no pause in which a snapshot that waits for the last event could begin.
 func TestAStormHoldsNoSnapshotUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := watching(t, "roce2", `
