@@ -187,7 +187,7 @@ func (k *keeper) takeRings(items []verbs.Item) []verbs.Item {
 func (k *keeper) collect() {
 	if items := k.takeRings(nil); len(items) > 0 {
 		k.h.lag = k.h.draw(150 * time.Microsecond)
-		k.handler.Seen(items)
+		k.handler.RingItems(items)
 		k.h.lag = 0
 	}
 }

@@ -118,10 +118,10 @@ func (c *collector) Ended(why status.End) {
 }
 
 // Batch implements worker.Handler.
-func (c *collector) Batch(b verbs.Batch, _ status.Status) { c.Seen(b.Items) }
+func (c *collector) Batch(b verbs.Batch, _ status.Status) { c.RingItems(b.Items) }
 
-// Seen implements worker.Handler.
-func (c *collector) Seen(items []verbs.Item) {
+// RingItems implements worker.Handler.
+func (c *collector) RingItems(items []verbs.Item) {
 	for _, it := range items {
 		c.addItem(it)
 	}

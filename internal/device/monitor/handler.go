@@ -30,8 +30,8 @@ func (d *Device) collect() {
 	}
 }
 
-// Seen handles events and rounds of the worker's rings.
-func (d *Device) Seen(items []verbs.Item) {
+// RingItems handles events and rounds of the worker's rings.
+func (d *Device) RingItems(items []verbs.Item) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -30,15 +30,15 @@ func (n *notes) Started(l *ledger.Ledger, collect func()) {
 func (n *notes) Status(s status.Status) { n.calls = append(n.calls, "status "+string(s.State)) }
 func (n *notes) Batch(b verbs.Batch, s status.Status) {
 	n.calls = append(n.calls, "batch, "+string(s.State))
-	n.keep(b.Items)
+	n.recordItems(b.Items)
 }
 
-func (n *notes) Seen(items []verbs.Item) {
-	n.calls = append(n.calls, "seen")
-	n.keep(items)
+func (n *notes) RingItems(items []verbs.Item) {
+	n.calls = append(n.calls, "ring items")
+	n.recordItems(items)
 }
 
-func (n *notes) keep(items []verbs.Item) {
+func (n *notes) recordItems(items []verbs.Item) {
 	for _, it := range items {
 		switch {
 		case it.Run != nil:
@@ -70,8 +70,8 @@ func begun(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File)
 	return c, a, n, shared[0]
 }
 
-// The items of a batch and the events of the ring come in the order in which the worker saw them, and nothing comes before
-// the device is known to be open.
+// The handler gets the items of a batch and the events of the ring in the order in which the worker observed them, and nothing
+// before it knows that the device is open.
 func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	_, a, n, shared := begun(t)
 	theirs, err := ledger.Open(shared)
@@ -100,7 +100,7 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	a.Ended(status.End{})
 	require.Equal(t, []string{"5 port_err", "6 port_err"}, n.items, "the last events of a worker that died")
 	n.collect()
-	require.Equal(t, []string{"started", "batch, ", "seen", "seen", "ended "}, n.calls)
+	require.Equal(t, []string{"started", "batch, ", "ring items", "ring items", "ended "}, n.calls)
 }
 
 func TestABatchComesWithTheStatusThatFollowsFromIt(t *testing.T) {
@@ -192,11 +192,11 @@ func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
 }
 
 func TestFilesThatAWorkerReadsReachItsNeeds(t *testing.T) {
-	require.Empty(t, readable(nil))
-	require.Equal(t, []string{readKey + "=/etc/a.toml:/etc/b.toml"}, readable([]string{"/etc/a.toml", "/etc/b.toml"}))
+	require.Empty(t, readEnvironment(nil))
+	require.Equal(t, []string{readKey + "=/etc/a.toml:/etc/b.toml"}, readEnvironment([]string{"/etc/a.toml", "/etc/b.toml"}))
 	t.Setenv(readKey, "/etc/a.toml:/etc/b.toml")
 	c := ServeConfig{Needs: func() confine.Needs { return confine.Needs{Read: []string{"/lib"}} }}
-	require.Equal(t, []string{"/lib", "/etc/a.toml", "/etc/b.toml"}, c.needs().Read)
+	require.Equal(t, []string{"/lib", "/etc/a.toml", "/etc/b.toml"}, c.workerNeeds().Read)
 }
 
 func TestAWorkerWithoutItsLedgerDoesNotServe(t *testing.T) {
