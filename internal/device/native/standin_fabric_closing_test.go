@@ -96,11 +96,11 @@ func TestACloseDoesNotAwaitTheAddressOfAPeer(t *testing.T) {
 
 // doFabricProfile makes a Fabric on a device of each driver.
 func doFabricProfile(s *subject) error {
-	p, _ := standin.ProfileOf(s.Profile)
+	p, _ := standin.FindProfile(s.Profile)
 	if err := p.WriteSysfs(s.root+"/sys", "standin0", "uverbs0"); err != nil {
 		return err
 	}
-	s.Take(p)
+	s.Apply(p)
 	if err := s.open(); err != nil {
 		return err
 	}

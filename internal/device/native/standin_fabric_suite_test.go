@@ -48,7 +48,7 @@ func runSuite(t *testing.T, link verbs.LinkLayer) {
 		Device:  "standin0", Port: 1,
 		Peer: &verbstest.Peer{Device: "standin0", Port: 2},
 	})
-	require.Empty(t, c.Broken())
+	require.Empty(t, c.BrokenRule())
 }
 
 // runWithStandIn runs the test again in a process that has the stand-in for its library.

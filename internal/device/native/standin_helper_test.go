@@ -76,8 +76,8 @@ func helper(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	s.report.Violation = s.Broken()
-	s.report.Trace = strings.Split(strings.TrimSpace(s.Written()), "\n")
+	s.report.Violation = s.BrokenRule()
+	s.report.Trace = strings.Split(strings.TrimSpace(s.CallTrace()), "\n")
 	if err := json.NewEncoder(os.Stdout).Encode(s.report); err != nil {
 		return 1
 	}

@@ -53,7 +53,7 @@ func newMeter(b verbs.Backend, c *standin.Control) *meter {
 // each returns how many commands to a device of p one of the w.n operations took, without
 // its queries.
 func (w work) each(p standin.Profile) (int, error) {
-	commands := p.Sum(w.calls)
+	commands := p.CountCommands(w.calls)
 	if w.n == 0 || commands%w.n != 0 {
 		return 0, fmt.Errorf("%d times the same took %d commands: %v", w.n, commands, w.calls)
 	}

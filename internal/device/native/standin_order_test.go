@@ -83,8 +83,8 @@ func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 
 // doSlowCommands does flush rounds, each of which is four commands, with slow commands.
 func doSlowCommands(s *subject) error {
-	p, _ := standin.ProfileOf("irdma")
-	s.Take(p)
+	p, _ := standin.FindProfile("irdma")
+	s.Apply(p)
 	s.CommandUS = int32(interrupt.Microseconds())
 	return doRounds(s)
 }

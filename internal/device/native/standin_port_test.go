@@ -193,7 +193,7 @@ func doRefusedLinkDowned(s *subject) error {
 
 // doQueries queries the port three times.
 func doQueries(s *subject) error {
-	if p, ok := standin.ProfileOf(s.Profile); ok {
+	if p, ok := standin.FindProfile(s.Profile); ok {
 		if err := p.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 			return err
 		}

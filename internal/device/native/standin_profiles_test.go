@@ -39,11 +39,11 @@ type observation struct {
 // doProfile takes a device with a driver's profile through its states, in four watches,
 // or in two if it has no error state.
 func doProfile(s *subject) error {
-	p, ok := standin.ProfileOf(s.Profile)
+	p, ok := standin.FindProfile(s.Profile)
 	if !ok {
 		return fmt.Errorf("no profile %q", s.Profile)
 	}
-	s.Take(p)
+	s.Apply(p)
 	if err := p.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (l *observation) move(w *watched) error {
 		return fmt.Errorf("ibv_query_port was called %d times for %d queries", n, l.Queries)
 	}
 	l.Query = w.p.Commands[ledger.CallQueryPort] + l.LinkDowned/l.Queries*w.p.LinkDowned
-	l.GRH = last(values(strings.Split(w.s.Written(), "\n"), "modify_qp to=rtr", "global"))
+	l.GRH = last(values(strings.Split(w.s.CallTrace(), "\n"), "modify_qp to=rtr", "global"))
 	return nil
 }
 

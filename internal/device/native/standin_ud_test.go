@@ -120,7 +120,7 @@ func TestMissingAddressIsNoRound(t *testing.T) {
 // doSilentDevice does a round that succeeds, and two for which the device makes no
 // address handle in time, although the address is there.
 func doSilentDevice(s *subject) error {
-	bnxt, _ := standin.ProfileOf("bnxt_re")
+	bnxt, _ := standin.FindProfile("bnxt_re")
 	if err := bnxt.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 		return err
 	}
