@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compile builds a library with a text that it has built in, and with a RUNPATH.
+// compile builds a library with a compiled-in string and with a RUNPATH.
 func compile(t *testing.T, path, text, runpath string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))

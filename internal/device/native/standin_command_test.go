@@ -59,8 +59,8 @@ func TestAskingMakesTheCallsOfTheTable(t *testing.T) {
 	require.Equal(t, facts.Asking("qede")[facts.QueryQP], got[facts.QueryQP])
 }
 
-// doHungCounter closes the device while a counter is read, which does not end, and reports
-// the ledger before that.
+// doHungCounter closes the device while the read of a counter hangs, and reports the ledger
+// before the close.
 func doHungCounter(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -102,7 +102,7 @@ func TestACloseWaitsForNoCounter(t *testing.T) {
 	require.Empty(t, r.Errors)
 }
 
-// doHungQueryQP nudges and closes a probe whose queue pair is queried, which does not end.
+// doHungQueryQP nudges and closes a probe while the query of its queue pair hangs.
 func doHungQueryQP(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {

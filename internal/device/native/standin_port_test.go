@@ -88,9 +88,9 @@ func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
 	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
 }
 
-// doHungSysfs makes the read of a counter of the port hang, as in a driver: the counter
-// is a named pipe without a writer. It reads the ledger until the read is under way, but
-// for a second at most.
+// doHungSysfs makes the read of a counter of the port hang, as in a driver: the counter is
+// a named pipe without a writer. It reads the ledger until the read has begun, but for at
+// most a second.
 func doHungSysfs(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -138,7 +138,7 @@ func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
 	}
 }
 
-// A query reports NDR also for a port that is faster, with every library.
+// With every library a query reports NDR for faster ports as well.
 func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 	const speedEDR, speedNDR = 32, 128
 	for _, row := range []struct {
@@ -160,7 +160,7 @@ func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 	}
 }
 
-// doRefusedLinkDowned has reads of link_downed fail with EIO, and succeed later.
+// doRefusedLinkDowned makes reads of link_downed fail with EIO first, and succeed later.
 func doRefusedLinkDowned(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
