@@ -45,18 +45,18 @@ type FabricPair struct {
 	FabricPairCounts
 }
 
-func (c *FabricCounts) all() *[numFabricCounts]uint64 {
+func (c *FabricCounts) asArray() *[numFabricCounts]uint64 {
 	return (*[numFabricCounts]uint64)(unsafe.Pointer(c))
 }
 
-func (c *FabricPairCounts) all() *[numPairCounts]uint64 {
+func (c *FabricPairCounts) asArray() *[numPairCounts]uint64 {
 	return (*[numPairCounts]uint64)(unsafe.Pointer(c))
 }
 
 // Add returns the sum of both, field by field.
 func (c FabricCounts) Add(o FabricCounts) FabricCounts {
-	for i, n := range o.all() {
-		c.all()[i] += n
+	for i, n := range o.asArray() {
+		c.asArray()[i] += n
 	}
 	return c
 }
@@ -64,7 +64,7 @@ func (c FabricCounts) Add(o FabricCounts) FabricCounts {
 // load copies counts that a worker is writing. It reads Acked before Events, so that Acked never exceeds Events.
 func (c *FabricCounts) load() FabricCounts {
 	var out FabricCounts
-	from, to := c.all(), out.all()
+	from, to := c.asArray(), out.asArray()
 	for i := numFabricCounts - 1; i >= 0; i-- {
 		to[i] = atomic.LoadUint64(&from[i])
 	}
@@ -76,7 +76,7 @@ func (c *FabricCounts) load() FabricCounts {
 // result is 0 if the slot has no pair, or if another pair joined meanwhile.
 func (s *fabricPairSlot) load() FabricPair {
 	p := FabricPair{Session: atomic.LoadUint64(&s.session)}
-	from, to := s.counts.all(), p.all()
+	from, to := s.counts.asArray(), p.asArray()
 	for i := numPairCounts - 1; i >= 0; i-- {
 		to[i] = atomic.LoadUint64(&from[i])
 	}
@@ -87,7 +87,7 @@ func (s *fabricPairSlot) load() FabricPair {
 }
 
 func (p *FabricPair) isPlausible() bool {
-	return p.Session != 0 && slices.Max(p.all()[:]) < ImplausibleCount
+	return p.Session != 0 && slices.Max(p.asArray()[:]) < ImplausibleCount
 }
 
 // copyFabrics copies the fabric slots into s.
@@ -99,7 +99,7 @@ func (l *Ledger) copyFabrics(s *Contents) {
 			Port: int(slot.port), Call: slot.thread.get(), Control: slot.ctl.get(), FabricCounts: slot.counts.load(),
 			Pairs: s.reusablePairs(),
 		}
-		if slices.Max(f.all()[:]) >= ImplausibleCount {
+		if slices.Max(f.asArray()[:]) >= ImplausibleCount {
 			continue
 		}
 		for k := range slot.pair {
@@ -150,7 +150,7 @@ func (l *Ledger) SetFabricControlCall(index int, c ThreadCall) { l.p.fabric[inde
 
 // AddFabricCounts adds c to the counts of a FabricEndpoint. Only the endpoint's thread may call it.
 func (l *Ledger) AddFabricCounts(index int, c FabricCounts) {
-	to, from := l.p.fabric[index].counts.all(), c.all()
+	to, from := l.p.fabric[index].counts.asArray(), c.asArray()
 	for i := range to {
 		atomic.AddUint64(&to[i], from[i])
 	}
@@ -161,15 +161,15 @@ func (l *Ledger) AddFabricCounts(index int, c FabricCounts) {
 func (l *Ledger) JoinFabricPair(index, pair int, session uint64) {
 	s := &l.p.fabric[index].pair[pair]
 	atomic.StoreUint64(&s.session, 0)
-	for i := range s.counts.all() {
-		atomic.StoreUint64(&s.counts.all()[i], 0)
+	for i := range s.counts.asArray() {
+		atomic.StoreUint64(&s.counts.asArray()[i], 0)
 	}
 	atomic.StoreUint64(&s.session, session)
 }
 
 // AddFabricPairCounts adds c to the counts of a pair slot. Only the thread of the FabricEndpoint may call it.
 func (l *Ledger) AddFabricPairCounts(index, pair int, c FabricPairCounts) {
-	to, from := l.p.fabric[index].pair[pair].counts.all(), c.all()
+	to, from := l.p.fabric[index].pair[pair].counts.asArray(), c.asArray()
 	for i := range to {
 		atomic.AddUint64(&to[i], from[i])
 	}

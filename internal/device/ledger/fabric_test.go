@@ -14,8 +14,8 @@ func TestHostReadsWhatTheFabricOfAPortCounts(t *testing.T) {
 	l.AddFabricCounts(i, FabricCounts{Events: 1})
 	l.JoinFabricPair(i, 63, 42)
 	var counts FabricPairCounts
-	for k := range counts.all() {
-		counts.all()[k] = uint64(100 - k)
+	for k := range counts.asArray() {
+		counts.asArray()[k] = uint64(100 - k)
 	}
 	l.AddFabricPairCounts(i, 63, counts)
 

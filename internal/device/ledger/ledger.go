@@ -91,13 +91,13 @@ func (l *Ledger) Base() unsafe.Pointer { return unsafe.Pointer(l.p) }
 // Count adds to the counts of events read and acknowledged of one type on one port. Only
 // the reading thread may call it.
 func (l *Ledger) Count(typ, port int32, read, acked uint64) {
-	s := l.slot(typ, port)
+	s := l.findSlot(typ, port)
 	atomic.AddUint64(&s.read, read)
 	atomic.AddUint64(&s.acked, acked)
 }
 
-// slot finds or adds the slot of an event type on a port. Without a free slot it returns the Overflow slot.
-func (l *Ledger) slot(typ, port int32) *eventSlot {
+// findSlot finds or adds the slot of an event type on a port. Without a free slot it returns the Overflow slot.
+func (l *Ledger) findSlot(typ, port int32) *eventSlot {
 	n := atomic.LoadUint32(&l.p.events)
 	for i := range min(n, EventSlots) {
 		if s := &l.p.event[i]; s.typ == typ && s.port == port {

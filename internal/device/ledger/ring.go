@@ -78,7 +78,7 @@ func (r *ring) publish(size uint64) (half bool) {
 func (l *Ledger) WriteRun(r Run) {
 	i, ok := l.p.runs.nextIndex(RunRing)
 	if !ok {
-		atomic.AddUint64(&l.slot(r.Type, r.Port).unlisted, r.Count)
+		atomic.AddUint64(&l.findSlot(r.Type, r.Port).unlisted, r.Count)
 		l.p.runs.countOmitted()
 		return
 	}

@@ -17,8 +17,8 @@ func toError(errno unix.Errno) error {
 	return errno
 }
 
-// classify converts an errno of the C code to an error, as verbs.FromErrno does.
-func classify(errno unix.Errno) error {
+// toVerbsError converts an errno of the C code to an error, as verbs.FromErrno does.
+func toVerbsError(errno unix.Errno) error {
 	if errno == verbs.NoErrno {
 		return verbs.ErrNoErrno
 	}
@@ -32,7 +32,7 @@ func classify(errno unix.Errno) error {
 func probeError(errno unix.Errno) error {
 	switch errno {
 	case unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.EACCES, unix.EPERM:
-		return classify(errno)
+		return toVerbsError(errno)
 	}
 	return fmt.Errorf("%w: %w", verbs.ErrUnsupported, toError(errno))
 }

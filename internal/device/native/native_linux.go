@@ -44,7 +44,7 @@ type backend struct {
 }
 
 func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
-	if err := load(led); err != nil {
+	if err := loadLibrary(led); err != nil {
 		return nil, verbs.NewOpError("open", name, 0, err)
 	}
 	cname := C.CString(name)
@@ -78,7 +78,7 @@ func LoadLibrary() (string, error) {
 	}
 	defer led.Close()
 	defer f.Close()
-	if err := load(led); err != nil {
+	if err := loadLibrary(led); err != nil {
 		return "", err
 	}
 	maps, err := os.ReadFile("/proc/self/maps") // proc_pid_maps(5): the path is the last field
@@ -93,7 +93,7 @@ func LoadLibrary() (string, error) {
 	return "", errors.New("find libibverbs among the mapped files: it is not there under this name")
 }
 
-func load(led *ledger.Ledger) error {
+func loadLibrary(led *ledger.Ledger) error {
 	var why [256]C.char
 	if errno := C.native_load((*C.struct_ledger)(led.Base()), &why[0], C.int(len(why))); errno != 0 {
 		return fmt.Errorf("%w: %s", verbs.ErrNoLibrary, C.GoString(&why[0]))
@@ -135,7 +135,7 @@ func (b backend) explainOpen(name string, led *ledger.Ledger, errno unix.Errno) 
 			return fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, errno)
 		}
 	}
-	return fmt.Errorf("%s: %w", path, classify(errno))
+	return fmt.Errorf("%s: %w", path, toVerbsError(errno))
 }
 
 // portTypes returns the bit mask of the event types whose element is a port number.
@@ -262,7 +262,7 @@ func (d *nativeDevice) commandError(errno unix.Errno) error {
 		}
 		return errno
 	}
-	return classify(errno)
+	return toVerbsError(errno)
 }
 
 // callControlSysfs runs f, which reads sysfs, and records it as the call of the control thread:
@@ -298,7 +298,7 @@ func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, er
 			// in drivers/infiniband/core/uverbs_main.c). This error never comes from firmware.
 			err = fmt.Errorf("%w: %w", verbs.ErrNoDevice, errno)
 		default:
-			err = classify(errno)
+			err = toVerbsError(errno)
 		}
 		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
 	}

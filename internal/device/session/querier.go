@@ -25,12 +25,12 @@ const queryDelay = 10 * time.Millisecond
 // becomes a transition; waiting for the next StateInterval would delay it.
 const confirmDelay = portstate.Settle + 10*time.Millisecond
 
-// query is the second source of the port states, after the events. It queries each port
+// watchPorts is the second source of the port states, after the events. It queries each port
 // once for its baseline, soon after its events, again when they have settled, and every
 // StateInterval. If one of the latter two answers differs from the previous answer, it queries
 // again after confirmDelay, and repeats this as long as the answers differ. After
 // device_speed_change it queries only the rates.
-func (s *session) query(ctx context.Context) error {
+func (s *session) watchPorts(ctx context.Context) error {
 	due, again := newRecheckTimers(s.o.StateInterval, s.began), newStoppedTimer()
 	defer due.stop()
 	defer again.Stop()

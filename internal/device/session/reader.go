@@ -7,13 +7,13 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// read reads all asynchronous events. It first drains the events that were queued before
+// readEvents reads all asynchronous events. It first drains the events that were queued before
 // the ports' baseline: they are counted but cause no transition.
-func (s *session) read(ctx context.Context) error {
+func (s *session) readEvents(ctx context.Context) error {
 	attr := s.dev.Attr()
 	s.out.add(verbs.Item{Opened: &attr})
 	runs := make([]verbs.Run, 256)
-	if err := s.drain(runs); err != nil {
+	if err := s.drainEvents(runs); err != nil {
 		return err
 	}
 	close(s.drained)
@@ -38,9 +38,9 @@ func (s *session) awaitBaseline(ctx context.Context) {
 	}
 }
 
-// drain reads the queued events. If events arrive as fast as it reads them, it returns after
+// drainEvents reads the queued events. If events arrive as fast as it reads them, it returns after
 // baselineTimeout, so that the ports get their baseline; the remaining events count as new.
-func (s *session) drain(runs []verbs.Run) error {
+func (s *session) drainEvents(runs []verbs.Run) error {
 	for began := time.Now(); time.Since(began) < baselineTimeout; {
 		n, err := s.dev.ReadEvents(runs, 0)
 		if err != nil || n == 0 {

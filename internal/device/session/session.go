@@ -72,8 +72,8 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 		spawn(&wg, func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
 	}
 	probers := s.makeProbers()
-	spawn(&wg, s.read)
-	spawn(&wg, s.query)
+	spawn(&wg, s.readEvents)
+	spawn(&wg, s.watchPorts)
 	spawn(&wg, s.afterBaseline(s.watchGIDs))
 	spawn(&mayHang, s.watchEvidence)
 	for i, p := range probers {

@@ -17,8 +17,8 @@ type ComparedPort struct {
 	RateGbps        float64
 }
 
-// comparable reports whether the port takes part in the comparison.
-func (p *ComparedPort) comparable() bool { return p.Active && p.BoardID != "" && p.RateGbps > 0 }
+// isComparable reports whether the port takes part in the comparison.
+func (p *ComparedPort) isComparable() bool { return p.Active && p.BoardID != "" && p.RateGbps > 0 }
 
 // isSimilarTo reports whether the rates of two ports can be compared: their adapters have the same type and the same role.
 func (p *ComparedPort) isSimilarTo(q *ComparedPort) bool {
@@ -32,7 +32,7 @@ func (p *ComparedPort) isSimilarTo(q *ComparedPort) bool {
 func ExpectedRates(ports []ComparedPort) []float64 {
 	expected := make([]float64, len(ports))
 	for i := range ports {
-		if ports[i].comparable() {
+		if ports[i].isComparable() {
 			expected[i] = expectedRate(ports, i)
 		}
 	}
@@ -44,7 +44,7 @@ func expectedRate(ports []ComparedPort, index int) float64 {
 	counts := map[float64]int{} // number of faster ports by rate
 	for i := range ports {
 		q := &ports[i]
-		if i == index || !q.comparable() || !q.isSimilarTo(&ports[index]) {
+		if i == index || !q.isComparable() || !q.isSimilarTo(&ports[index]) {
 			continue
 		}
 		others++

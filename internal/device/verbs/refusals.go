@@ -84,9 +84,9 @@ type refusedRead struct {
 	retry    bool  // an event has come since the last refusal
 }
 
-func (r *refusedRead) refused() bool { return r.row >= RefusalRow }
+func (r *refusedRead) isRefused() bool { return r.row >= RefusalRow }
 
-func (r *Refusals) port(number int) *refusingPort {
+func (r *Refusals) findOrAddPort(number int) *refusingPort {
 	p := r.ports[number]
 	if p == nil {
 		p = &refusingPort{}
@@ -102,10 +102,10 @@ func (r *Refusals) Allow(port int, read Read) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, now := r.port(port), r.now()
+	p, now := r.findOrAddPort(port), r.now()
 	one := &p.reads[read]
 	switch {
-	case one.refused():
+	case one.isRefused():
 		return (one.retry || now-one.at >= int64(refusalSpan)) && p.isBelowLimit(now)
 	case one.answered || !p.refused || now-p.began < int64(refusalGrace):
 		return true
@@ -126,7 +126,7 @@ func (r *Refusals) Record(port int, read Read, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, now := r.port(port), r.now()
+	p, now := r.findOrAddPort(port), r.now()
 	one := &p.reads[read]
 	errno, refused := refusalErrno(err, one.answered)
 	if !refused {
@@ -136,7 +136,7 @@ func (r *Refusals) Record(port int, read Read, err error) {
 	if !p.refused {
 		p.refused, p.began = true, now
 	}
-	if one.refused() || now-p.began >= int64(refusalGrace) {
+	if one.isRefused() || now-p.began >= int64(refusalGrace) {
 		p.spent = append(p.spent, now)
 	}
 	if one.errno != errno {
@@ -183,7 +183,7 @@ func (r *Refusals) Retry(port int) {
 	defer r.mu.Unlock()
 	for number, p := range r.ports {
 		for i := range p.reads {
-			p.reads[i].retry = p.reads[i].retry || p.reads[i].refused() && (port == 0 || port == number)
+			p.reads[i].retry = p.reads[i].retry || p.reads[i].isRefused() && (port == 0 || port == number)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (r *Refusals) InARow(port int, read Read) int {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.port(port).reads[read].row
+	return r.findOrAddPort(port).reads[read].row
 }
 
 // Refused reports whether the firmware refuses a read of a port.
@@ -210,7 +210,7 @@ func (r *Refusals) Text(port int, candidates ...Read) string {
 	defer r.mu.Unlock()
 	var all []string
 	for _, read := range candidates {
-		if one := &r.port(port).reads[read]; one.refused() {
+		if one := &r.findOrAddPort(port).reads[read]; one.isRefused() {
 			all = append(all, fmt.Sprintf("%s (%s)", read, unix.ErrnoName(one.errno)))
 		}
 	}
