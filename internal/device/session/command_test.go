@@ -162,7 +162,7 @@ at = "15s"
 		began := time.Now()
 		r.Stop()
 		<-r.Done
-		require.LessOrEqual(t, time.Since(began), lastCommand)
+		require.LessOrEqual(t, time.Since(began), lastCommandTimeout)
 		require.NotErrorIs(t, r.Err, verbs.ErrStuck)
 	})
 }

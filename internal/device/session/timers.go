@@ -28,9 +28,9 @@ func newRecheckTimers(interval time.Duration, since time.Time) *recheckTimers {
 
 // startAfterEvent starts the timers soon and settled. The receiver of soon clears soonRunning.
 func (a *recheckTimers) startAfterEvent() {
-	if !a.waiting {
+	if !a.soonRunning {
 		a.soon.Reset(queryDelay)
-		a.waiting = true
+		a.soonRunning = true
 	}
 	a.settled.Reset(settleDelay)
 }

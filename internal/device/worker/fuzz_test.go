@@ -66,7 +66,7 @@ func (c *byteSource) fill(v reflect.Value) {
 	}
 }
 
-func filled[T any](c *byteSource) *T {
+func drawValue[T any](c *byteSource) *T {
 	v := new(T)
 	c.fill(reflect.ValueOf(v).Elem())
 	return v
@@ -76,17 +76,17 @@ func (c *byteSource) item() verbs.Item {
 	after := c.bits()
 	switch c.bits() % 6 {
 	case 0:
-		return verbs.Item{After: after, Opened: filled[verbs.DeviceAttr](c)}
+		return verbs.Item{After: after, Opened: drawValue[verbs.DeviceAttr](c)}
 	case 1:
-		return verbs.Item{After: after, Reading: filled[verbs.Reading](c)}
+		return verbs.Item{After: after, Reading: drawValue[verbs.Reading](c)}
 	case 2:
-		return verbs.Item{After: after, Objects: filled[verbs.Objects](c)}
+		return verbs.Item{After: after, Objects: drawValue[verbs.Objects](c)}
 	case 3:
-		return verbs.Item{After: after, FabricPort: filled[verbs.FabricPort](c)}
+		return verbs.Item{After: after, FabricPort: drawValue[verbs.FabricPort](c)}
 	case 4:
-		return verbs.Item{After: after, FabricFacts: filled[verbs.FabricFacts](c)}
+		return verbs.Item{After: after, FabricFacts: drawValue[verbs.FabricFacts](c)}
 	}
-	return verbs.Item{After: after, Probe: filled[verbs.ProbeItem](c)}
+	return verbs.Item{After: after, Probe: drawValue[verbs.ProbeItem](c)}
 }
 
 func FuzzABatchArrivesAsItWasSent(f *testing.F) {
@@ -107,7 +107,7 @@ func FuzzARequestArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("verbs sim rc_write", 40)))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r := *filled[verbs.Request]((*byteSource)(&in))
+		r := *drawValue[verbs.Request]((*byteSource)(&in))
 		r.Options.Probe.Method = verbs.Method(len(in)%5) + verbs.MethodAuto // a valid one, since it is sent by name
 		require.Equal(t, r, requestFromProto(throughWire(t, requestToProto(r))))
 	})
@@ -117,7 +117,7 @@ func FuzzAnOrderArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("\x01\x00\x00\x00\x00\x00\x00\x00gpu042 mlx5_0 and what it is reached by", 20)))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		o := *filled[verbs.FabricOrder]((*byteSource)(&in))
+		o := *drawValue[verbs.FabricOrder]((*byteSource)(&in))
 		got, ok := orderFromProto(throughWire(t, orderToProto(&o)))
 		require.True(t, ok)
 		require.Equal(t, o, got)

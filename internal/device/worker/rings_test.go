@@ -100,9 +100,9 @@ func FuzzNoEntryOfARingReachesBeyondItsDevice(f *testing.F) {
 		slot, err := theirs.AddProbe(int(int32(c.bits())), int(int32(c.bits())), int(int32(c.bits()%5)))
 		require.NoError(t, err)
 		for range c.bits() % 4 {
-			theirs.WriteRun(*filled[ledger.Run](c))
-			theirs.WriteRound(slot, *filled[ledger.Round](c), false)
-			theirs.WriteCommand(*filled[ledger.Command](c))
+			theirs.WriteRun(*drawValue[ledger.Run](c))
+			theirs.WriteRound(slot, *drawValue[ledger.Round](c), false)
+			theirs.WriteCommand(*drawValue[ledger.Command](c))
 		}
 		items := a.mergeRings(nil)
 		now := clock.Monotonic()
