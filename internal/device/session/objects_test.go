@@ -95,7 +95,7 @@ func TestAListThatHangsKeepsNothingFromEnding(t *testing.T) {
 		began := time.Now()
 		r.Stop()
 		<-r.Done
-		require.LessOrEqual(t, time.Since(began), 10*lastCommand)
+		require.LessOrEqual(t, time.Since(began), 10*lastCommandTimeout)
 		close(hang)
 	})
 }

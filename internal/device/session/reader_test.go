@@ -28,7 +28,7 @@ func TestAStormAtTheOpeningDoesNotHoldUpTheBaseline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(stormy{}, newLedger(t), verbs.Options{Device: "mlx5_0"})
 		began := time.Now()
-		require.NoError(t, s.drain(make([]verbs.Run, 8)))
+		require.NoError(t, s.drainEvents(make([]verbs.Run, 8)))
 		require.LessOrEqual(t, time.Since(began), 2*baselineTimeout)
 	})
 }
