@@ -25,7 +25,7 @@ static int is_own(const struct probe *p, const struct ibv_wc *wc)
 	return wc->status || (wc->imm_data | 1) == (datagram(p) | 1);
 }
 
-int poll_cq(struct probe *p, struct poll_result *s)
+int poll_completions(struct probe *p, struct poll_result *s)
 {
 	struct ibv_wc wc;
 	int n;
@@ -69,7 +69,7 @@ struct result read_cq_event(struct probe *p, struct poll_result *s, struct round
 	if (!p->unacked++)
 		p->oldest = got;
 	enter_call(state, C_POLL_CQ, got);
-	err = poll_cq(p, s);
+	err = poll_completions(p, s);
 	if (err) {
 		leave_call(state);
 		return failed(C_POLL_CQ, err);
@@ -83,7 +83,7 @@ struct result read_cq_event(struct probe *p, struct poll_result *s, struct round
 	}
 	armed = now();
 	enter_call(state, C_POLL_CQ, armed);
-	err = poll_cq(p, s);
+	err = poll_completions(p, s);
 	drained = now();
 	leave_call(state);
 	if (err)

@@ -191,8 +191,8 @@ struct poll_result {
 };
 
 // Completions and their events (native_completions.c).
-// poll_cq polls the CQ until it is empty, and returns an errno.
-int poll_cq(struct probe *p, struct poll_result *s);
+// poll_completions polls the CQ until it is empty, and returns an errno.
+int poll_completions(struct probe *p, struct poll_result *s);
 // read_cq_event reads one event and polls the completions that it announces. It returns
 // EAGAIN if there is no event.
 struct result read_cq_event(struct probe *p, struct poll_result *s, struct round *out);

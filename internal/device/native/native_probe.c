@@ -97,14 +97,14 @@ static int failed_round(struct round *out, struct result r)
 // ionic), so another poll follows at once.
 static struct result poll_and_arm(struct probe *p, struct poll_result *s)
 {
-	int err = PROBE_CALL(p, C_POLL_CQ, poll_cq(p, s));
+	int err = PROBE_CALL(p, C_POLL_CQ, poll_completions(p, s));
 
 	if (err)
 		return failed(C_POLL_CQ, err);
 	err = PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
 	if (err)
 		return failed(C_REQ_NOTIFY_CQ, err);
-	err = PROBE_CALL(p, C_POLL_CQ, poll_cq(p, s));
+	err = PROBE_CALL(p, C_POLL_CQ, poll_completions(p, s));
 	return err ? failed(C_POLL_CQ, err) : (struct result){ 0 };
 }
 
@@ -121,7 +121,7 @@ static int unsent(struct probe *p, struct round *out)
 // completed and the receive has not.
 static struct result poll_halfway(struct probe *p, struct poll_result *early)
 {
-	int err = PROBE_CALL(p, C_POLL_CQ, poll_cq(p, early));
+	int err = PROBE_CALL(p, C_POLL_CQ, poll_completions(p, early));
 
 	if (!err)
 		err = poll_sends(p);
