@@ -20,7 +20,7 @@ import (
 
 const sysfsRoot = "/sys"
 
-// backend is a value of the option backend, as the worker uses it. Package agent has those of the host.
+// backend is a value of the option "backend" and the worker's part of it. Package agent has the host's part.
 type backend struct {
 	name string
 	open func(verbs.Request) (verbs.Backend, error) // may call into native libraries
@@ -30,7 +30,7 @@ func backends() []backend {
 	return []backend{{verbs.BackendVerbs, openVerbs}, {verbs.BackendSim, openSim}}
 }
 
-// openBackend makes the backend that a request names.
+// openBackend creates the backend that a request names.
 func openBackend(r verbs.Request) (verbs.Backend, error) {
 	var names []string
 	for _, b := range backends() {
@@ -42,14 +42,15 @@ func openBackend(r verbs.Request) (verbs.Backend, error) {
 	return nil, fmt.Errorf("it is not %s", strings.Join(names, " or "))
 }
 
-// needs returns the part of the file system that the libraries of the backends use. The simulator has none.
+// needs returns the parts of the file system that the backends' libraries use. The simulator needs none.
 func needs() confine.Needs {
 	read, devices := native.Files()
 	return confine.Needs{Read: read, Devices: devices}
 }
 
-// loadMissingNodes loads the modules that make the character devices of verbs, if the host has devices: a node that is missing
-// when the process is confined could not be used when it comes. If loading fails, the attempt to open the device reports why.
+// loadMissingNodes loads the kernel modules that create the character devices of verbs, if the host has RDMA devices. It must
+// run before the process is confined: a node that is created later could not be used. It ignores errors, since opening the
+// device then reports the reason.
 func loadMissingNodes() {
 	_, nodes := native.Files()
 	if there, _ := sysfs.New(sysfsRoot).Devices(); len(there) > 0 && slices.ContainsFunc(nodes, isMissing) {
@@ -77,8 +78,7 @@ func openSim(r verbs.Request) (verbs.Backend, error) {
 	return devices.New(world), nil
 }
 
-// die simulates a crash: the crash of a library ends the process by a signal, and no
-// code runs after it.
+// die simulates the crash of a library: a signal ends the process, and no code runs after it.
 func die(s syscall.Signal) {
 	_ = syscall.Kill(os.Getpid(), s) // a signal to the own process cannot fail
 	select {}

@@ -20,10 +20,10 @@ import (
 	"rdma_events/internal/sys/confine"
 )
 
-// answer runs f, which prints an answer to out, as confined as a worker is. It returns the exit
-// status.
-func answer(f func(out *os.File) error) int {
-	out, err := enter()
+// runConfined confines the process as a worker is and runs f, which prints an answer to out. It
+// returns the exit status.
+func runConfined(f func(out *os.File) error) int {
+	out, err := confineProcess()
 	if err == nil {
 		err = f(out)
 	}
@@ -34,9 +34,9 @@ func answer(f func(out *os.File) error) int {
 	return 0
 }
 
-// enter confines the process, and returns what was its standard output. From then on
-// descriptor 1 is standard error, since native libraries print to it.
-func enter() (out *os.File, err error) {
+// confineProcess confines the process, and returns its former standard output. Descriptor 1 then
+// refers to standard error, since native libraries may print to it.
+func confineProcess() (out *os.File, err error) {
 	loadMissingNodes()
 	n := needs()
 	n.Read = append(n.Read, worker.OnceReads()...)
@@ -53,11 +53,11 @@ func enter() (out *os.File, err error) {
 	return os.NewFile(uintptr(fd), "answer"), nil
 }
 
-// evidence prints the snapshot of one device, for rdma-events report. A request, which is JSON,
-// names another backend than verbs. The process ends with the device open, since to close it
-// may hang, and the kernel does it.
-func evidence(device, request string) int {
-	return answer(func(out *os.File) error {
+// printSnapshot prints the snapshot of one device, for rdma-events report. request is "" for the
+// backend verbs, or a verbs.Request in JSON. The process exits with the device open: closing it may
+// hang, and the kernel closes it anyway.
+func printSnapshot(device, request string) int {
+	return runConfined(func(out *os.File) error {
 		r := verbs.Request{Backend: verbs.BackendVerbs}
 		if request != "" {
 			if err := json.Unmarshal([]byte(request), &r); err != nil {
@@ -81,16 +81,16 @@ func evidence(device, request string) int {
 		}
 		err = t.Take()
 		if errors.Is(err, snapshot.ErrLate) {
-			return nil // its entry says so; the call still uses the ledger
+			return nil // the output reports it; the late call still uses the ledger, so it is not closed
 		}
 		return errors.Join(err, led.Close(), shared.Close())
 	})
 }
 
-// link prints what the driver of a network device has about its link, for rdma-events doctor.
-// The kernel's RTNL lock may keep this process for long.
-func link(netdev string) int {
-	return answer(func(out *os.File) error {
+// printLink prints the link state that the driver of a network device reports, for rdma-events
+// doctor. It may block for long on the kernel's RTNL lock.
+func printLink(netdev string) int {
+	return runConfined(func(out *os.File) error {
 		l, err := ethtool.QueryLink(netdev)
 		if err != nil {
 			return err

@@ -1,7 +1,7 @@
 //go:build linux && cgo
 
-// Command rdma-events-worker watches one RDMA device for rdma-events, which
-// starts it. It is a program of its own because libibverbs and the vendors'
+// Command rdma-events-worker watches one RDMA device. rdma-events starts one
+// for each device. It is a separate program because libibverbs and the vendors'
 // libraries can hang or crash.
 package main
 
@@ -24,11 +24,11 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// main stays on the first thread, as worker.Serve requires.
+// init keeps main on the first thread, as worker.Serve requires.
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if code, is := ask(os.Args[1:]); is {
+	if code, ok := answerFlag(os.Args[1:]); ok {
 		os.Exit(code)
 	}
 	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch, Backend: openBackend, Needs: func() confine.Needs {
@@ -37,36 +37,37 @@ func main() {
 	}}))
 }
 
-// watch watches a device with all that a worker does.
+// watch watches a device: it runs the session with all its parts.
 func watch(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
 	send func(verbs.Batch) error,
 ) (status.End, error) {
 	if o.Fabric.Paths > 0 {
-		// A worker runs Go code in one thread at a time, unless there are peers whose echoes would wait for it.
+		// A worker runs Go code in one thread at a time, or in two with peers, whose echoes would otherwise wait.
 		runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	}
 	return session.Run(ctx, b, led, o, send, session.Objects, endpoint.New(orders))
 }
 
-// ask answers a question on the command line. It reports whether there is one.
-func ask(args []string) (code int, is bool) {
+// answerFlag answers a question on the command line. ok is false if there is none.
+func answerFlag(args []string) (code int, ok bool) {
 	switch {
 	case len(args) == 1 && (args[0] == "-version" || args[0] == "--version"):
 		fmt.Println("rdma-events-worker", version)
 		return 0, true
 	case len(args) == 1 && args[0] == "-library": // for rdma-events doctor
-		return library(), true
+		return printLibrary(), true
 	case len(args) == 2 && args[0] == "-link": // for rdma-events doctor
-		return link(args[1]), true
+		return printLink(args[1]), true
 	case len(args) == 2 && args[0] == "-evidence": // for rdma-events report
-		return evidence(args[1], ""), true
+		return printSnapshot(args[1], ""), true
 	case len(args) == 3 && args[0] == "-evidence":
-		return evidence(args[1], args[2]), true
+		return printSnapshot(args[1], args[2]), true
 	}
 	return 0, false
 }
 
-func library() int {
+// printLibrary prints the path of libibverbs, and returns the exit status.
+func printLibrary() int {
 	path, err := native.LoadLibrary()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

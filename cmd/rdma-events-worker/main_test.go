@@ -84,8 +84,8 @@ func TestTheProgramAsksForALink(t *testing.T) {
 	require.Contains(t, string(exit.Stderr), "none0")
 }
 
-// A host may have dozens of devices, and each has a worker. All workers share the pages
-// of the program's file.
+// A host may have dozens of devices, each with a worker. All workers share the pages of the
+// program's file.
 func TestAWorkerIsSmall(t *testing.T) {
 	h := &roundCounter{want: 500, reached: make(chan int, 1), end: make(chan status.End, 1)}
 	supervise(t, h)
@@ -173,11 +173,11 @@ func (c *roundCounter) Ended(e status.End) {
 // Batch implements worker.Handler.
 func (c *roundCounter) Batch(b verbs.Batch, s status.Status) {
 	c.pid = s.PID
-	c.Seen(b.Items)
+	c.RingItems(b.Items)
 }
 
-// Seen implements worker.Handler.
-func (c *roundCounter) Seen(items []verbs.Item) {
+// RingItems implements worker.Handler.
+func (c *roundCounter) RingItems(items []verbs.Item) {
 	for _, i := range items {
 		if i.Round == nil {
 			continue

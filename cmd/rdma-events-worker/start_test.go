@@ -60,5 +60,5 @@ func (firstBatch) Ended(status.End) {}
 // Batch implements worker.Handler.
 func (f firstBatch) Batch(verbs.Batch, status.Status) { f.enough() }
 
-// Seen implements worker.Handler.
-func (firstBatch) Seen([]verbs.Item) {}
+// RingItems implements worker.Handler.
+func (firstBatch) RingItems([]verbs.Item) {}

@@ -20,7 +20,7 @@ func TestMemoryOutlivesThePluginInTheStateDirectory(t *testing.T) {
 	c := Config{Backend: verbs.BackendVerbs}
 	log := slog.New(slog.DiscardHandler)
 	first := c.openMemory(log)
-	require.True(t, first.Kept())
+	require.True(t, first.IsPersistent())
 	first.RememberDevice("mlx5_0", memory.Identity{PCI: "0000:3b:00.0"}, true)
 	first.RememberPort("mlx5_0", 1, 400)
 	_, err := first.Sync()
@@ -29,5 +29,5 @@ func TestMemoryOutlivesThePluginInTheStateDirectory(t *testing.T) {
 	rate, ok := c.openMemory(log).Port("mlx5_0", 1)
 	require.True(t, ok)
 	require.Equal(t, 400.0, rate)
-	require.False(t, (&Config{Backend: verbs.BackendSim}).openMemory(log).Kept())
+	require.False(t, (&Config{Backend: verbs.BackendSim}).openMemory(log).IsPersistent())
 }

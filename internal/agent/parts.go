@@ -172,7 +172,7 @@ func (o *opening) openReleases() (part, error) {
 func (o *opening) openMemory() (part, error) {
 	m, begun := o.memory, time.Now()
 	o.monitor.Memory = m
-	if !m.Kept() {
+	if !m.IsPersistent() {
 		return part{gather: func(i *measure.Interval, _ time.Time) { i.Own.MemorySince = begun }}, nil
 	}
 	return part{
@@ -180,6 +180,6 @@ func (o *opening) openMemory() (part, error) {
 			m.Run(ctx, func(f memory.Forgotten) { watching.Forget(f.Device, f.Port) }, o.log)
 		},
 		outlasts: true,
-		gather:   func(*measure.Interval, time.Time) { m.Look() },
+		gather:   func(*measure.Interval, time.Time) { m.RequestSync() },
 	}, nil
 }

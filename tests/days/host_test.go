@@ -439,7 +439,7 @@ func (w *worker) second() {
 			c.LostEvents++
 			r.Outcome = verbs.OutcomeLostEvent
 		}
-		w.ledger.AddRound(w.slots[i], c)
+		w.ledger.AddProbeCounts(w.slots[i], c)
 		w.deliver(verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: i + 1, Method: verbs.MethodUDSend}, Round: r}})
 	}
 }

@@ -18,8 +18,8 @@ const (
 // scenario says so.
 const commandMedian = 20 * time.Microsecond
 
-// afterKick is how long after it is asked for a snapshot is taken, as in package session.
-const afterKick = 10 * time.Millisecond
+// snapshotDelay is the time between the request for a snapshot and the snapshot, as in package session.
+const snapshotDelay = 10 * time.Millisecond
 
 // newAsker returns what asks the device, on the clock of the history. It is the plugin's own.
 func (s *openDevice) newAsker() *session.Asker {
@@ -29,12 +29,12 @@ func (s *openDevice) newAsker() *session.Asker {
 			CommandInterval: commandInterval, CommandStuck: commandStuck,
 			SnapshotInterval: snapshotInterval, Ethtool: verbs.EthtoolLink,
 		},
-		Clock: historyClock{s.k.h},
-		Send:  s.send,
-		Free:  func() {},                     // no query waits in a history
-		Late:  func() { s.k.h.deliver(s.k) }, // the monitor finds the call in the ledger
-		Wake: func() {
-			s.snapshots = min(s.snapshots, s.line.now+int64(afterKick))
+		Clock:      historyClock{s.k.h},
+		Send:       s.send,
+		OnRTNLFree: func() {},                     // no query waits in a history
+		OnStuck:    func() { s.k.h.deliver(s.k) }, // the monitor finds the call in the ledger
+		OnSnapshotDue: func() {
+			s.snapshots = min(s.snapshots, s.line.now+int64(snapshotDelay))
 			if s.asker != nil { // it may not have begun
 				s.line.rouse(s.asker, s.snapshots)
 			}
@@ -71,10 +71,10 @@ func (s *openDevice) ask() {
 				s.snapshots = min(s.snapshots, s.line.now+int64(next))
 			}
 		case bases <= now:
-			s.asks.KickAll(verbs.TriggerBase)
+			s.asks.RequestSnapshots(verbs.TriggerBase)
 			bases = after(now, bases, snapshotInterval)
 		case commands <= now:
-			if s.asks.AskAll() != nil {
+			if s.asks.RunCommands() != nil {
 				return
 			}
 			commands = after(s.line.now, commands, commandInterval)

@@ -176,7 +176,7 @@ func (k *keeper) runWorker() (why status.End, ok bool) {
 
 // takeRings returns items with what the simulator has written into the rings of the ledger.
 func (k *keeper) takeRings(items []verbs.Item) []verbs.Item {
-	all, err := k.rings.Take(items, k.h.line.now)
+	all, err := k.rings.Merge(items, k.h.line.now)
 	if err != nil {
 		k.h.err = err
 	}
@@ -187,7 +187,7 @@ func (k *keeper) takeRings(items []verbs.Item) []verbs.Item {
 func (k *keeper) collect() {
 	if items := k.takeRings(nil); len(items) > 0 {
 		k.h.lag = k.h.draw(150 * time.Microsecond)
-		k.handler.Seen(items)
+		k.handler.RingItems(items)
 		k.h.lag = 0
 	}
 }

@@ -30,7 +30,7 @@ func (s *openDevice) startProber(p *port, next int64) {
 		for probe(choice) == nil {
 			s.k.collect()
 			next += int64(interval)
-			next += int64(verbs.Missed(time.Duration(s.line.now-next), interval))
+			next += int64(verbs.MissedIntervals(time.Duration(s.line.now-next), interval))
 			if !s.line.wait(next) {
 				return
 			}

@@ -148,12 +148,12 @@ func (s *openDevice) finish(why status.End) {
 
 // killStuck ends a worker that is still in the same call.
 func (s *openDevice) killStuck() {
-	var snap ledger.Snapshot
+	var snap ledger.Contents
 	if s.why != nil {
 		return
 	}
-	s.led.Snapshot(&snap)
-	if busy := snap.Busy(nil); busy.Call != ledger.CallNone && s.line.now-busy.Beat >= int64(killing) {
+	s.led.CopyTo(&snap)
+	if busy := snap.LongestCall(nil); busy.Call != ledger.CallNone && s.line.now-busy.Since >= int64(killing) {
 		s.finish(status.End{Reason: status.ReasonStuck, Message: "stuck in " + busy.Call.String()})
 	}
 }
@@ -194,9 +194,9 @@ func (s *openDevice) read() {
 			return
 		}
 		for _, r := range runs[:n] {
-			s.asks.NoteRun(&r)
+			s.asks.HandleRun(&r)
 			for _, p := range s.ports {
-				if p.Number == r.Port && session.MovesProbe(r.Type) {
+				if p.Number == r.Port && session.AffectsProbes(r.Type) {
 					p.Seen++
 				}
 			}

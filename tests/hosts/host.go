@@ -385,12 +385,12 @@ func (d *device) control(dir string) error {
 	if err != nil {
 		return err
 	}
-	profile, ok := standin.ProfileOf(cmp.Or(d.Profile, "mlx5"))
+	profile, ok := standin.FindProfile(cmp.Or(d.Profile, "mlx5"))
 	if !ok {
 		return fmt.Errorf("the stand-in has no profile %s", d.Profile)
 	}
 	d.page = c
-	c.Take(profile)
+	c.Apply(profile)
 	c.Ports, c.LinkLayer, c.PhysState = 1, int32(d.link()), d.Phys
 	state, ok := states[d.State]
 	if !ok || physStates[cmp.Or(d.Phys, linkUp)] == "" {

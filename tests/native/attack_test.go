@@ -34,7 +34,7 @@ func TestAHostileLibraryIsConfined(t *testing.T) {
 	w.awaitProbing("hostile0")
 
 	got := map[string]string{}
-	for line := range strings.Lines(w.controls["hostile0"].Written()) {
+	for line := range strings.Lines(w.controls["hostile0"].CallTrace()) {
 		if what, result, found := strings.Cut(strings.TrimSpace(line), ": "); found {
 			got[what] = result
 		}

@@ -24,7 +24,7 @@ const reportedIn = 6 * time.Second
 // driver makes a device behave as with a driver.
 func (w *world) driver(device, name string) {
 	w.t.Helper()
-	p, ok := standin.ProfileOf(name)
+	p, ok := standin.FindProfile(name)
 	if !ok {
 		w.t.Fatalf("the stand-in has no profile %s", name)
 	}

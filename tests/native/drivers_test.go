@@ -27,7 +27,7 @@ var reported = []string{"mlx5", "mlx4", "bnxt_re", "efa", "qedr"}
 func TestDriversAreReportedAsTheyAre(t *testing.T) {
 	var all []driven
 	for _, name := range reported {
-		p, ok := standin.ProfileOf(name)
+		p, ok := standin.FindProfile(name)
 		if !ok {
 			t.Fatalf("no profile %s", name)
 		}
@@ -130,7 +130,7 @@ func (w *world) unregister(all []driven) {
 		if info := last(points, "rdma_device", d.device); info.Int("crashes") != 0 {
 			w.t.Errorf("%s: want no crash, got %v", d.device, info.Fields)
 		}
-		if broken := w.controls[d.device].Broken(); broken != "" {
+		if broken := w.controls[d.device].BrokenRule(); broken != "" {
 			w.t.Errorf("%s: a rule of the library was broken: %s", d.device, broken)
 		}
 	})

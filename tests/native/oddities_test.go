@@ -121,7 +121,7 @@ func (w *world) strangeEvents(tb *table) {
 			w.t.Errorf("%s: want a count of %d, got %d", event, n, got)
 		}
 	}
-	if broken := c.Broken(); broken != "" {
+	if broken := c.BrokenRule(); broken != "" {
 		w.t.Errorf("a rule of the library was broken: %s", broken)
 	}
 	tb.rows = append(tb.rows, row{

@@ -178,7 +178,7 @@ func (w *world) take(device string, p standin.Profile) {
 	w.t.Helper()
 	w.drivers[device] = p
 	w.restore(device)
-	w.controls[device].Take(p)
+	w.controls[device].Apply(p)
 }
 
 // last returns the newest point of a device.
@@ -216,7 +216,7 @@ func (w *world) requireUndisturbed() {
 		if lines := w.complaints(d); len(lines) != 0 {
 			w.t.Errorf("%s: want nothing in the log, got %q", d, lines)
 		}
-		if broken := w.controls[d].Broken(); broken != "" {
+		if broken := w.controls[d].BrokenRule(); broken != "" {
 			w.t.Errorf("%s: a rule of the library was broken: %s", d, broken)
 		}
 	}

@@ -66,7 +66,7 @@ type Libraries struct {
 // file of libibverbs.
 func (f Files) Libraries(library, driver string) Libraries {
 	l := Libraries{Verbs: f.LibraryRelease(library)}
-	want := verbs.ProviderOf(driver)
+	want := verbs.ProviderName(driver)
 	for _, p := range f.Providers(library) {
 		if p.Name == want {
 			l.Provider, l.ABI = p.String(), p.ABI

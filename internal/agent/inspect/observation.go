@@ -107,8 +107,8 @@ func (c *collector) Ended(why status.End) {
 		c.Reason, c.Why = why.Reason, why.Message
 	}
 	if c.led != nil {
-		var s ledger.Snapshot
-		c.led.Snapshot(&s)
+		var s ledger.Contents
+		c.led.CopyTo(&s)
 		for _, p := range s.Probes {
 			c.Counts = c.Counts.Add(p.ProbeCounts)
 		}
@@ -118,10 +118,10 @@ func (c *collector) Ended(why status.End) {
 }
 
 // Batch implements worker.Handler.
-func (c *collector) Batch(b verbs.Batch, _ status.Status) { c.Seen(b.Items) }
+func (c *collector) Batch(b verbs.Batch, _ status.Status) { c.RingItems(b.Items) }
 
-// Seen implements worker.Handler.
-func (c *collector) Seen(items []verbs.Item) {
+// RingItems implements worker.Handler.
+func (c *collector) RingItems(items []verbs.Item) {
 	for _, it := range items {
 		c.addItem(it)
 	}

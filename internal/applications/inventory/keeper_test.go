@@ -54,7 +54,7 @@ func run(t *testing.T, c inventory.Config) *inventory.Keeper {
 
 func threads(numbers ...int) *verbs.Objects {
 	o := &verbs.Objects{}
-	o.Lists[verbs.ObjectCQ].State = verbs.ListWhole
+	o.Lists[verbs.ObjectCQ].State = verbs.ListComplete
 	for _, n := range numbers {
 		o.Holders = append(o.Holders, verbs.Holder{Thread: n, Counts: [verbs.ObjectKinds]uint32{verbs.ObjectCQ: 1}})
 	}

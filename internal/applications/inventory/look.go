@@ -75,7 +75,7 @@ func newList(kind verbs.ObjectKind, look *Listing) list {
 	switch l.state {
 	case verbs.ListCounted:
 		l.unknown.count = int64(look.Lists[kind].Count)
-	case verbs.ListWhole:
+	case verbs.ListComplete:
 		for i := range look.Holdings {
 			if h := &look.Holdings[i]; h.Counts[kind] > 0 {
 				l.add(kind, h)

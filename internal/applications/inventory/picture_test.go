@@ -46,7 +46,7 @@ type dump struct {
 
 type dumps map[verbs.ObjectKind]dump
 
-func listed(objects ...object) dump { return dump{state: verbs.ListWhole, objects: objects} }
+func listed(objects ...object) dump { return dump{state: verbs.ListComplete, objects: objects} }
 
 // lookAt returns a Listing with these lists.
 func lookAt(device string, at time.Time, found dumps) *Listing {
@@ -291,7 +291,7 @@ func TestALookIsWhatTheThreadsOfProcessesHold(t *testing.T) {
 	for i := range o.Holders {
 		o.Holders[i].Counts[verbs.ObjectCQ] = 1
 	}
-	o.Lists[verbs.ObjectCQ].State = verbs.ListWhole
+	o.Lists[verbs.ObjectCQ].State = verbs.ListComplete
 	look := NewListing("d", start, &o, func(thread int) (identity.Process, bool) {
 		if thread == 9 {
 			return identity.Process{}, false // it has ended

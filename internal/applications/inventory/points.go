@@ -118,12 +118,12 @@ func (d *device) newPoint(s series, held *sums, at time.Time) (*measure.App, boo
 		verbs.ObjectQP: &a.QPs,
 	} {
 		state := d.stateFor(verbs.ObjectKind(kind), held, at)
-		listed = listed || state == verbs.ListWhole
-		if state == verbs.ListWhole || state == verbs.ListCounted && s.app == unknown {
+		listed = listed || state == verbs.ListComplete
+		if state == verbs.ListComplete || state == verbs.ListCounted && s.app == unknown {
 			*to, known = measure.Held{Count: held.objects[kind].count, Known: true}, true
 		}
 	}
-	if d.stateFor(verbs.ObjectQP, held, at) == verbs.ListWhole {
+	if d.stateFor(verbs.ObjectQP, held, at) == verbs.ListComplete {
 		for i, n := range held.objects[verbs.ObjectQP].states {
 			a.States[i] = measure.Held{Count: n, Known: true}
 		}

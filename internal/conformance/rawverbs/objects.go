@@ -16,11 +16,11 @@ import (
 	"unsafe"
 )
 
-// Options describe the objects that New makes.
+// Options describe the objects that New creates.
 type Options struct {
 	Completions int  // minimum size of the CQ
 	SRQ         bool // receives go to a shared receive queue
-	UD          bool // the queue pair is UD, else RC
+	UD          bool // the queue pair is UD; otherwise RC
 }
 
 // State is a state of a queue pair (enum ibv_qp_state).
@@ -37,10 +37,10 @@ const (
 const WRFlushErr = int(C.IBV_WC_WR_FLUSH_ERR)
 
 // Objects are a protection domain, a completion queue, an optional shared receive queue, and a queue pair.
-// Their methods must not be called concurrently; errors are syscall.Errno.
+// The methods must not be called concurrently. Errors wrap a syscall.Errno.
 type Objects struct{ c *C.struct_objects }
 
-// New makes objects on an open context (struct ibv_context).
+// New creates objects on an open context (struct ibv_context).
 func New(context unsafe.Pointer, o Options) (*Objects, error) {
 	kind, srq := C.int(C.IBV_QPT_RC), C.int(0)
 	if o.UD {
@@ -69,7 +69,7 @@ func (o *Objects) Completions() int { return int(C.objects_cqe(o.c)) }
 // Init moves the queue pair from RESET to INIT.
 func (o *Objects) Init() error { return result("move to INIT", C.objects_init(o.c)) }
 
-// ReadyToReceive connects the queue pair with itself, over GID 0, and moves it from INIT to RTR.
+// ReadyToReceive connects the queue pair to itself, over GID 0, and moves it from INIT to RTR.
 func (o *Objects) ReadyToReceive() error {
 	return result("move to RTR", C.objects_ready_to_receive(o.c))
 }
@@ -77,7 +77,7 @@ func (o *Objects) ReadyToReceive() error {
 // ReadyToSend moves the queue pair to RTS.
 func (o *Objects) ReadyToSend() error { return result("move to RTS", C.objects_ready_to_send(o.c)) }
 
-// Connect moves the queue pair, its own peer, from RESET to RTS.
+// Connect connects the queue pair to itself: it moves it from RESET to RTS.
 func (o *Objects) Connect() error {
 	for _, step := range []func() error{o.Init, o.ReadyToReceive, o.ReadyToSend} {
 		if err := step(); err != nil {
@@ -90,17 +90,17 @@ func (o *Objects) Connect() error {
 // Move moves the queue pair to a state.
 func (o *Objects) Move(s State) error { return result("move", C.objects_move(o.c, C.int(s))) }
 
-// PostWrites posts n signalled RDMA writes of no data.
+// PostWrites posts n signaled zero-length RDMA writes.
 func (o *Objects) PostWrites(n int) error {
 	return result("post write", C.objects_post_writes(o.c, C.int(n)))
 }
 
-// PostSends posts n signalled sends of no data.
+// PostSends posts n signaled zero-length sends.
 func (o *Objects) PostSends(n int) error {
 	return result("post send", C.objects_post_sends(o.c, C.int(n)))
 }
 
-// PostReceives posts n receives of no data.
+// PostReceives posts n receives without memory.
 func (o *Objects) PostReceives(n int) error {
 	return result("post receive", C.objects_post_receives(o.c, C.int(n)))
 }
@@ -108,15 +108,15 @@ func (o *Objects) PostReceives(n int) error {
 // Limit arms the shared receive queue's limit.
 func (o *Objects) Limit(n int) error { return result("set limit", C.objects_limit(o.c, C.int(n))) }
 
-// Poll takes up to 64 completions and returns their number, and the status of the last one.
+// Poll polls up to 64 completions, and returns their number and the status of the last one.
 func (o *Objects) Poll() (n, status int, err error) {
 	var count, last C.int
 	err = result("poll", C.objects_poll(o.c, &count, &last))
 	return int(count), int(last), err
 }
 
-// Destroy destroys all objects; a second call does nothing. It blocks for ever while an event of an object
-// was read and is not acknowledged.
+// Destroy destroys all objects. A second call does nothing. Destroy blocks until all events of the objects
+// that were read have been acknowledged.
 func (o *Objects) Destroy() error {
 	c := o.c
 	o.c = nil

@@ -1,4 +1,4 @@
-// Package sessiontest runs a session on the simulator inside a synctest bubble, where an hour passes at once.
+// Package sessiontest runs a session on the simulator inside a synctest bubble, in which an hour takes no real time.
 package sessiontest
 
 import (
@@ -20,19 +20,19 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// Run is session.Run with the parts of a test.
+// Run runs a session, as session.Run does with the parts of a test.
 type Run func(context.Context, verbs.Backend, *ledger.Ledger, verbs.Options, func(verbs.Batch) error) (status.End, error)
 
-// Rig is a session that watches the device sim0 and keeps what it sends.
+// Rig is a session that watches the device sim0, and collects the items that it sends.
 type Rig struct {
 	World       *devices.World
 	Ledger      *ledger.Ledger
 	Options     verbs.Options
-	Wrap        func(verbs.Backend) verbs.Backend   // nil: the backend stays as it is
-	WaitRemoved func(context.Context, string) error // nil: the backend has none
+	Wrap        func(verbs.Backend) verbs.Backend   // wraps the backend; nil: not wrapped
+	WaitRemoved func(context.Context, string) error // nil: the backend is no session.RemovalWatcher
 
-	Stop context.CancelFunc // asks the session to end, once it has started
-	Done chan struct{}      // closed when it has ended, with Why and Err
+	Stop context.CancelFunc // asks the session to end; set by Start
+	Done chan struct{}      // closed when the session has ended; Why and Err are then set
 	Why  status.End
 	Err  error
 
@@ -44,7 +44,7 @@ type Rig struct {
 	items []verbs.Item
 }
 
-// New returns a Rig whose simulator has a profile and, unless it is "", a scenario.
+// New returns a Rig whose simulator has a profile and, unless scenario is "", a scenario.
 func New(t *testing.T, run Run, profile, scenario string) *Rig {
 	t.Helper()
 	if scenario != "" {
@@ -73,7 +73,7 @@ type removable struct {
 
 func (r removable) WaitRemoved(ctx context.Context, device string) error { return r.wait(ctx, device) }
 
-// Start runs the session until the test's end. send nil stands for Collect.
+// Start runs the session until the end of the test. It passes batches to send; nil stands for Collect.
 func (r *Rig) Start(send func(verbs.Batch) error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.Stop = cancel
@@ -97,25 +97,25 @@ func (r *Rig) Start(send func(verbs.Batch) error) {
 	})
 }
 
-// Collect keeps the items of a batch.
+// Collect stores the items of a batch.
 func (r *Rig) Collect(b verbs.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keepItems(b.Items)
+	r.addItems(b.Items)
 	return nil
 }
 
-// keepItems keeps items, and the events and rounds that came before them or are in the rings now. The caller holds r.mu.
-func (r *Rig) keepItems(items []verbs.Item) {
-	all, err := r.rings.Take(items, time.Now().UnixNano())
+// addItems stores items, merged with the events and rounds in the rings. The caller holds r.mu.
+func (r *Rig) addItems(items []verbs.Item) {
+	all, err := r.rings.Merge(items, time.Now().UnixNano())
 	require.NoError(r.t, err)
 	for _, it := range all {
-		r.items = append(r.items, kept(it))
+		r.items = append(r.items, copyItem(it))
 	}
 }
 
-// kept returns a copy of an item that stays valid after its batch.
-func kept(it verbs.Item) verbs.Item {
+// copyItem returns a copy of an item that stays valid after the item's batch.
+func copyItem(it verbs.Item) verbs.Item {
 	if it.Run != nil {
 		run := *it.Run
 		it.Run = &run
@@ -136,31 +136,31 @@ func kept(it verbs.Item) verbs.Item {
 	return it
 }
 
-// After waits for d and returns the items that were sent since the call before.
+// After waits for d and returns the items sent since the last call.
 func (r *Rig) After(d time.Duration) []verbs.Item {
 	time.Sleep(d)
 	synctest.Wait()
 	return r.Sent()
 }
 
-// Sent returns the items that were sent or written into the rings since the call before.
+// Sent returns the items sent or written into the rings since the last call.
 func (r *Rig) Sent() []verbs.Item {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keepItems(nil)
+	r.addItems(nil)
 	items := r.items
 	r.items = nil
 	return items
 }
 
-// Counters returns the current values of the ledger.
-func (r *Rig) Counters() ledger.Snapshot {
-	var s ledger.Snapshot
-	r.Ledger.Snapshot(&s)
+// Counters returns the current contents of the ledger.
+func (r *Rig) Counters() ledger.Contents {
+	var s ledger.Contents
+	r.Ledger.CopyTo(&s)
 	return s
 }
 
-// Pick returns the items that have a member.
+// Pick returns the member of each item that has it.
 func Pick[T any](items []verbs.Item, member func(verbs.Item) *T) []T {
 	var found []T
 	for _, it := range items {
@@ -171,7 +171,7 @@ func Pick[T any](items []verbs.Item, member func(verbs.Item) *T) []T {
 	return found
 }
 
-// Readings returns the answers to queries of ports among items.
+// Readings returns the Readings among items.
 func Readings(items []verbs.Item) []verbs.Reading {
 	return Pick(items, func(i verbs.Item) *verbs.Reading { return i.Reading })
 }

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Compile builds the library from the directory sources into dir and returns the path
+// Compile builds the library from the directory sources into dir, and returns the path
 // of its file, which has the name of the real library. It blocks while the compiler
 // runs.
 func Compile(sources, dir string) (string, error) {

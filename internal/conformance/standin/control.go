@@ -13,9 +13,9 @@ import (
 )
 
 // Control is struct control of testdata/standin.h: a page that the library shares
-// with the test. Descriptors in it are those of the process that has loaded the
-// library. The test may write to it at any time, and must itself avoid conflicts
-// with accesses of the library at the same moment.
+// with the test. Its file descriptors belong to the process that has loaded the
+// library. The test may write to it at any time, but must avoid races with the
+// library itself.
 type Control struct {
 	Size, FailCall, FailErrno, FailSkip, FailStyle, HangCall      int32
 	IgnoreAcks, WCStatus, PostErr, Legacy, PortState, LinkLayer   int32
@@ -43,7 +43,7 @@ const (
 	StyleSilent
 )
 
-// When arming a queue makes an event by itself, and when the arm takes effect
+// When arming a queue raises an event by itself, and when the arm takes effect
 // (standin.h).
 const (
 	ArmNever int32 = iota
@@ -52,13 +52,13 @@ const (
 	ArmAtPoll
 )
 
-// Provider is struct provider of standin.h: errnos that a provider, or the kernel's
-// driver behind it, answers; 0: the call succeeds.
+// Provider is struct provider of standin.h: errnos that a provider, or the kernel
+// driver behind it, returns; 0: the call succeeds.
 type Provider struct {
 	RefuseRC, RefuseUD, RefuseChannel, RefuseAH, RefuseRTS int32 // or Silently
 	Flush                                                  int32
 	DeadOpen, DeadCommand, DeadDestroy                     int32  // in error state
-	Commands                                               uint32 // a bit for each ledger.Call that is a command
+	Commands                                               uint32 // bit mask of the ledger.Calls that are commands
 }
 
 // Silently is the errno of a call that fails and leaves errno as it was.
@@ -72,12 +72,12 @@ const (
 )
 
 // ControlSize is the size of a Control in bytes. The library writes the size of its
-// own structure to Size.
+// structure to Control.Size.
 const ControlSize = int(unsafe.Sizeof(Control{}))
 
-// Map maps the file at path for as long as the process runs, and makes the file if
-// it does not exist. The port is then active, on Ethernet. A new file orders no
-// fault.
+// Map maps the file at path for the lifetime of the process, and creates the file if
+// it does not exist. It makes the port active, on Ethernet. A new file orders no
+// faults.
 func Map(path string) (*Control, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -96,18 +96,18 @@ func Map(path string) (*Control, error) {
 	return c, nil
 }
 
-// Written returns the trace of calls that the library has written.
-func (c *Control) Written() string { return string(c.Trace[:c.TraceLen]) }
+// CallTrace returns the library's trace of the calls so far.
+func (c *Control) CallTrace() string { return string(c.Trace[:c.TraceLen]) }
 
-// Broken returns the first rule of the library that was broken; "" if none was.
-func (c *Control) Broken() string {
+// BrokenRule returns the first rule of libibverbs that the caller has broken; "" if none.
+func (c *Control) BrokenRule() string {
 	text, _, _ := bytes.Cut(c.Violation[:], []byte{0})
 	return string(text)
 }
 
-// AsyncEvent returns an event in the form in which the kernel writes it to the
-// asynchronous descriptor (struct ib_uverbs_async_event_desc). The test writes it to
-// AsyncWrite; the library reads it from the other end.
+// AsyncEvent returns an event in the format in which the kernel writes it to the
+// asynchronous file descriptor (struct ib_uverbs_async_event_desc). The test writes it
+// to Control.AsyncWrite; the library reads it from the other end.
 func AsyncEvent(typ int32, element uint64) []byte {
 	record := binary.NativeEndian.AppendUint64(nil, element)
 	record = binary.NativeEndian.AppendUint32(record, uint32(typ))

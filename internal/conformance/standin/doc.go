@@ -1,5 +1,5 @@
-// Package standin builds a stand-in for libibverbs for tests, and controls it.
-// Its sources are in testdata: one device without hardware, whose faults a test
-// orders through a page of shared memory. The table Profiles lists the
-// behaviour of real drivers and their providers that soft drivers do not have.
+// Package standin builds and controls a stand-in for libibverbs, for tests. The
+// sources in testdata implement one device without hardware. A test orders its
+// faults through a page of shared memory. Profiles lists the behavior of real
+// drivers and their providers that soft drivers do not have.
 package standin

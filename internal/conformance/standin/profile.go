@@ -9,51 +9,51 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Profile describes a driver with its provider, as the stand-in can behave: first the
+// Profile describes the behavior of a driver and its provider for the stand-in: first the
 // facts that were read in their sources (Profiles names the versions), then the results
-// that a user of the plugin sees.
+// for a user of the plugin.
 type Profile struct {
 	Name   string // up to a space also the name of the simulator's profile
 	Module string // the device's driver in sysfs; "": none
 
-	NodeType string // in sysfs; "": that of InfiniBand and RoCE
+	NodeType string // in sysfs; "": the type of InfiniBand and RoCE devices
 	Link     verbs.LinkLayer
-	GRH      bool // its port requires a GRH (IBV_QPF_GRH_REQUIRED)
+	GRH      bool // the port requires a GRH (IBV_QPF_GRH_REQUIRED)
 	Provider Provider
 	Arm      int32
-	Files    map[string]string // in sysfs, below the device: its counters
+	Files    map[string]string // counter files in sysfs, below the device
 
-	PortEvents    int               // events of each kind when its port goes down or up
-	Events        []verbs.EventType // other events that it raises for its ports and itself
-	Fatal         int               // port number in its DEVICE_FATAL; -1: it raises none
-	CanDie        bool              // it has an error state
-	Disassociates bool              // a removal takes the device away from its users and does not wait for them
+	PortEvents    int               // number of events of each type when the port goes down or up
+	Events        []verbs.EventType // further events for the ports and the device
+	Fatal         int               // port number in DEVICE_FATAL; -1: no such event
+	CanDie        bool              // the device has an error state
+	Disassociates bool              // a removal takes the device away from its users without waiting for them
 
-	Commands   map[ledger.Call]int // commands to the device for each call, at most: a transition may need none
-	LinkDowned int                 // commands for each read of that counter
+	Commands   map[ledger.Call]int // firmware commands of each call, at most: a transition may need none
+	LinkDowned int                 // firmware commands for each read of link_downed
 
 	Seen Seen
 }
 
-// Seen is the result that a user sees with the default configuration.
+// Seen is the result for a user with the default configuration.
 type Seen struct {
-	Up, Down Probing // while its port is active, and down
-	Query    int     // commands for a query of a port
-	Dead     string  // reason with which a watch ends in error state; "": it goes on
-	Reopen   string  // reason with which the next watch ends if the error state lasts; "": it goes on
+	Up, Down Probing // while the port is active, and while it is down
+	Query    int     // firmware commands for a port query
+	Dead     string  // reason with which a watch ends in error state; "": it continues
+	Reopen   string  // reason with which the next watch ends if the error state lasts; "": it continues
 	Unmade   string  // why the next watch has no probe
 }
 
-// Probing is how a port is probed.
+// Probing describes how a port is probed.
 type Probing struct {
 	Method  verbs.Method
-	Why     string // part of the reason for it
-	Round   int    // commands of each round
-	Attempt int    // commands of each attempt to find another method, if there is none
+	Why     string // part of the reason for the method
+	Round   int    // firmware commands of each round
+	Attempt int    // firmware commands of each attempt to find another method, if there is none
 }
 
-// Take makes the stand-in behave as p.
-func (c *Control) Take(p Profile) {
+// Apply makes the stand-in behave like p.
+func (c *Control) Apply(p Profile) {
 	c.Provider, c.Arm, c.LinkLayer = p.Provider, p.Arm, int32(p.Link)
 	if p.GRH {
 		c.PortFlags = 1
@@ -63,8 +63,8 @@ func (c *Control) Take(p Profile) {
 	}
 }
 
-// Sum returns how many commands the given calls cost.
-func (p Profile) Sum(calls map[ledger.Call]int) int {
+// CountCommands returns the number of firmware commands for the given calls.
+func (p Profile) CountCommands(calls map[ledger.Call]int) int {
 	sum := 0
 	for call, n := range calls {
 		sum += n * p.Commands[call]
@@ -72,8 +72,8 @@ func (p Profile) Sum(calls map[ledger.Call]int) int {
 	return sum
 }
 
-// WriteSysfs makes the files of a device of this profile: those of the function
-// WriteSysfs, and its own.
+// WriteSysfs creates the files of a device of this profile, in addition to the files of
+// the function WriteSysfs.
 func (p Profile) WriteSysfs(root, device, node string) error {
 	if err := WriteSysfs(root, device, node); err != nil {
 		return err
@@ -98,8 +98,8 @@ func (p Profile) WriteSysfs(root, device, node string) error {
 	return os.Symlink("../../../bus/pci/drivers/"+p.Module, filepath.Join(dir, "device/driver"))
 }
 
-// ProfileOf returns the profile of a name; false if there is none.
-func ProfileOf(name string) (Profile, bool) {
+// FindProfile returns the profile with this name; false if there is none.
+func FindProfile(name string) (Profile, bool) {
 	for _, p := range Profiles() {
 		if p.Name == name {
 			return p, true
@@ -108,8 +108,8 @@ func ProfileOf(name string) (Profile, bool) {
 	return Profile{}, false
 }
 
-// each returns one command for each of the calls.
-func each(calls ...ledger.Call) map[ledger.Call]int {
+// oneForEach returns one command for each of the calls.
+func oneForEach(calls ...ledger.Call) map[ledger.Call]int {
 	commands := map[ledger.Call]int{}
 	for _, c := range calls {
 		commands[c] = 1
@@ -117,15 +117,15 @@ func each(calls ...ledger.Call) map[ledger.Call]int {
 	return commands
 }
 
-// and adds n commands of a call to commands and returns them.
-func and(commands map[ledger.Call]int, call ledger.Call, n int) map[ledger.Call]int {
+// addCommands adds n commands of a call to commands, and returns commands.
+func addCommands(commands map[ledger.Call]int, call ledger.Call, n int) map[ledger.Call]int {
 	commands[call] += n
 	return commands
 }
 
-// queues returns one command for each call that is a command with nearly all drivers
-// (queues, memory and transitions), and for each of more.
-func queues(more ...ledger.Call) map[ledger.Call]int {
-	return each(append(more, ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallCreateQP, ledger.CallDestroyQP,
+// usualCommands returns one command for each call that is a command with nearly all drivers
+// (queues, memory and transitions), and for each call in more.
+func usualCommands(more ...ledger.Call) map[ledger.Call]int {
+	return oneForEach(append(more, ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallCreateQP, ledger.CallDestroyQP,
 		ledger.CallModifyQP, ledger.CallRegMR, ledger.CallDeregMR)...)
 }

@@ -32,15 +32,15 @@ const (
 	refusedQP     = "ibv_create_qp standin0 port 1: unsupported operation: operation not supported"
 )
 
-// Profiles returns the facts that were read in the providers of rdma-core 65 and the
-// drivers of Linux 7.3, unless a line names another version. No device was run. If the
-// source does not settle a fact, such as whether an event follows a flush in the
-// library, the profile has the case that is worse for the plugin.
+// Profiles returns the profiles of drivers. Their facts were read in the providers of
+// rdma-core 65 and the drivers of Linux 7.3, unless a line names another version. No
+// hardware was used. If the source does not settle a fact, such as whether an event
+// follows a flush in the library, the profile has the worse case for the plugin.
 func Profiles() []Profile {
 	return append(nvidia(), append(cloud(), others()...)...)
 }
 
-// nvidia are the ConnectX drivers. mlx5 asks its device for the state of a port and for
+// nvidia returns the profiles of the ConnectX drivers. mlx5 asks its device for the state of a port and for
 // link_downed on Ethernet, too (mlx5_query_port_roce, process_pma_cmd), and on
 // InfiniBand with up to five commands (mlx5_query_hca_port). Both drivers count
 // flushes, mlx4 as rq_num_wrfe. On RoCE, the netdev of mlx4 repeats the port events of
@@ -54,7 +54,7 @@ func nvidia() []Profile {
 		PortEvents: 1, Events: []verbs.EventType{verbs.EventGIDChange, verbs.EventDeviceSpeedChange},
 		Fatal: 1, CanDie: true, Disassociates: true,
 
-		Commands:   and(queues(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 2),
+		Commands:   addCommands(usualCommands(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 2),
 		LinkDowned: 1,
 		Seen: Seen{
 			Up:    Probing{Method: verbs.MethodUDSend, Why: preferred},
@@ -65,7 +65,7 @@ func nvidia() []Profile {
 	vf := mlx5 // a virtual function on InfiniBand, whose port requires a GRH
 	vf.Name, vf.Link = "mlx5_vf", verbs.LinkInfiniBand
 	vf.Events = []verbs.EventType{verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventClientReregister, verbs.EventDeviceSpeedChange}
-	vf.Commands = and(queues(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 5)
+	vf.Commands = addCommands(usualCommands(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 5)
 	vf.Seen.Query, vf.Seen.Down.Attempt = 6, 6
 	vf.Seen.Up.Method = verbs.MethodRCWrite
 
@@ -74,13 +74,13 @@ func nvidia() []Profile {
 	mlx4.Provider = Provider{DeadOpen: eagain, DeadCommand: eio}
 	mlx4.Files = map[string]string{"ports/1/counters/link_downed": "0", "hw_counters/rq_num_wrfe": "0"}
 	mlx4.Events = []verbs.EventType{verbs.EventGIDChange}
-	mlx4.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
+	mlx4.Commands = oneForEach(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
 		ledger.CallModifyQP, ledger.CallDestroyQP, ledger.CallQueryPort)
 	mlx4.Seen.Query, mlx4.Seen.Down.Attempt = 2, 4
 	return []Profile{mlx5, vf, mlx4}
 }
 
-// cloud are the drivers of virtual functions that clouds provide.
+// cloud returns the profiles of the drivers of virtual functions in clouds.
 func cloud() []Profile {
 	efa := Profile{
 		Name: "efa", Module: "efa", NodeType: unspecified, Link: verbs.LinkUnspecified,
@@ -89,7 +89,7 @@ func cloud() []Profile {
 
 		Fatal: -1, CanDie: true,
 
-		Commands: queues(ledger.CallAllocPD, ledger.CallDeallocPD, ledger.CallCreateAH, ledger.CallDestroyAH),
+		Commands: usualCommands(ledger.CallAllocPD, ledger.CallDeallocPD, ledger.CallCreateAH, ledger.CallDestroyAH),
 		Seen: Seen{
 			Up:     Probing{Method: verbs.MethodUDSend, Why: preferred},
 			Down:   Probing{Why: refusedQP, Attempt: 4},
@@ -108,7 +108,7 @@ func cloud() []Profile {
 
 		PortEvents: 1, Events: []verbs.EventType{verbs.EventGIDChange}, Fatal: -1, CanDie: true, Disassociates: true,
 
-		Commands: queues(ledger.CallAllocPD, ledger.CallDeallocPD),
+		Commands: usualCommands(ledger.CallAllocPD, ledger.CallDeallocPD),
 		Seen: Seen{
 			Up:     Probing{Method: verbs.MethodRCWrite, Why: refusedQP},
 			Down:   Probing{Why: noEvent, Attempt: 8},
@@ -118,14 +118,14 @@ func cloud() []Profile {
 	erdma := iwarp("erdma", "erdma")
 	erdma.Provider.DeadCommand, erdma.Provider.DeadDestroy, erdma.Arm = enodev, enodev, ArmByIndex
 	erdma.CanDie, erdma.Disassociates = true, true
-	erdma.Commands = queues()
+	erdma.Commands = usualCommands()
 	erdma.Seen.Up.Round, erdma.Seen.Down.Round = 4, 4
 	erdma.Seen.Unmade = "ibv_create_cq standin0 port 1: unsupported operation: no such device"
 	return []Profile{efa, older, mana, erdma}
 }
 
-// iwarp is the common part of all iWARP drivers. Transitions succeed except the one to
-// RTS, which needs a connection manager, and there are no datagrams.
+// iwarp returns the common part of the profiles of iWARP drivers. Transitions succeed except
+// the one to RTS, which needs a connection manager, and there are no datagrams.
 func iwarp(name, module string) Profile {
 	return Profile{
 		Name: name, Module: module, NodeType: rnic, Link: verbs.LinkEthernet,
@@ -149,7 +149,7 @@ func others() []Profile {
 
 		PortEvents: 1, Events: []verbs.EventType{verbs.EventGIDChange}, Fatal: 1, CanDie: true, Disassociates: true,
 
-		Commands:   queues(ledger.CallCreateAH, ledger.CallDestroyAH),
+		Commands:   usualCommands(ledger.CallCreateAH, ledger.CallDestroyAH),
 		LinkDowned: 1,
 		Seen: Seen{
 			Up:    Probing{Method: verbs.MethodUDSend, Why: preferred, Round: 2},
@@ -167,7 +167,7 @@ func others() []Profile {
 
 		PortEvents: 1, Events: []verbs.EventType{verbs.EventGIDChange}, Fatal: -1, CanDie: true, Disassociates: true,
 
-		Commands: queues(ledger.CallCreateAH, ledger.CallDestroyAH),
+		Commands: usualCommands(ledger.CallCreateAH, ledger.CallDestroyAH),
 		Seen: Seen{
 			Up:     Probing{Method: verbs.MethodUDSend, Why: preferred, Round: 2},
 			Down:   Probing{Method: verbs.MethodFlush, Why: portDown, Round: 4},
@@ -176,14 +176,14 @@ func others() []Profile {
 	}
 	irdmaIWARP := iwarp("irdma_iwarp", "ice")
 	irdmaIWARP.Provider.DeadCommand, irdmaIWARP.CanDie, irdmaIWARP.Disassociates = etimedout, true, true
-	irdmaIWARP.Commands = queues()
+	irdmaIWARP.Commands = usualCommands()
 	irdmaIWARP.Seen.Up.Round, irdmaIWARP.Seen.Down.Round = 4, 4
 	irdmaIWARP.Seen.Unmade = irdma.Seen.Unmade
 
 	hns := irdma
 	hns.Name, hns.Module, hns.Arm = "hns", "hns3", ArmByIndex
 	hns.Provider = Provider{DeadOpen: eagain, DeadCommand: ebusy}
-	hns.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
+	hns.Commands = oneForEach(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
 		ledger.CallModifyQP, ledger.CallDestroyQP) // the destroy moves the queue pair to RESET
 	hns.Seen.Up.Round, hns.Seen.Down.Round, hns.Seen.Reopen, hns.Seen.Unmade = 0, 3, "recovering", ""
 	hip08 := hns // no datagrams, and before 7.3 no port events
@@ -196,14 +196,14 @@ func others() []Profile {
 	// In recovery, commands are skipped and report success. The device has no queue
 	// pair before RTR.
 	qedr.Provider = Provider{RefuseUD: eopnotsupp, RefuseAH: eopnotsupp, Flush: FlushNever}
-	qedr.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR)
+	qedr.Commands = oneForEach(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR)
 	qedr.Seen.Up = Probing{Method: verbs.MethodRCWrite, Why: refusedQP}
 	qedr.Seen.Down = Probing{Why: noCompletion, Attempt: 2}
 	qedr.Seen.Unmade = noCompletion
 
 	cxgb4 := iwarp("cxgb4", "cxgb4")
 	cxgb4.Provider.DeadCommand, cxgb4.CanDie, cxgb4.Fatal, cxgb4.Arm = eio, true, 0, ArmByIndex
-	cxgb4.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallCreateQP, ledger.CallDestroyQP,
+	cxgb4.Commands = oneForEach(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallCreateQP, ledger.CallDestroyQP,
 		ledger.CallRegMR, ledger.CallDeregMR)
 	cxgb4.Seen.Up.Round, cxgb4.Seen.Down.Round = 2, 2
 	cxgb4.Seen.Unmade = "ibv_create_cq standin0 port 1: unsupported operation: input/output error"

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// WriteSysfs makes the files of a device below root, a directory in place of /sys.
-// node is the device's uverbs node, as in "uverbs0".
+// WriteSysfs creates the files of a device below root, a directory that stands in
+// for /sys. node is the device's uverbs node, as in "uverbs0".
 func WriteSysfs(root, device, node string) error {
 	dir := filepath.Join(root, "class/infiniband", device)
 	files := map[string]string{"node_type": "1: CA\n", "node_guid": "5254:00ff:fe12:3456\n"}
@@ -21,7 +21,7 @@ func WriteSysfs(root, device, node string) error {
 	return WriteFile(filepath.Join(root, "class/infiniband_verbs", node, "ibdev"), device+"\n")
 }
 
-// WritePort makes the files of a port of a device, with its tables of P_Keys and GIDs. WriteSysfs has made those of the first.
+// WritePort creates the files of a port of a device, with its P_Key and GID tables. WriteSysfs creates the files of port 1.
 func WritePort(root, device string, port int) error {
 	return writeFiles(filepath.Join(root, "class/infiniband", device, "ports", strconv.Itoa(port)), map[string]string{
 		"pkeys/0":           "0x7fff\n",
@@ -48,7 +48,7 @@ func writeFiles(dir string, files map[string]string) error {
 	return nil
 }
 
-// WriteFile writes text to a file, and makes the directories above it.
+// WriteFile writes text to a file, and creates the directories above it.
 func WriteFile(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make directory of %s: %w", path, err)

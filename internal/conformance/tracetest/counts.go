@@ -9,7 +9,7 @@ import (
 
 func countCases() []testCase {
 	return []testCase{
-		{"a process to which nothing happens is not told", nil, nothingHappens},
+		{"a process to which nothing happens is not reported", nil, nothingHappens},
 		{"an event is counted by its type and comes with the number of its object", nil, anEvent},
 		{"events come in the order in which they were queued", []Capability{TwoTypes}, inOrder},
 		{"processes are counted apart", nil, apart},
@@ -78,9 +78,9 @@ func apart(s *scene) {
 	other.Cause(s, s.typ, 2)
 	one.Cause(s, s.typ, 1)
 	w.until("the events of one", one, unread(2))
-	w.until("the events of both", other, func(a trace.App) bool { return a.Unread == 2 && w.of(one).Unread == 2 })
+	w.until("the events of both", other, func(a trace.App) bool { return a.Unread == 2 && w.lastReport(one).Unread == 2 })
 	require.Equal(s, 2, w.last.Processes)
-	require.NotEqual(s, idOf(w.of(one)), idOf(w.of(other)))
+	require.NotEqual(s, idOf(w.lastReport(one)), idOf(w.lastReport(other)))
 	var got []int
 	for _, e := range w.events {
 		got = append(got, e.Process.PID)
@@ -89,7 +89,7 @@ func apart(s *scene) {
 
 	one.Exit(s)
 	w.until("the end of one", one, ended)
-	require.False(s, w.of(other).Ended)
+	require.False(s, w.lastReport(other).Ended)
 	require.Equal(s, 1, w.last.Processes)
 }
 
@@ -132,18 +132,18 @@ func afterQuiet(s *scene) {
 	w.quiet()
 	p.Cause(s, s.typ, 1)
 	w.next()
-	require.EqualValues(s, 1, w.of(p).Unread)
+	require.EqualValues(s, 1, w.lastReport(p).Unread)
 	require.Len(s, w.events, 1)
 	w.quiet()
 	p.Cause(s, s.typ, 2)
 	w.next()
-	require.EqualValues(s, 3, w.of(p).Unread)
+	require.EqualValues(s, 3, w.lastReport(p).Unread)
 	require.Len(s, w.events, 3)
 	w.quiet()
 	began := s.Now()
 	p.Read(s, 2)
 	w.next()
-	a := w.of(p)
+	a := w.lastReport(p)
 	require.EqualValues(s, 2, a.Read)
 	require.EqualValues(s, 1, a.Unread)
 	require.GreaterOrEqual(s, a.UnreadSince, began)
@@ -151,7 +151,7 @@ func afterQuiet(s *scene) {
 	w.quiet()
 	p.Read(s, 1)
 	w.next()
-	require.EqualValues(s, 3, w.of(p).Read)
+	require.EqualValues(s, 3, w.lastReport(p).Read)
 }
 
 func readMovesSince(s *scene) {

@@ -97,7 +97,7 @@ func lastChanges(s *scene) {
 	p.Cause(s, s.typ, 1)
 	require.NoError(s, w.src.Close())
 	w.next()
-	require.EqualValues(s, 2, w.of(p).Unread)
+	require.EqualValues(s, 2, w.lastReport(p).Unread)
 	require.Len(s, w.events, 2)
 	for range 2 {
 		snap, err := w.src.Next(s.Context())

@@ -10,19 +10,19 @@ import (
 
 // Fixture is a source, and the means to provoke what the suite checks.
 type Fixture struct {
-	// New returns the host of one case. Its device is there, and no process that Start has made. What is left of it at the
-	// end of the case is cleaned up.
+	// New returns the host of one case, with its device and without processes. It registers a cleanup of the host for the
+	// end of the case.
 	New func(t testing.TB) Host
-	// Around runs a case, for one that has to be in a testing/synctest bubble. Nil: the case is run as it is.
+	// Around runs a case, for example in a testing/synctest bubble. Nil: the case is run directly.
 	Around func(t *testing.T, check func(t *testing.T))
-	// Types are those of the events that Process.Cause can make: the first is an error (trace.IsError) of an object. With
-	// one type only, the reason is in Lacks.
+	// Types lists the types of events that Process.Cause supports. The first is an error (trace.IsError) of an object. If
+	// there is only one type, Lacks has the reason.
 	Types []verbs.EventType
-	// Lacks has the reason for each capability that is missing. Its cases are skipped with that reason.
+	// Lacks has the reason for each missing capability. Its cases are skipped with that reason.
 	Lacks map[Capability]string
 }
 
-// Capability is something that not every fixture can do.
+// Capability is an ability that not every fixture has.
 type Capability string
 
 // The capabilities.
@@ -40,28 +40,27 @@ type Host interface {
 	Now() int64
 	// Open opens a source, which reports hangs after hangAfter.
 	Open(hangAfter time.Duration) (trace.Source, error)
-	// Start starts a process that has the device open, with objects of its own. It does nothing by itself.
+	// Start starts a process that has the device open, with objects of its own. The process acts only on request.
 	Start(t testing.TB) Process
 	// Remove removes the device.
 	Remove(t testing.TB)
 }
 
-// Process is a process that is led by the suite. Its methods return when what they say has been done, and fail t if it cannot
-// be done.
+// Process is a process that the suite controls. Its methods return when the action is done, and fail t if it cannot be done.
 type Process interface {
 	PID() int
-	// Cause makes events of a type come to the process, all about the same object, and returns the number of that.
+	// Cause causes count events of a type for the process, all about the same object, and returns the object's number.
 	Cause(t testing.TB, typ verbs.EventType, count int) (number uint32)
-	// Read reads the first events that are unread, and acknowledges them. 0: all that are there.
+	// Read reads and acknowledges the first count unread events; with 0, all unread events.
 	Read(t testing.TB, count int)
-	// Hold reads all events that are there, and does not acknowledge them.
+	// Hold reads all unread events without acknowledging them.
 	Hold(t testing.TB)
-	// Destroy begins to destroy, in a thread of its own, the object that events of a type are about. The kernel has
-	// destroyed it when Destroy returns. The thread waits for what Hold has left.
+	// Destroy begins to destroy the object that events of a type are about, in a thread of its own. When Destroy returns,
+	// the kernel has destroyed the object; the thread still waits for the events that Hold has not acknowledged.
 	Destroy(t testing.TB, typ verbs.EventType)
-	// Acknowledge acknowledges what Hold has left.
+	// Acknowledge acknowledges the events that Hold has read.
 	Acknowledge(t testing.TB)
-	// Exit ends the process, whatever it does.
+	// Exit ends the process, whatever it is doing.
 	Exit(t testing.TB)
 }
 
@@ -106,7 +105,7 @@ type scene struct {
 	*testing.T
 	Host
 	f   *Fixture
-	typ verbs.EventType // of an object, that Cause can make
+	typ verbs.EventType // an event type of an object that Cause supports
 }
 
 func (s *scene) start() Process { return s.Start(s.T) }

@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/applications/trace"
 )
 
-// hangAfter is when a thread hangs in the cases that are about hangs.
+// hangAfter is the time after which a thread counts as hanging in the cases about hangs.
 const hangAfter = 3 * time.Second
 
 func hangCases() []testCase {
@@ -33,7 +33,7 @@ func hangs(s *scene) {
 	require.GreaterOrEqual(s, w.last.Mono-h.Since, int64(hangAfter), "not earlier")
 	require.GreaterOrEqual(s, h.Since, began)
 	require.LessOrEqual(s, h.Since, done)
-	a := w.of(p)
+	a := w.lastReport(p)
 	require.EqualValues(s, 1, a.DestroyedUnacked)
 	require.Equal(s, trace.Hang{
 		Device: s.Device(), Process: a.Process, Thread: h.Thread, Object: s.typ.Scope(), Number: number,
@@ -44,7 +44,7 @@ func hangs(s *scene) {
 	p.Acknowledge(s)
 	w.untilOver(h)
 	require.Empty(s, w.next().Hangs, "it does not come back")
-	require.False(s, w.of(p).Ended)
+	require.False(s, w.lastReport(p).Ended)
 }
 
 func inTime(s *scene) {
@@ -54,8 +54,8 @@ func inTime(s *scene) {
 	p.Destroy(s, s.typ)
 	p.Acknowledge(s)
 	w.noHang(s.Now() + 2*int64(hangAfter))
-	require.EqualValues(s, 1, w.of(p).Read)
-	require.EqualValues(s, 1, w.of(p).DestroyedUnacked)
+	require.EqualValues(s, 1, w.lastReport(p).Read)
+	require.EqualValues(s, 1, w.lastReport(p).DestroyedUnacked)
 }
 
 func endsWithProcess(s *scene) {
@@ -66,7 +66,7 @@ func endsWithProcess(s *scene) {
 	h := w.untilHang()
 	p.Exit(s)
 	w.untilOver(h)
-	require.True(s, w.of(p).Ended, "the process went in the same second")
+	require.True(s, w.lastReport(p).Ended, "the process went in the same second")
 	require.Empty(s, w.next().Hangs)
 }
 
@@ -76,5 +76,5 @@ func acknowledged(s *scene) {
 	p.Read(s, 0)
 	p.Destroy(s, s.typ)
 	w.noHang(s.Now() + 2*int64(hangAfter))
-	require.Zero(s, w.of(p).DestroyedUnacked)
+	require.Zero(s, w.lastReport(p).DestroyedUnacked)
 }

@@ -36,7 +36,7 @@ func (s *scene) watch(hangAfter time.Duration) *watch {
 	return &watch{scene: s, src: src, apps: map[identity.ID]trace.App{}}
 }
 
-// next is one Next, with checks that hold for each Snapshot.
+// next calls Next once, and makes the checks that hold for each Snapshot.
 func (w *watch) next() *trace.Update {
 	w.Helper()
 	type result struct {
@@ -53,7 +53,7 @@ func (w *watch) next() *trace.Update {
 	select {
 	case r := <-done:
 		require.NoError(w, r.err)
-		w.take(r.snap)
+		w.addSnapshot(r.snap)
 		return r.snap
 	case <-timeout.C:
 		w.Fatalf("Next does not return")
@@ -61,8 +61,8 @@ func (w *watch) next() *trace.Update {
 	}
 }
 
-// take checks a Snapshot and remembers it.
-func (w *watch) take(snap *trace.Update) {
+// addSnapshot checks a Snapshot and stores what it reports.
+func (w *watch) addSnapshot(snap *trace.Update) {
 	w.Helper()
 	if w.last != nil {
 		require.Greater(w, snap.Mono, w.last.Mono)
@@ -71,13 +71,13 @@ func (w *watch) take(snap *trace.Update) {
 	}
 	require.LessOrEqual(w, snap.Mono, w.Now())
 	for _, e := range snap.Events {
-		w.takeEvent(snap, e)
+		w.addEvent(snap, e)
 	}
-	told := map[identity.ID]bool{}
+	reported := map[identity.ID]bool{}
 	for _, a := range snap.Apps {
-		require.False(w, told[idOf(a)], "once in a Snapshot")
-		told[idOf(a)] = true
-		w.takeApp(snap, a)
+		require.False(w, reported[idOf(a)], "once in a Snapshot")
+		reported[idOf(a)] = true
+		w.addApp(snap, a)
 	}
 	for _, h := range snap.Hangs {
 		require.Equal(w, w.Device(), h.Device)
@@ -89,7 +89,7 @@ func (w *watch) take(snap *trace.Update) {
 	w.last = snap
 }
 
-func (w *watch) takeEvent(snap *trace.Update, e trace.Event) {
+func (w *watch) addEvent(snap *trace.Update, e trace.Event) {
 	w.Helper()
 	if n := len(w.events); n > 0 {
 		require.GreaterOrEqual(w, e.At, w.events[n-1].At, "in the order in which they were queued")
@@ -101,7 +101,7 @@ func (w *watch) takeEvent(snap *trace.Update, e trace.Event) {
 	w.events = append(w.events, e)
 }
 
-func (w *watch) takeApp(snap *trace.Update, a trace.App) {
+func (w *watch) addApp(snap *trace.Update, a trace.App) {
 	w.Helper()
 	id, before := idOf(a), w.apps[idOf(a)]
 	require.Equal(w, w.Device(), a.Device)
@@ -143,8 +143,8 @@ func queued(a trace.App) uint64 {
 	return sum
 }
 
-// of returns what was reported of a process last, and nothing if it was not seen.
-func (w *watch) of(p Process) trace.App {
+// lastReport returns the last report about a process, or a zero App if there was none.
+func (w *watch) lastReport(p Process) trace.App {
 	for _, a := range w.apps {
 		if a.Process.PID == p.PID() {
 			return a
@@ -153,19 +153,19 @@ func (w *watch) of(p Process) trace.App {
 	return trace.App{}
 }
 
-// until takes Snapshots until something holds of a process, and returns what was reported of it.
+// until reads Snapshots until a condition holds for a process, and returns the last report about it.
 func (w *watch) until(what string, p Process, holds func(trace.App) bool) trace.App {
 	w.Helper()
 	for range patience {
-		if w.next(); holds(w.of(p)) {
-			return w.of(p)
+		if w.next(); holds(w.lastReport(p)) {
+			return w.lastReport(p)
 		}
 	}
-	w.Fatalf("%s: not in %d seconds; %+v", what, patience, w.of(p))
+	w.Fatalf("%s: not in %d seconds; %+v", what, patience, w.lastReport(p))
 	return trace.App{}
 }
 
-// untilHang takes Snapshots until one has a hang, and returns that.
+// untilHang reads Snapshots until one has a hang, and returns the hang.
 func (w *watch) untilHang() trace.Hang {
 	w.Helper()
 	for range patience {
@@ -178,7 +178,7 @@ func (w *watch) untilHang() trace.Hang {
 	return trace.Hang{}
 }
 
-// untilOver takes Snapshots until one has no hang. Those before have the one that was there, and no other.
+// untilOver reads Snapshots until one has no hang. Earlier Snapshots must have the hang h and no other.
 func (w *watch) untilOver(h trace.Hang) {
 	w.Helper()
 	for range patience {
@@ -193,7 +193,7 @@ func (w *watch) untilOver(h trace.Hang) {
 	w.Fatalf("a hang that has not ended in %d seconds", patience)
 }
 
-// noHang takes Snapshots until one is of a moment or later. None may have a hang.
+// noHang reads Snapshots until one is from the time until or later. None may have a hang.
 func (w *watch) noHang(until int64) {
 	w.Helper()
 	for w.last == nil || w.last.Mono < until {
@@ -202,7 +202,7 @@ func (w *watch) noHang(until int64) {
 	require.Empty(w, w.hangs)
 }
 
-// quiet takes two Snapshots, in which no process may be.
+// quiet reads two Snapshots, which must not report any process.
 func (w *watch) quiet() {
 	w.Helper()
 	for range 2 {

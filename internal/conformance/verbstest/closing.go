@@ -139,7 +139,7 @@ func nudgeEndsThePause(s *session) {
 }
 
 func aRoundWaitsForItsPause(s *session) {
-	const pause = 500 * time.Millisecond // longer than an emulated machine stands still
+	const pause = 500 * time.Millisecond // longer than an emulated machine may pause
 	p := s.probe(s.f.Methods[0], 1)
 	began := time.Now()
 	r, err := p.Round(pause)

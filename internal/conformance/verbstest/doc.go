@@ -1,5 +1,5 @@
 // Package verbstest checks that all backends of package verbs behave the same.
-// Run is the contract suite: the names of its cases state the behaviour of
-// every backend, and a Fixture has the means to provoke events on a device.
+// Run is the contract suite: the names of its cases state the behavior of every
+// backend, and a Fixture provides the means to provoke events on a device.
 // Track finds devices and probes that a test leaves open.
 package verbstest

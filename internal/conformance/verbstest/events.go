@@ -47,12 +47,12 @@ func arriveInOrder(s *session) {
 // untilType reads until the last event is of type typ.
 func (s *session) untilType(typ verbs.EventType, types []verbs.EventType) []verbs.Run {
 	s.t.Helper()
-	return s.until(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool {
+	return s.readUntil(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool {
 		return len(runs) > 0 && runs[len(runs)-1].Type == typ
 	})
 }
 
-// changes leaves out repetitions, and port_active while the port was active.
+// changes returns the types of the runs without repetitions, and without port_active while the port was active.
 func changes(runs []verbs.Run) []verbs.EventType {
 	types, last := []verbs.EventType{}, verbs.EventPortActive
 	for _, r := range runs {
@@ -67,7 +67,7 @@ func changes(runs []verbs.Run) []verbs.EventType {
 func burstIsComplete(s *session) {
 	const burst = 1000
 	s.f.Inject(s.t, verbs.EventPKeyChange, s.f.Port, burst)
-	s.await(verbs.EventPKeyChange, burst)
+	s.awaitEvents(verbs.EventPKeyChange, burst)
 	require.EqualValues(s.t, burst, s.counted(verbs.EventPKeyChange, s.f.Port))
 }
 
@@ -76,7 +76,7 @@ func theRestComesNext(s *session) {
 	for _, typ := range types {
 		s.f.Inject(s.t, typ, s.f.Port, 2)
 	}
-	got := s.until("six events", 1, types, func(runs []verbs.Run) bool { return total(runs) >= 6 })
+	got := s.readUntil("six events", 1, types, func(runs []verbs.Run) bool { return total(runs) >= 6 })
 	require.EqualValues(s.t, 6, total(got))
 	for _, typ := range types {
 		require.EqualValues(s.t, 2, s.counted(typ, s.f.Port), "events of type %v", typ)
@@ -86,14 +86,14 @@ func theRestComesNext(s *session) {
 func unknownKeepTheirNumber(s *session) {
 	const typ verbs.EventType = 4711
 	s.f.Inject(s.t, typ, 0, 3)
-	got := s.await(typ, 3)
+	got := s.awaitEvents(typ, 3)
 	require.Equal(s.t, "unknown_4711", got[0].Type.String())
 	require.EqualValues(s.t, 3, s.counted(typ, 0))
 }
 
 func deviceEventsHaveNoPort(s *session) {
 	s.f.Inject(s.t, verbs.EventDeviceSpeedChange, 0, 1)
-	s.await(verbs.EventDeviceSpeedChange, 1)
+	s.awaitEvents(verbs.EventDeviceSpeedChange, 1)
 	require.EqualValues(s.t, 1, s.counted(verbs.EventDeviceSpeedChange, 0))
 }
 
@@ -103,47 +103,47 @@ func newAddressIsGIDChange(s *session) {
 	require.NotZero(s.t, s.counted(verbs.EventGIDChange, s.f.Port))
 }
 
-// settle reads the events that a device sends by itself after an opening.
+// settle reads the events that a device raises by itself after it was opened.
 func (s *session) settle() {
 	s.t.Helper()
-	for len(s.read(ampleRuns, 2*quiet)) > 0 {
+	for len(s.readEvents(ampleRuns, 2*quiet)) > 0 {
 	}
 }
 
 func noWaitReturnsAtOnce(s *session) {
 	s.settle()
 	start := time.Now()
-	require.Empty(s.t, s.read(ampleRuns, 0))
+	require.Empty(s.t, s.readEvents(ampleRuns, 0))
 	require.Less(s.t, time.Since(start), time.Second)
 }
 
 func waitEnds(s *session) {
 	s.settle()
 	start := time.Now()
-	require.Empty(s.t, s.read(ampleRuns, quiet))
+	require.Empty(s.t, s.readEvents(ampleRuns, quiet))
 	require.GreaterOrEqual(s.t, time.Since(start), quiet)
 }
 
 func emptyRunsReturnAtOnce(s *session) {
-	require.Empty(s.t, s.read(0, -1))
+	require.Empty(s.t, s.readEvents(0, -1))
 }
 
 func secondHandleGetsACopy(s *session) {
 	other := open(s.t, s.f)
 	s.f.Inject(s.t, verbs.EventSMChange, s.f.Port, 5)
-	s.await(verbs.EventSMChange, 5)
-	other.await(verbs.EventSMChange, 5)
+	s.awaitEvents(verbs.EventSMChange, 5)
+	other.awaitEvents(verbs.EventSMChange, 5)
 	require.NoError(s.t, other.close())
 	s.f.Inject(s.t, verbs.EventLIDChange, s.f.Port, 1)
-	s.await(verbs.EventLIDChange, 1)
+	s.awaitEvents(verbs.EventLIDChange, 1)
 	require.Zero(s.t, other.counted(verbs.EventLIDChange, s.f.Port))
 }
 
 func notBeforeOpening(s *session) {
 	s.f.Inject(s.t, verbs.EventSMChange, s.f.Port, 1)
-	s.await(verbs.EventSMChange, 1)
+	s.awaitEvents(verbs.EventSMChange, 1)
 	require.NoError(s.t, s.close())
 	again := open(s.t, s.f)
 	again.f.Inject(again.t, verbs.EventSMChange, s.f.Port, 1)
-	again.await(verbs.EventSMChange, 1)
+	again.awaitEvents(verbs.EventSMChange, 1)
 }

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// often is the interval of pairs that are to make many rounds, and once that of those which make one.
+// often is the interval of pairs that make many rounds; once is the interval of pairs that make only one round.
 const (
 	often = 20 * time.Millisecond
 	once  = time.Hour
@@ -41,7 +41,7 @@ func fabricCases() []testCase {
 
 func fabricIsDescribed(s *session) {
 	const paths = 3
-	e := s.fabric(fabricOptions(often, paths))
+	e := s.newEndpoint(fabricOptions(often, paths))
 	attr, err := s.dev.QueryPort(s.f.Port)
 	require.NoError(s.t, err)
 	p := e.port
@@ -80,11 +80,11 @@ func requireFabricGID(s *session, table verbs.GIDTable, g verbs.FabricGID, layer
 }
 
 func oneFabric(s *session) {
-	first := s.fabric(fabricOptions(often, 4))
-	_, _, err := s.dev.NewFabric(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
+	first := s.newEndpoint(fabricOptions(often, 4))
+	_, _, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
 	require.ErrorIs(s.t, err, verbs.ErrLimit)
 	require.NoError(s.t, first.close())
-	second := s.fabric(fabricOptions(often, 4))
+	second := s.newEndpoint(fabricOptions(often, 4))
 	require.NotEqual(s.t, first.port.UD, second.port.UD, "numbers of queue pairs")
 	require.Len(s.t, s.snapshot().Fabrics, 1, "it goes on in the slot of its predecessor")
 }
@@ -100,7 +100,7 @@ func impossibleFabrics(s *session) {
 	} {
 		c := verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)}
 		change(&c)
-		f, _, err := s.dev.NewFabric(c)
+		f, _, err := s.dev.NewFabricEndpoint(c)
 		if err == nil {
 			require.NoError(s.t, f.Close(patience))
 		}
@@ -111,19 +111,19 @@ func impossibleFabrics(s *session) {
 
 func probesAreEchoed(s *session) {
 	const session, place, paths, rounds = 0xfedcba9876543210, 63, 4, 5
-	m := s.ends(fabricOptions(often, paths))
+	m := s.newConnection(fabricOptions(often, paths))
 	m.start()
-	m.meet(place, session)
+	m.joinBoth(place, session)
 	m.untilCount(session, verbs.FabricWriteDone, 3)
 	facts := m.untilCount(session, verbs.FabricEcho, rounds*paths)
-	for i, f := range of(facts, verbs.FabricSent) {
+	for i, f := range ofKind(facts, verbs.FabricSent) {
 		require.EqualValues(s.t, i+1, f.Seq)
 		require.Equal(s.t, i%paths, f.Path)
 		require.Equal(s.t, place, f.Pair)
 		require.Positive(s.t, f.At)
 	}
 	answered := map[int]uint64{}
-	for _, f := range of(facts, verbs.FabricEcho)[:rounds*paths] { // no more are echoed in a second
+	for _, f := range ofKind(facts, verbs.FabricEcho)[:rounds*paths] { // no more are echoed in a second
 		answered[f.Path]++
 		require.EqualValues(s.t, f.Path, (f.Seq-1)%paths)
 		require.Equal(s.t, answered[f.Path], f.Received, "probes of path %d that have arrived", f.Path)
@@ -136,10 +136,10 @@ func probesAreEchoed(s *session) {
 	}
 	require.Len(s.t, answered, paths)
 	requireOneWriteAtATime(s, facts)
-	require.Empty(s.t, of(facts, verbs.FabricUnsent))
+	require.Empty(s.t, ofKind(facts, verbs.FabricUnsent))
 
 	require.NoError(s.t, m.fab.Leave(place))
-	m.halt()
+	m.stopRunning()
 	requirePairCounts(m, session)
 }
 
@@ -160,11 +160,11 @@ func requireOneWriteAtATime(s *session, facts []verbs.FabricFact) {
 	}
 }
 
-// requirePairCounts checks that the ledger has counted what the facts of the only session say. The Fabric does not run.
-func requirePairCounts(m *meeting, session uint64) {
+// requirePairCounts checks that the ledger's counts agree with the facts of the only session. The endpoint must not be running.
+func requirePairCounts(m *connection, session uint64) {
 	m.t.Helper()
-	facts := m.seen(session)
-	n := func(kind verbs.FabricKind) uint64 { return uint64(len(of(facts, kind))) }
+	facts := m.factsOf(session)
+	n := func(kind verbs.FabricKind) uint64 { return uint64(len(ofKind(facts, kind))) }
 	require.Equal(m.t, []ledger.FabricPair{{Session: session, FabricPairCounts: ledger.FabricPairCounts{
 		Sent: n(verbs.FabricSent), Answered: n(verbs.FabricEcho),
 		Writes: n(verbs.FabricWrite), WritesOK: n(verbs.FabricWriteDone), WriteErrors: n(verbs.FabricWriteFailed),
@@ -173,61 +173,61 @@ func requirePairCounts(m *meeting, session uint64) {
 
 func leftPair(s *session) {
 	const session, other = 1, 2
-	m := s.ends(fabricOptions(often, 2))
+	m := s.newConnection(fabricOptions(often, 2))
 	m.start()
-	m.meet(0, session)
-	m.meet(1, other)
+	m.joinBoth(0, session)
+	m.joinBoth(1, other)
 	m.untilCount(session, verbs.FabricEcho, 1)
 	require.NoError(s.t, m.fab.Leave(0))
-	sent := len(of(m.after(session, 1), verbs.FabricSent))
+	sent := len(ofKind(m.factsAfter(session, 1), verbs.FabricSent))
 	m.untilCount(other, verbs.FabricEcho, 1)
-	facts := m.seen(other)
-	m.untilCount(other, verbs.FabricSent, len(of(facts, verbs.FabricSent))+5)
-	facts = m.seen(session)
-	require.Len(s.t, of(facts, verbs.FabricSent), sent)
+	facts := m.factsOf(other)
+	m.untilCount(other, verbs.FabricSent, len(ofKind(facts, verbs.FabricSent))+5)
+	facts = m.factsOf(session)
+	require.Len(s.t, ofKind(facts, verbs.FabricSent), sent)
 	require.NoError(s.t, m.fab.Leave(0), "nothing is there")
 }
 
 func joinReplaces(s *session) {
 	const first, second = 7, 8
-	m := s.ends(fabricOptions(often, 4))
+	m := s.newConnection(fabricOptions(often, 4))
 	m.start()
-	m.meet(5, first)
+	m.joinBoth(5, first)
 	m.untilCount(first, verbs.FabricEcho, 2)
 
 	rc, err := m.fab.Offer(5, verbs.FabricProbes)
 	require.NoError(s.t, err)
-	peer := m.offerFar(5, second)
-	facts := m.seen(first)
-	m.untilCount(first, verbs.FabricEcho, len(of(facts, verbs.FabricEcho))+3)
+	peer := m.offerRemote(5, second)
+	facts := m.factsOf(first)
+	m.untilCount(first, verbs.FabricEcho, len(ofKind(facts, verbs.FabricEcho))+3)
 
-	m.joinFar(5, second, rc)
+	m.joinRemote(5, second, rc)
 	require.NoError(s.t, m.fab.Join(5, peer))
 	facts = m.untilCount(second, verbs.FabricEcho, 2)
-	require.EqualValues(s.t, 1, of(facts, verbs.FabricSent)[0].Seq)
-	require.EqualValues(s.t, 1, of(facts, verbs.FabricEcho)[0].Received)
+	require.EqualValues(s.t, 1, ofKind(facts, verbs.FabricSent)[0].Seq)
+	require.EqualValues(s.t, 1, ofKind(facts, verbs.FabricEcho)[0].Received)
 	m.untilCount(second, verbs.FabricWriteDone, 1)
 
-	sent := len(of(m.after(first, 1), verbs.FabricSent))
+	sent := len(ofKind(m.factsAfter(first, 1), verbs.FabricSent))
 	m.untilCount(second, verbs.FabricEcho, 4)
-	m.halt()
-	facts = m.seen(first)
-	require.Len(s.t, of(facts, verbs.FabricSent), sent)
+	m.stopRunning()
+	facts = m.factsOf(first)
+	require.Len(s.t, ofKind(facts, verbs.FabricSent), sent)
 	requirePairCounts(m, second)
 }
 
-// silentPeer offers a pair that the peer does not join, so that nothing answers.
+// silentPeer joins a pair that the peer does not join, so that nothing answers.
 func silentPeer(s *session) {
 	const session = 3
-	m := s.ends(fabricOptions(once, 4))
-	m.gone()
+	m := s.newConnection(fabricOptions(once, 4))
+	m.silenceAll()
 	m.start()
 	_, err := m.fab.Offer(0, verbs.FabricProbes)
 	require.NoError(s.t, err)
-	require.NoError(s.t, m.fab.Join(0, m.offerFar(0, session)))
+	require.NoError(s.t, m.fab.Join(0, m.offerRemote(0, session)))
 	m.untilCount(session, verbs.FabricSent, 4)
-	facts := m.after(session, 5*quiet)
-	sent, missing := of(facts, verbs.FabricSent), of(facts, verbs.FabricMissing)
+	facts := m.factsAfter(session, 5*quiet)
+	sent, missing := ofKind(facts, verbs.FabricSent), ofKind(facts, verbs.FabricMissing)
 	require.Len(s.t, sent, 4)
 	require.Len(s.t, missing, 1)
 	require.GreaterOrEqual(s.t, missing[0].At-sent[0].At, int64(100*time.Millisecond))
@@ -238,44 +238,44 @@ func silentPeer(s *session) {
 	for i := 2; i < len(sent); i++ {
 		require.GreaterOrEqual(s.t, sent[i].At-sent[i-1].At, int64(50*time.Millisecond), "between probe %d and the one before", i+1)
 	}
-	require.Empty(s.t, of(facts, verbs.FabricEcho))
-	require.Empty(s.t, of(facts, verbs.FabricWriteDone))
-	require.Len(s.t, of(facts, verbs.FabricWrite), 1)
+	require.Empty(s.t, ofKind(facts, verbs.FabricEcho))
+	require.Empty(s.t, ofKind(facts, verbs.FabricWriteDone))
+	require.Len(s.t, ofKind(facts, verbs.FabricWrite), 1)
 }
 
 func busyPeer(s *session) {
 	const session = 4
-	m := s.ends(fabricOptions(once, 4))
+	m := s.newConnection(fabricOptions(once, 4))
 	m.start()
-	m.busy()
-	m.meet(0, session)
+	m.silenceEchoes()
+	m.joinBoth(0, session)
 	m.untilCount(session, verbs.FabricMissing, 1)
-	facts := m.after(session, 10*quiet)
-	require.Len(s.t, of(facts, verbs.FabricSent), 1)
-	require.Len(s.t, of(facts, verbs.FabricWriteDone), 1)
-	require.Len(s.t, of(facts, verbs.FabricMissing), 1)
+	facts := m.factsAfter(session, 10*quiet)
+	require.Len(s.t, ofKind(facts, verbs.FabricSent), 1)
+	require.Len(s.t, ofKind(facts, verbs.FabricWriteDone), 1)
+	require.Len(s.t, ofKind(facts, verbs.FabricMissing), 1)
 }
 
 func writeFailsOnce(s *session) {
 	const session = 5
-	m := s.ends(fabricOptions(often, 4))
-	m.gone()
+	m := s.newConnection(fabricOptions(often, 4))
+	m.silenceAll()
 	m.start()
 	_, err := m.fab.Offer(0, verbs.FabricProbes)
 	require.NoError(s.t, err)
-	require.NoError(s.t, m.fab.Join(0, m.offerFar(0, session)))
+	require.NoError(s.t, m.fab.Join(0, m.offerRemote(0, session)))
 	facts := m.untilCount(session, verbs.FabricWriteFailed, 1)
-	require.NotEmpty(s.t, of(facts, verbs.FabricWriteFailed)[0].Status)
-	m.untilCount(session, verbs.FabricSent, len(of(facts, verbs.FabricSent))+5)
-	m.halt()
-	facts = m.seen(session)
-	require.Len(s.t, of(facts, verbs.FabricWriteFailed), 1)
-	require.Len(s.t, of(facts, verbs.FabricWrite), 1, "its queue pair is left alone")
+	require.NotEmpty(s.t, ofKind(facts, verbs.FabricWriteFailed)[0].Status)
+	m.untilCount(session, verbs.FabricSent, len(ofKind(facts, verbs.FabricSent))+5)
+	m.stopRunning()
+	facts = m.factsOf(session)
+	require.Len(s.t, ofKind(facts, verbs.FabricWriteFailed), 1)
+	require.Len(s.t, ofKind(facts, verbs.FabricWrite), 1, "its queue pair is left alone")
 	requirePairCounts(m, session)
 }
 
 func nudgeEndsRun(s *session) {
-	e := s.fabric(fabricOptions(often, 1))
+	e := s.newEndpoint(fabricOptions(often, 1))
 	ended := make(chan error, 1)
 	run := func() {
 		_, _, err := e.fab.Run(make([]verbs.FabricFact, verbs.MinFabricFacts), time.Hour)
@@ -293,8 +293,8 @@ func nudgeEndsRun(s *session) {
 }
 
 func senselessOrders(s *session) {
-	m := s.ends(fabricOptions(often, 2))
-	peer := m.offerFar(0, 6)
+	m := s.newConnection(fabricOptions(often, 2))
+	peer := m.offerRemote(0, 6)
 	require.Error(s.t, m.fab.Join(0, peer), "nothing was offered")
 	for _, place := range []int{-1, verbs.MaxFabricPairs} {
 		_, err := m.fab.Offer(place, verbs.FabricProbes)
@@ -317,17 +317,17 @@ func senselessOrders(s *session) {
 }
 
 func closeFabric(s *session) {
-	m := s.ends(fabricOptions(often, 4))
+	m := s.newConnection(fabricOptions(often, 4))
 	m.start()
 	for place := range 3 {
-		m.meet(place, uint64(place)+1)
+		m.joinBoth(place, uint64(place)+1)
 	}
 	m.untilCount(3, verbs.FabricEcho, 3)
 	_, err := m.fab.Offer(2, verbs.FabricProbes)
 	require.NoError(s.t, err)
 	_, err = m.fab.Offer(9, verbs.FabricProbes)
 	require.NoError(s.t, err)
-	for _, e := range []*end{m.end, m.far} {
+	for _, e := range []*endpoint{m.endpoint, m.remote} {
 		if e == nil {
 			continue
 		}
@@ -340,7 +340,7 @@ func closeFabric(s *session) {
 	}
 }
 
-func requireFabricClosed(s *session, e *end) {
+func requireFabricClosed(s *session, e *endpoint) {
 	s.t.Helper()
 	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
 	for name, call := range map[string]func() error{
@@ -356,15 +356,15 @@ func requireFabricClosed(s *session, e *end) {
 }
 
 func closeClosesFabrics(s *session) {
-	m := s.ends(fabricOptions(often, 4))
+	m := s.newConnection(fabricOptions(often, 4))
 	m.start()
-	m.meet(0, 1)
+	m.joinBoth(0, 1)
 	m.untilCount(1, verbs.FabricEcho, 1)
 	require.NoError(s.t, s.close())
 	<-m.ended
 	require.ErrorIs(s.t, m.err, verbs.ErrClosed)
 	require.Equal(s.t, m.counted().Events, m.counted().Acked)
-	requireFabricClosed(s, m.end)
-	_, _, err := s.dev.NewFabric(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
+	requireFabricClosed(s, m.endpoint)
+	_, _, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: s.f.Port, FabricOptions: fabricOptions(often, 4)})
 	require.ErrorIs(s.t, err, verbs.ErrClosed)
 }

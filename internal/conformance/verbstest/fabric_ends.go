@@ -15,64 +15,64 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// end is the Fabric of a port, with the goroutine that runs it.
-type end struct {
+// endpoint is the FabricEndpoint of a port, with the goroutine that runs it.
+type endpoint struct {
 	*session
-	fab  verbs.Fabric
+	fab  verbs.FabricEndpoint
 	port verbs.FabricPort
 
-	stop, ended chan struct{} // nil while it does not run
+	stop, ended chan struct{} // nil while the endpoint does not run
 
 	mu    sync.Mutex
 	facts []verbs.FabricFact
 	upTo  int64
 	more  chan struct{} // closed when there are more facts
-	err   error         // with which Run has ended
+	err   error         // the error that ended Run
 }
 
-// meeting is the port that probes, and its peer.
-type meeting struct {
-	*end       // that probes
-	far  *end  // nil if the backend answers for it by itself
-	peer *Peer // of the fixture
-	t    *testing.T
+// connection is the port that probes, and its peer.
+type connection struct {
+	*endpoint           // the requester
+	remote    *endpoint // the responder; nil if the backend itself answers for the peer
+	peer      *Peer     // of the fixture
+	t         *testing.T
 }
 
-// fabricOptions are those of the suite's Fabrics, with another interval or number of paths.
+// fabricOptions returns the options of the suite's endpoints, with an interval and a number of paths.
 func fabricOptions(interval time.Duration, paths int) verbs.FabricOptions {
 	return verbs.FabricOptions{Paths: paths, Interval: interval, GIDIndex: -1, PKeyIndex: -1}
 }
 
-// ends makes a Fabric for the fixture's port, and one for its peer if the suite has both. Neither runs yet.
-func (s *session) ends(o verbs.FabricOptions) *meeting {
+// newConnection creates an endpoint for the fixture's port, and one for its peer if the suite runs both. Neither runs yet.
+func (s *session) newConnection(o verbs.FabricOptions) *connection {
 	s.t.Helper()
-	m := &meeting{end: s.fabric(o), peer: s.f.Peer, t: s.t}
+	m := &connection{endpoint: s.newEndpoint(o), peer: s.f.Peer, t: s.t}
 	if m.peer.Alone == nil {
-		m.far = s.farSession().fabric(o)
+		m.remote = s.peerSession().newEndpoint(o)
 	}
 	return m
 }
 
-// farSession is a session with the fixture's peer.
-func (s *session) farSession() *session {
+// peerSession returns a session on the fixture's peer.
+func (s *session) peerSession() *session {
 	s.t.Helper()
 	f := *s.f
 	f.Device, f.Port = s.f.Peer.Device, s.f.Peer.Port
 	if f.Device != s.f.Device {
 		return open(s.t, &f)
 	}
-	far := *s
-	far.f = &f
-	return &far
+	remote := *s
+	remote.f = &f
+	return &remote
 }
 
-func (s *session) fabric(o verbs.FabricOptions) *end {
+func (s *session) newEndpoint(o verbs.FabricOptions) *endpoint {
 	s.t.Helper()
-	fab, port, err := s.dev.NewFabric(verbs.FabricConfig{Port: s.f.Port, FabricOptions: o})
+	fab, port, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: s.f.Port, FabricOptions: o})
 	require.NoError(s.t, err)
-	e := &end{session: s, fab: fab, port: port, more: make(chan struct{})}
+	e := &endpoint{session: s, fab: fab, port: port, more: make(chan struct{})}
 	s.t.Cleanup(func() {
-		e.halt()
+		e.stopRunning()
 		if err := e.close(); !errors.Is(err, verbs.ErrClosed) {
 			require.NoError(s.t, err)
 		}
@@ -80,13 +80,13 @@ func (s *session) fabric(o verbs.FabricOptions) *end {
 	return e
 }
 
-// start runs the Fabric until halt, or until it fails.
-func (e *end) start() {
+// start runs the endpoint until stopRunning, or until it fails.
+func (e *endpoint) start() {
 	e.stop, e.ended = make(chan struct{}), make(chan struct{})
 	go e.run(e.stop, e.ended)
 }
 
-func (e *end) run(stop, ended chan struct{}) {
+func (e *endpoint) run(stop, ended chan struct{}) {
 	defer close(ended)
 	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
 	for {
@@ -112,8 +112,8 @@ func (e *end) run(stop, ended chan struct{}) {
 	}
 }
 
-// halt returns when the Fabric runs no more.
-func (e *end) halt() {
+// stopRunning stops the endpoint, and returns when it no longer runs.
+func (e *endpoint) stopRunning() {
 	if e.stop == nil {
 		return
 	}
@@ -123,32 +123,33 @@ func (e *end) halt() {
 	e.stop = nil
 }
 
-func (e *end) close() error {
-	return within(e.t, "Fabric.Close", func() error { return e.fab.Close(patience) })
+func (e *endpoint) close() error {
+	return within(e.t, "FabricEndpoint.Close", func() error { return e.fab.Close(patience) })
 }
 
-// seen returns the facts of a session so far.
-func (e *end) seen(session uint64) []verbs.FabricFact {
+// factsOf returns the facts of a session so far.
+func (e *endpoint) factsOf(session uint64) []verbs.FabricFact {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(e.facts), func(f verbs.FabricFact) bool { return f.Session != session })
 }
 
-// going returns up to when the facts go, a channel that is closed when there are more, and the error with which they ended.
-func (e *end) going() (upTo int64, more <-chan struct{}, err error) {
+// progress returns the time up to which the facts are complete, a channel that is closed when there are more facts, and the error
+// that ended Run.
+func (e *endpoint) progress() (upTo int64, more <-chan struct{}, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.upTo, e.more, e.err
 }
 
 // until waits until the facts of a session satisfy done, and returns them.
-func (e *end) until(what string, session uint64, done func([]verbs.FabricFact) bool) []verbs.FabricFact {
+func (e *endpoint) until(what string, session uint64, done func([]verbs.FabricFact) bool) []verbs.FabricFact {
 	e.t.Helper()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {
-		_, more, err := e.going()
-		facts := e.seen(session)
+		_, more, err := e.progress()
+		facts := e.factsOf(session)
 		if done(facts) {
 			return facts
 		}
@@ -161,21 +162,22 @@ func (e *end) until(what string, session uint64, done func([]verbs.FabricFact) b
 	}
 }
 
-// untilCount waits for a number of facts of a kind, and returns all of the session.
-func (e *end) untilCount(session uint64, kind verbs.FabricKind, n int) []verbs.FabricFact {
+// untilCount waits for n facts of a kind, and returns all facts of the session.
+func (e *endpoint) untilCount(session uint64, kind verbs.FabricKind, n int) []verbs.FabricFact {
 	e.t.Helper()
-	return e.until(kindNames[kind], session, func(facts []verbs.FabricFact) bool { return len(of(facts, kind)) >= n })
+	return e.until(kindNames[kind], session, func(facts []verbs.FabricFact) bool { return len(ofKind(facts, kind)) >= n })
 }
 
-// after waits until the Fabric has run on for a time, in which something must not happen, and returns the session's facts.
-func (e *end) after(session uint64, lasting time.Duration) []verbs.FabricFact {
+// factsAfter waits until the endpoint has run for another period lasting, in which something must not happen, and returns the
+// session's facts.
+func (e *endpoint) factsAfter(session uint64, lasting time.Duration) []verbs.FabricFact {
 	e.t.Helper()
-	begin, _, _ := e.going()
-	e.until("the Fabric to run on", session, func([]verbs.FabricFact) bool {
-		upTo, _, _ := e.going()
+	begin, _, _ := e.progress()
+	e.until("the endpoint to continue", session, func([]verbs.FabricFact) bool {
+		upTo, _, _ := e.progress()
 		return upTo >= begin+int64(lasting)
 	})
-	return e.seen(session)
+	return e.factsOf(session)
 }
 
 var kindNames = map[verbs.FabricKind]string{
@@ -183,80 +185,80 @@ var kindNames = map[verbs.FabricKind]string{
 	verbs.FabricWriteFailed: "a write that failed", verbs.FabricMissing: "a missing echo",
 }
 
-func of(facts []verbs.FabricFact, kind verbs.FabricKind) []verbs.FabricFact {
+func ofKind(facts []verbs.FabricFact, kind verbs.FabricKind) []verbs.FabricFact {
 	return slices.DeleteFunc(slices.Clone(facts), func(f verbs.FabricFact) bool { return f.Kind != kind })
 }
 
-// The packet numbers with which the pairs begin: of what the probing side sends, and of what its peer sends.
+// The first packet sequence numbers of the requester and of the responder.
 const (
-	probingPSN   = 0xfffffe // so that they wrap
+	probingPSN   = 0xfffffe // wraps soon
 	answeringPSN = 0x4711
 )
 
-// offerFar has the peer offer a place, and returns what the probing side has to know of it. Nothing of it is joined there.
-func (m *meeting) offerFar(place int, session uint64) *verbs.FabricPeer {
+// offerRemote makes the peer offer a slot, and returns the description of the peer for the requester. The peer does not join.
+func (m *connection) offerRemote(place int, session uint64) *verbs.FabricPeer {
 	m.t.Helper()
-	if m.far == nil {
+	if m.remote == nil {
 		p := *m.peer.Alone
 		p.UD = p.UD[:len(m.port.UD)]
 		p.Role, p.Session, p.PSN, p.OwnPSN = verbs.FabricProbes, session, answeringPSN, probingPSN
 		return &p
 	}
-	rc, err := m.far.fab.Offer(place, verbs.FabricAnswers)
+	rc, err := m.remote.fab.Offer(place, verbs.FabricAnswers)
 	require.NoError(m.t, err)
-	p := address(m.t, m.port, m.far.port)
+	p := address(m.t, m.port, m.remote.port)
 	p.Role, p.Session, p.RC, p.PSN, p.OwnPSN = verbs.FabricProbes, session, rc, answeringPSN, probingPSN
 	return p
 }
 
-// joinFar has the peer answer a pair that the probing side has offered.
-func (m *meeting) joinFar(place int, session uint64, rc uint32) {
+// joinRemote makes the peer join a pair that the requester has offered.
+func (m *connection) joinRemote(place int, session uint64, rc uint32) {
 	m.t.Helper()
-	if m.far == nil {
+	if m.remote == nil {
 		return
 	}
-	p := address(m.t, m.far.port, m.port)
+	p := address(m.t, m.remote.port, m.port)
 	p.Role, p.Session, p.RC, p.PSN, p.OwnPSN = verbs.FabricAnswers, session, rc, probingPSN, answeringPSN
-	require.NoError(m.t, m.far.fab.Join(place, p))
+	require.NoError(m.t, m.remote.fab.Join(place, p))
 }
 
-// meet joins both sides of a pair.
-func (m *meeting) meet(place int, session uint64) {
+// joinBoth joins both sides of a pair.
+func (m *connection) joinBoth(place int, session uint64) {
 	m.t.Helper()
 	rc, err := m.fab.Offer(place, verbs.FabricProbes)
 	require.NoError(m.t, err)
-	peer := m.offerFar(place, session)
-	m.joinFar(place, session, rc)
+	peer := m.offerRemote(place, session)
+	m.joinRemote(place, session, rc)
 	require.NoError(m.t, m.fab.Join(place, peer))
 }
 
 // start runs both sides.
-func (m *meeting) start() {
-	m.end.start()
-	if m.far != nil {
-		m.far.start()
+func (m *connection) start() {
+	m.endpoint.start()
+	if m.remote != nil {
+		m.remote.start()
 	}
 }
 
-// busy makes the peer's process send no echoes, while its device acknowledges writes; gone also ends these, if nothing was
-// joined there.
-func (m *meeting) busy() {
+// silenceEchoes makes the peer's process send no echoes, while its device still acknowledges writes. silenceAll also stops the
+// acknowledgements, provided that the peer has not joined the pair.
+func (m *connection) silenceEchoes() {
 	m.t.Helper()
-	if m.far == nil {
+	if m.remote == nil {
 		m.peer.Silence(m.t, true, false)
 		return
 	}
-	m.far.halt()
+	m.remote.stopRunning()
 }
 
-func (m *meeting) gone() {
+func (m *connection) silenceAll() {
 	m.t.Helper()
-	if m.far == nil {
+	if m.remote == nil {
 		m.peer.Silence(m.t, true, true)
 	}
 }
 
-// address returns how to reach one port from another.
+// address describes how one port reaches another.
 func address(t *testing.T, from, to verbs.FabricPort) *verbs.FabricPeer {
 	t.Helper()
 	p := &verbs.FabricPeer{Host: "far", Device: "far", Port: to.Port, UD: to.UD, QKey: to.QKey, LID: to.LID}
@@ -278,8 +280,8 @@ func address(t *testing.T, from, to verbs.FabricPort) *verbs.FabricPeer {
 
 func isIPv4(g verbs.FabricGID) bool { return netip.AddrFrom16(g.Raw).Is4In6() }
 
-// counted returns the ledger's counts of the Fabric.
-func (e *end) counted() ledger.Fabric {
+// counted returns the ledger's counts of the endpoint.
+func (e *endpoint) counted() ledger.FabricState {
 	e.t.Helper()
 	for _, f := range e.snapshot().Fabrics {
 		if f.Port == e.f.Port {
@@ -287,6 +289,6 @@ func (e *end) counted() ledger.Fabric {
 			return f
 		}
 	}
-	require.Fail(e.t, "the ledger has no such Fabric")
-	return ledger.Fabric{}
+	require.Fail(e.t, "the ledger has no such endpoint")
+	return ledger.FabricState{}
 }

@@ -8,8 +8,8 @@ import (
 
 // Fixture is a backend with one device, and the means to provoke the events
 // that the suite checks. The functions act on Device and Port. They return when
-// the action has been done (its events may come later), and fail t if it cannot
-// be done.
+// the action is done, although its events may come later, and fail t if it
+// cannot be done.
 type Fixture struct {
 	Backend verbs.Backend
 	Device  string
@@ -19,21 +19,20 @@ type Fixture struct {
 	// LinkDown and LinkUp take the link of Port down and up; LinkUp may be
 	// called with the link up. Both or neither must be set.
 	LinkDown, LinkUp func(t testing.TB)
-	// Inject makes count events of a type happen; port is 0 unless the type's
-	// scope is verbs.ScopePort.
+	// Inject makes the device raise count events of a type. port is 0 unless the
+	// type's scope is verbs.ScopePort.
 	Inject func(t testing.TB, typ verbs.EventType, port, count int)
 	// AddAddress adds a network address, so that the GID table of Port changes.
 	AddAddress func(t testing.TB)
-	// Peer is another port, for probes between both.
+	// Peer is another port, for probes between the two.
 	Peer *Peer
 
-	// Lacks has the reason for each capability that is missing. Its cases are
-	// skipped with that reason. A missing capability without a reason is a
-	// failure.
+	// Lacks has the reason for each missing capability. Its cases are skipped
+	// with that reason. A missing capability without a reason is a failure.
 	Lacks map[Capability]string
 }
 
-// Capability is something that not every fixture can do.
+// Capability is an ability that not every fixture has.
 type Capability string
 
 // The capabilities.
@@ -43,16 +42,16 @@ const (
 	Addresses  Capability = "addresses"
 	SecondOpen Capability = "second open"
 	Fabric     Capability = "fabric"
-	BothEnds   Capability = "both ends of a fabric" // the suite opens and runs the peer too
+	BothEnds   Capability = "both ends of a fabric" // the suite also opens and runs the peer
 )
 
-// Peer is a port that packets of the fixture's Port reach, and the other way round.
+// Peer is a port that exchanges packets with the fixture's Port.
 type Peer struct {
-	Device string // of the Backend; may be the fixture's
+	Device string // a device of the Backend; may be the fixture's
 	Port   int
 
-	// Alone is set if the backend itself answers for the peer: what to join, without session and packet numbers. Silence then
-	// makes it send no echoes, or acknowledge no writes, until the end of the test.
+	// Alone is set if the backend itself answers for the peer. It is the peer to join, without session and packet numbers.
+	// Silence then makes the peer send no echoes, or acknowledge no writes, until the end of the test.
 	Alone   *verbs.FabricPeer
 	Silence func(t testing.TB, echoes, writes bool)
 }
@@ -73,8 +72,8 @@ func (f *Fixture) has(c Capability) bool {
 	return f.Lacks[c] == ""
 }
 
-// need skips the case if the fixture has a reason why it lacks c.
-func (f *Fixture) need(t *testing.T, c Capability) {
+// requireOrSkip skips the case if the fixture lacks c for a reason, and fails it if there is no reason.
+func (f *Fixture) requireOrSkip(t *testing.T, c Capability) {
 	t.Helper()
 	reason := f.Lacks[c]
 	switch has := f.has(c); {
@@ -87,7 +86,7 @@ func (f *Fixture) need(t *testing.T, c Capability) {
 	}
 }
 
-// Run runs the suite. Each case opens the device afresh.
+// Run runs the suite. Each case opens the device anew.
 func Run(t *testing.T, f Fixture) {
 	for _, group := range []struct {
 		name  string
@@ -120,7 +119,7 @@ type testCase struct {
 
 func (c testCase) run(t *testing.T, f Fixture) {
 	for _, n := range c.needs {
-		f.need(t, n)
+		f.requireOrSkip(t, n)
 	}
 	f.Backend = Track(t, f.Backend)
 	c.check(open(t, &f))

@@ -65,9 +65,9 @@ func noSuchPort(s *session) {
 	}
 }
 
-// carries reports whether the network device of the port has a carrier. On InfiniBand there is
-// none.
-func (s *session) carries() (carrier, known bool) {
+// hasCarrier reports whether the port's network device has a carrier. known is false if the port
+// has no network device, as on InfiniBand.
+func (s *session) hasCarrier() (carrier, known bool) {
 	n, err := s.dev.ReadNetDev(s.f.Port)
 	if errors.Is(err, verbs.ErrUnsupported) {
 		return false, false
@@ -78,18 +78,18 @@ func (s *session) carries() (carrier, known bool) {
 }
 
 func netDevFollowsLink(s *session) {
-	carrier, known := s.carries()
+	carrier, known := s.hasCarrier()
 	if !known {
 		return
 	}
 	require.True(s.t, carrier)
 	s.f.LinkDown(s.t)
 	s.awaitState("down", func(a verbs.PortAttr) bool { return a.State != verbs.PortActive })
-	carrier, _ = s.carries()
+	carrier, _ = s.hasCarrier()
 	require.False(s.t, carrier)
 	s.f.LinkUp(s.t)
 	s.awaitState("active", func(a verbs.PortAttr) bool { return a.State == verbs.PortActive })
-	carrier, _ = s.carries()
+	carrier, _ = s.hasCarrier()
 	require.True(s.t, carrier)
 }
 
@@ -136,14 +136,14 @@ func objectsAreListed(s *session) {
 				sum[kind] += n
 			}
 		}
-		// The kernel has a queue pair for management on each port, but not with iWARP, whose probes flush.
+		// The kernel has a management queue pair on each port, except on iWARP, where probes use flush.
 		if iWARP := slices.Contains(s.f.Methods, verbs.MethodFlush); !iWARP {
 			require.True(s.t, seen[verbs.Holder{Kernel: true}])
 			require.Positive(s.t, sum[verbs.ObjectPD])
 		}
 		for kind, l := range o.Lists {
 			if kind < len(kinds) {
-				require.Equal(s.t, verbs.ObjectList{State: verbs.ListWhole}, l)
+				require.Equal(s.t, verbs.ObjectList{State: verbs.ListComplete}, l)
 			} else {
 				require.Equal(s.t, verbs.ObjectList{}, l)
 				require.Zero(s.t, sum[kind])
@@ -245,7 +245,7 @@ func queriesWhileReading(s *session) {
 	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
 }
 
-// readForEver reads until an error, which it returns.
+// readForEver reads events until an error, which it returns.
 func readForEver(dev verbs.Device) error {
 	runs := make([]verbs.Run, ampleRuns)
 	for {

@@ -40,8 +40,8 @@ func eachMethod(check func(*session, verbs.Method)) func(*session) {
 	}
 }
 
-// needMethod skips the case if the device cannot do a method. Methods lists those
-// that it can do, and the device has to agree.
+// needMethod skips the case if the device does not support a method. The fixture's
+// Methods lists the supported methods, and the device has to agree.
 func (s *session) needMethod(m verbs.Method) {
 	s.t.Helper()
 	if slices.Contains(s.f.Methods, m) {
@@ -305,17 +305,17 @@ func flushWithoutLink(s *session) {
 func roundsKeepPace(s *session) {
 	const interval = 10 * time.Millisecond
 	p := s.probe(s.f.Methods[0], 1)
-	s.listedRounds()
+	s.readRounds()
 	last, n, err := p.Rounds(verbs.Pace{Pause: interval, Interval: interval, For: 4*interval + interval/2})
 	require.NoError(s.t, err)
 	require.Positive(s.t, n)
 	require.LessOrEqual(s.t, n, 5, "the last one begins four and a half intervals after the first")
-	rounds := s.listedRounds()
+	rounds := s.readRounds()
 	require.Len(s.t, rounds, n)
 	require.Equal(s.t, last, rounds[n-1].Round)
 	for i := 1; i < n; i++ {
 		require.Equal(s.t, verbs.OutcomeSuccess, rounds[i].Outcome)
-		// A round may begin late, and the next one on time.
+		// A round may begin late and the next one still on time.
 		require.Greater(s.t, rounds[i].Start, rounds[i-1].Start)
 	}
 	s.closeProbe(p)

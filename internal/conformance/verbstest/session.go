@@ -12,11 +12,11 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// patience is how long the suite waits for something that must happen. Only a
-// failure uses it up.
+// patience is the time that the suite waits for something that must happen. Only a
+// failing test waits that long.
 const patience = 10 * time.Second
 
-// quiet is how long the suite waits for something that must not happen.
+// quiet is the time that the suite waits for something that must not happen.
 const quiet = 50 * time.Millisecond
 
 // session is a device opened for one case.
@@ -27,13 +27,13 @@ type session struct {
 	led *ledger.Ledger
 
 	rings  *verbs.Inbox
-	rounds []verbs.RoundItem // that listed took beside runs
+	rounds []verbs.RoundItem // read by readRings, besides runs
 }
 
-// listed takes what the rings of the ledger have, and returns the runs.
-func (s *session) listed() []verbs.Run {
+// readRings reads the rings of the ledger, stores the rounds, and returns the runs.
+func (s *session) readRings() []verbs.Run {
 	s.t.Helper()
-	items, err := s.rings.Take(nil, clock.Monotonic())
+	items, err := s.rings.Merge(nil, clock.Monotonic())
 	require.NoError(s.t, err)
 	var runs []verbs.Run
 	for _, it := range items {
@@ -46,10 +46,10 @@ func (s *session) listed() []verbs.Run {
 	return runs
 }
 
-// listedRounds returns the rounds that were listed since the call before.
-func (s *session) listedRounds() []verbs.RoundItem {
+// readRounds returns the rounds in the rings since the last call.
+func (s *session) readRounds() []verbs.RoundItem {
 	s.t.Helper()
-	require.Empty(s.t, s.listed(), "runs without a call of ReadEvents")
+	require.Empty(s.t, s.readRings(), "runs without a call of ReadEvents")
 	rounds := s.rounds
 	s.rounds = nil
 	return rounds
@@ -76,8 +76,7 @@ func open(t *testing.T, f *Fixture) *session {
 	return s
 }
 
-// close closes the device, and fails the test if that takes longer than
-// patience.
+// close closes the device, and fails the test if that takes longer than patience.
 func (s *session) close() error {
 	s.t.Helper()
 	return within(s.t, "Close", func() error { return s.dev.Close(patience) })
@@ -125,8 +124,8 @@ func (s *session) linkUp() {
 	s.f.LinkUp(s.t)
 }
 
-// read is one ReadEvents, with checks that hold after every call.
-func (s *session) read(size int, wait time.Duration) []verbs.Run {
+// readEvents calls ReadEvents once, and makes the checks that hold after every call.
+func (s *session) readEvents(size int, wait time.Duration) []verbs.Run {
 	s.t.Helper()
 	type result struct {
 		n   int
@@ -144,7 +143,7 @@ func (s *session) read(size int, wait time.Duration) []verbs.Run {
 	for _, run := range runs[:r.n] {
 		requirePlausible(s.t, run)
 	}
-	require.Equal(s.t, runs[:r.n], append([]verbs.Run{}, s.listed()...), "the ring of the ledger has them too")
+	require.Equal(s.t, runs[:r.n], append([]verbs.Run{}, s.readRings()...), "the ring of the ledger has them too")
 	return runs[:r.n]
 }
 
@@ -166,21 +165,21 @@ func requirePlausible(t *testing.T, r verbs.Run) {
 	}
 }
 
-// until reads until the runs satisfy done. It returns those of the given types
-// on the fixture's port or on none: a device may send more events than it was
-// asked for, such as port_active once too often.
-func (s *session) until(what string, size int, types []verbs.EventType, done func([]verbs.Run) bool) []verbs.Run {
+// readUntil reads events until the runs satisfy done. It returns the runs of the given
+// types on the fixture's port or on no port: a device may raise more events than
+// requested, such as port_active once too often.
+func (s *session) readUntil(what string, size int, types []verbs.EventType, done func([]verbs.Run) bool) []verbs.Run {
 	s.t.Helper()
 	var got []verbs.Run
 	for end := time.Now().Add(patience); !done(got); {
 		left := time.Until(end)
 		require.Positive(s.t, left, "%s: not within %v; read %v", what, patience, got)
-		got = append(got, s.only(types, s.read(size, left))...)
+		got = append(got, s.ofTypes(types, s.readEvents(size, left))...)
 	}
 	return got
 }
 
-func (s *session) only(types []verbs.EventType, runs []verbs.Run) []verbs.Run {
+func (s *session) ofTypes(types []verbs.EventType, runs []verbs.Run) []verbs.Run {
 	var kept []verbs.Run
 	for _, r := range runs {
 		for _, typ := range types {
@@ -192,13 +191,13 @@ func (s *session) only(types []verbs.EventType, runs []verbs.Run) []verbs.Run {
 	return kept
 }
 
-// await reads until count events of one type have come. It then reads for the
-// time quiet: no further one may come.
-func (s *session) await(typ verbs.EventType, count uint64) []verbs.Run {
+// awaitEvents reads until count events of one type have come. It then reads for the
+// time quiet, in which no further event of the type may come.
+func (s *session) awaitEvents(typ verbs.EventType, count uint64) []verbs.Run {
 	s.t.Helper()
 	types := []verbs.EventType{typ}
-	got := s.until(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool { return total(runs) >= count })
-	got = append(got, s.only(types, s.read(ampleRuns, quiet))...)
+	got := s.readUntil(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool { return total(runs) >= count })
+	got = append(got, s.ofTypes(types, s.readEvents(ampleRuns, quiet))...)
 	require.Equal(s.t, count, total(got), "events of type %v", typ)
 	return got
 }
@@ -211,9 +210,9 @@ func total(runs []verbs.Run) uint64 {
 	return n
 }
 
-func (s *session) snapshot() ledger.Snapshot {
-	var snap ledger.Snapshot
-	s.led.Snapshot(&snap)
+func (s *session) snapshot() ledger.Contents {
+	var snap ledger.Contents
+	s.led.CopyTo(&snap)
 	return snap
 }
 

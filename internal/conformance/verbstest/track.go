@@ -19,9 +19,9 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Track wraps a backend. A device, probe or Fabric that is still open at the end of the
-// test fails the test, with the stack that made it. Register the cleanup that
-// closes them after Track. A Close that gave up with verbs.ErrStuck counts as
+// Track wraps a backend. At the end of the test it fails the test for each device, probe or
+// FabricEndpoint that is still open, with the stack of its creation. Cleanups that close
+// them must be registered after Track. A Close that returned verbs.ErrStuck counts as
 // closed.
 func Track(t TB, b verbs.Backend) verbs.Backend {
 	t.Helper()
@@ -38,11 +38,12 @@ type openObjects struct {
 
 type origin struct {
 	what   string
-	parent any // the device of a probe or Fabric
+	parent any // the device of a probe or FabricEndpoint
 	stack  string
 }
 
-// add records an object. A probe whose device was closed meanwhile was closed with it.
+// add records an object. It ignores an object whose device was closed meanwhile, since the
+// object was closed with the device.
 func (o *openObjects) add(object any, what string, parent any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,7 +53,8 @@ func (o *openObjects) add(object any, what string, parent any) {
 	o.made[object] = origin{what: what, parent: parent, stack: callers()}
 }
 
-// remove forgets an object and its children: closing a device closes its probes and Fabrics.
+// remove removes an object and its children: closing a device closes its probes and
+// FabricEndpoints.
 func (o *openObjects) remove(object any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +78,7 @@ func (o *openObjects) report(t TB) {
 // callers returns the stack above this package's wrappers.
 func callers() string {
 	var pcs [32]uintptr
-	const wrappers = 4 // Callers, callers, add, Open, NewProbe or NewFabric
+	const wrappers = 4 // Callers, callers, add, Open, NewProbe or NewFabricEndpoint
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(wrappers, pcs[:])])
 	var b strings.Builder
 	for {
@@ -119,19 +121,19 @@ func (d *trackedDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return tracked, nil
 }
 
-func (d *trackedDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
-	f, port, err := d.Device.NewFabric(c)
+func (d *trackedDevice) NewFabricEndpoint(c verbs.FabricConfig) (verbs.FabricEndpoint, verbs.FabricPort, error) {
+	f, port, err := d.Device.NewFabricEndpoint(c)
 	if err != nil {
 		return nil, port, err
 	}
-	tracked := &trackedFabric{Fabric: f, open: d.open}
+	tracked := &trackedFabric{FabricEndpoint: f, open: d.open}
 	d.open.add(tracked, fmt.Sprintf("fabric of %s port %d", d.Attr().Name, c.Port), d)
 	return tracked, port, nil
 }
 
 func (d *trackedDevice) Close(timeout time.Duration) error {
 	err := d.Device.Close(timeout)
-	if over(err) {
+	if isClosed(err) {
 		d.open.remove(d)
 	}
 	return err
@@ -144,26 +146,26 @@ type trackedProbe struct {
 
 func (p *trackedProbe) Close(timeout time.Duration) error {
 	err := p.Probe.Close(timeout)
-	if over(err) {
+	if isClosed(err) {
 		p.open.remove(p)
 	}
 	return err
 }
 
 type trackedFabric struct {
-	verbs.Fabric
+	verbs.FabricEndpoint
 	open *openObjects
 }
 
 func (f *trackedFabric) Close(timeout time.Duration) error {
-	err := f.Fabric.Close(timeout)
-	if over(err) {
+	err := f.FabricEndpoint.Close(timeout)
+	if isClosed(err) {
 		f.open.remove(f)
 	}
 	return err
 }
 
-// over reports whether a Close leaves nothing to do.
-func over(err error) bool {
+// isClosed reports whether a Close that returned err leaves nothing to close.
+func isClosed(err error) bool {
 	return err == nil || errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed)
 }

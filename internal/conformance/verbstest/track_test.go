@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// recorder takes the place of a test that ends when end is called.
+// recorder stands in for a test that ends when end is called.
 type recorder struct {
 	failures []string
 	cleanups []func()

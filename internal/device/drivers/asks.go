@@ -76,7 +76,7 @@ type PerMinute struct {
 // Asking returns the calls that see whether the device of a kernel driver answers, when its
 // ports have hw_counters, or else the method of the probe keeps its queue pair.
 func Asking(kernel string) Asks {
-	switch commands := verbs.CommandsOf(kernel); {
+	switch commands := verbs.DriverCommands(kernel); {
 	case commands.Has(verbs.CommandHWCounters):
 		return Asks{HWCounter: 1}
 	case commands.Has(verbs.CommandQueryQP):

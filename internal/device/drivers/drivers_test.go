@@ -31,12 +31,12 @@ func TestDeviceFindsItsRow(t *testing.T) {
 
 func TestScalableFunctionsOfMlx5AreLikeItsOthers(t *testing.T) {
 	const function, scalable = "mlx5_core", "mlx5_core.sf"
-	require.NotZero(t, verbs.CommandsOf(scalable))
-	require.Equal(t, verbs.CommandsOf(function), verbs.CommandsOf(scalable))
-	require.Equal(t, verbs.HandleCommands(function), verbs.HandleCommands(scalable))
+	require.NotZero(t, verbs.DriverCommands(scalable))
+	require.Equal(t, verbs.DriverCommands(function), verbs.DriverCommands(scalable))
+	require.Equal(t, verbs.AddressHandleCommands(function), verbs.AddressHandleCommands(scalable))
 	require.Equal(t, verbs.DriverRaisesEvents(function), verbs.DriverRaisesEvents(scalable))
 	require.Equal(t, verbs.DriverReportsState(function), verbs.DriverReportsState(scalable))
-	require.Equal(t, verbs.ProviderOf(function), verbs.ProviderOf(scalable))
+	require.Equal(t, verbs.ProviderName(function), verbs.ProviderName(scalable))
 	for _, running := range []Release{{5, 15}, {6, 1}, {6, 12}} {
 		require.Equal(t, Unload(function, running), Unload(scalable, running), running)
 	}
@@ -65,13 +65,13 @@ func TestRowsAreWhole(t *testing.T) {
 			require.Equal(t, d.Events == "none", !verbs.DriverRaisesEvents(kernel), d.Name)
 			require.Equal(t, d.State == OfNone, !verbs.DriverReportsState(kernel), d.Name)
 			if d.Transport != "iwarp" { // iWARP has no handles, and shares its kernel driver with RoCE
-				require.Equal(t, d.Costs[CreateAH] > 0, verbs.HandleIsCommand(kernel), "%s: %s", d.Name, kernel)
+				require.Equal(t, d.Costs[CreateAH] > 0, verbs.AddressHandleIsCommand(kernel), "%s: %s", d.Name, kernel)
 			}
 			for call, cost := range map[verbs.CommandCall]Call{
 				verbs.CommandHWCounters: HWCounter, verbs.CommandQueryPort: PortQuery, verbs.CommandQueryQP: QueryQP,
 			} {
 				frozen := d.Name == "bnxt_re" && call == verbs.CommandHWCounters
-				require.Equal(t, d.Costs[cost] > 0 && !frozen, verbs.CommandsOf(kernel).Has(call), "%s: %s: %v", d.Name, kernel, call)
+				require.Equal(t, d.Costs[cost] > 0 && !frozen, verbs.DriverCommands(kernel).Has(call), "%s: %s: %v", d.Name, kernel, call)
 			}
 		}
 	}
@@ -99,9 +99,9 @@ func TestADatagramOfPVRDMAIsACommand(t *testing.T) {
 	p := Pace{Probe: time.Second}.PerMinute("vmw_pvrdma", d.Costs)
 	require.Equal(t, 60, p.Round[verbs.MethodUDSend], "its library queries the port for each address handle")
 	require.Zero(t, p.Round[verbs.MethodRCWrite])
-	require.Equal(t, 1, verbs.HandleCommands("vmw_pvrdma"))
-	require.Equal(t, 2, verbs.HandleCommands("bnxt_en"))
-	require.Zero(t, verbs.HandleCommands("mlx5_core"))
+	require.Equal(t, 1, verbs.AddressHandleCommands("vmw_pvrdma"))
+	require.Equal(t, 2, verbs.AddressHandleCommands("bnxt_en"))
+	require.Zero(t, verbs.AddressHandleCommands("mlx5_core"))
 }
 
 // requireWholeFiles checks that the files of a row and its costs say the same.

@@ -6,9 +6,8 @@ import (
 	"unsafe"
 )
 
-// ProbeCounts counts the outcomes of a probe's rounds, and its events. The counts are in
-// the order of the struct of a probe in internal/device/native/native.h, and a slot of the ledger holds them
-// as they are.
+// ProbeCounts counts the outcomes of a probe's rounds, and its events. A slot of the ledger contains a ProbeCounts. The
+// fields have the order of the probe's struct in internal/device/native/native.h.
 type ProbeCounts struct {
 	Rounds, Successes, Errors   uint64
 	LostEvents, LostCompletions uint64
@@ -20,53 +19,53 @@ type ProbeCounts struct {
 
 const numCounts = int(unsafe.Sizeof(ProbeCounts{}) / unsafe.Sizeof(uint64(0)))
 
-// all returns the counts as an array.
-func (c *ProbeCounts) all() *[numCounts]uint64 { return (*[numCounts]uint64)(unsafe.Pointer(c)) }
+// asArray returns the counts as an array that shares their memory.
+func (c *ProbeCounts) asArray() *[numCounts]uint64 { return (*[numCounts]uint64)(unsafe.Pointer(c)) }
 
-// load copies counts that a worker writes. It reads Rounds before its parts, and Acked
-// before Events, so that no sum is behind its parts.
+// load copies counts that a worker is writing. It reads Rounds before the outcomes, and Acked
+// before Events, so that Rounds never exceeds the sum of the outcomes, nor Acked the Events.
 func (c *ProbeCounts) load() ProbeCounts {
 	var out ProbeCounts
 	out.Rounds = atomic.LoadUint64(&c.Rounds)
-	from, to := c.all(), out.all()
+	from, to := c.asArray(), out.asArray()
 	for i := numCounts - 1; i > 0; i-- {
 		to[i] = atomic.LoadUint64(&from[i])
 	}
 	return out
 }
 
-// store adds o to counts that a host reads, in the order that load relies on.
+// store adds o to counts that the host may read meanwhile. It keeps the order that load relies on.
 func (c *ProbeCounts) store(o ProbeCounts) {
-	to, from := c.all(), o.all()
+	to, from := c.asArray(), o.asArray()
 	for i := 1; i < numCounts; i++ {
 		atomic.AddUint64(&to[i], from[i])
 	}
 	atomic.AddUint64(&c.Rounds, o.Rounds)
 }
 
-func (c *ProbeCounts) believable() bool { return slices.Max(c.all()[:]) < Believable }
+func (c *ProbeCounts) isPlausible() bool { return slices.Max(c.asArray()[:]) < ImplausibleCount }
 
 // Add returns the sum of both, field by field.
 func (c ProbeCounts) Add(o ProbeCounts) ProbeCounts {
-	for i, n := range o.all() {
-		c.all()[i] += n
+	for i, n := range o.asArray() {
+		c.asArray()[i] += n
 	}
 	return c
 }
 
 // Sub returns c minus base, field by field.
 func (c ProbeCounts) Sub(base ProbeCounts) ProbeCounts {
-	for i, n := range base.all() {
-		c.all()[i] -= n
+	for i, n := range base.asArray() {
+		c.asArray()[i] -= n
 	}
 	return c
 }
 
-// Raise raises each count to that of o, if that is higher, so that no count goes back.
-// Of the events of o no more count as acknowledged than were read.
+// Raise raises each count to the count of o if that is higher, so that no count ever falls.
+// It takes no more of o's events as acknowledged than o has read.
 func (c *ProbeCounts) Raise(o ProbeCounts) {
 	o.Acked = min(o.Acked, o.Events)
-	for i, n := range o.all() {
-		c.all()[i] = max(c.all()[i], n)
+	for i, n := range o.asArray() {
+		c.asArray()[i] = max(c.asArray()[i], n)
 	}
 }

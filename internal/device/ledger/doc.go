@@ -1,11 +1,13 @@
-// Package ledger is the shared memory in which a worker counts: per event type and port
-// the events read and acknowledged, per probe how its rounds ended, per pair of hosts the
-// probes and writes, and per thread the verbs call it is in. It also has rings in which a worker leaves the details: runs of
-// events, rounds of probes and commands. The host creates it as a memfd and passes it to the worker, with a doorbell. So the
-// counts outlive a worker that dies with events in flight, an acknowledgement that hangs
-// shows as an event read and not acknowledged, and a crash report can name the call.
+// Package ledger implements the shared memory between a worker and the host process. The worker counts in it: the events
+// read and acknowledged per event type and port, the outcomes of rounds per probe, the probes and writes per pair of hosts.
+// It records the verbs call that each of its threads is in, and passes details through rings: runs of events, rounds of
+// probes and commands.
+//
+// The host creates a ledger as a memfd and passes it to the worker, together with a doorbell. The counts therefore survive
+// a worker that dies with events in flight. If an acknowledgement hangs, the counts show an event that was read and not
+// acknowledged. After a crash the ledger names the call.
 //
 // Each word has one writing thread; readers may read it at any time. The native backend
 // writes the ledger from C: internal/device/native/native.h has the same layout, and a
-// test checks that both are equal. The simulator writes it through the methods of Ledger.
+// test compares the two. The simulator writes it through the methods of Ledger.
 package ledger

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Doorbell is an eventfd(2) by which a worker tells its host that a ring has something that cannot wait. Ring and Wait may be
-// called concurrently.
+// Doorbell is an eventfd(2) by which a worker wakes the host when a ring has an urgent entry. Ring and Wait may be called
+// concurrently.
 type Doorbell struct {
 	file *os.File
 	fd   int
 }
 
-// NewDoorbell makes a doorbell. Its file is close-on-exec. The caller closes it.
+// NewDoorbell creates a doorbell. Its file is close-on-exec. The caller closes it.
 func NewDoorbell() (*Doorbell, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -26,10 +26,10 @@ func NewDoorbell() (*Doorbell, error) {
 	return &Doorbell{file: os.NewFile(uintptr(fd), "doorbell"), fd: fd}, nil
 }
 
-// OpenDoorbell returns the doorbell that another process made and passed as the file f, which it takes over.
+// OpenDoorbell returns the doorbell that another process created and passed as f. The Doorbell owns f from then on.
 func OpenDoorbell(f *os.File) *Doorbell { return &Doorbell{file: f, fd: int(f.Fd())} }
 
-// Share returns a file of the doorbell for a child process, which the caller closes.
+// Share returns another file of the doorbell, to be passed to a child process. The caller closes it.
 func (d *Doorbell) Share() (*os.File, error) {
 	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -38,17 +38,17 @@ func (d *Doorbell) Share() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "doorbell"), nil
 }
 
-// FD returns the descriptor, for a writer in C. It is valid until Close.
+// FD returns the descriptor for a writer in C. It is valid until Close.
 func (d *Doorbell) FD() int { return d.fd }
 
-// Ring makes Wait return, the present call or the next one.
+// Ring makes the current call of Wait return, or the next one.
 func (d *Doorbell) Ring() {
 	one := binary.NativeEndian.AppendUint64(nil, 1)
-	// It fails only if the counter is full, and then Wait returns too.
+	// The write fails only if the counter is full, and then Wait returns too.
 	_, _ = unix.Write(d.fd, one)
 }
 
-// Wait waits until the doorbell has been rung since the call before. It returns os.ErrDeadlineExceeded after Wake, and
+// Wait blocks until the doorbell has been rung since the last call. It returns os.ErrDeadlineExceeded after Wake, and
 // os.ErrClosed after Close.
 func (d *Doorbell) Wait() error {
 	var count [8]byte
@@ -61,7 +61,7 @@ func (d *Doorbell) Wait() error {
 	return nil
 }
 
-// Wake ends all waits, present and later ones.
+// Wake makes all current and later calls of Wait return.
 func (d *Doorbell) Wake() { _ = d.file.SetReadDeadline(time.Unix(1, 0)) }
 
 // Close closes the doorbell.
@@ -72,7 +72,7 @@ func (d *Doorbell) Close() error {
 	return nil
 }
 
-// SetDoorbell has the writers of l ring d, before the first of them starts.
+// SetDoorbell sets the doorbell that the writers of l ring. It must be called before the first writer starts.
 func (l *Ledger) SetDoorbell(d *Doorbell) { l.bell = d }
 
 // Ring rings the doorbell, if there is one.
@@ -82,7 +82,7 @@ func (l *Ledger) Ring() {
 	}
 }
 
-// DoorbellFD returns the descriptor of the doorbell for a writer in C, -1 if there is none.
+// DoorbellFD returns the descriptor of the doorbell for a writer in C; -1 if there is none.
 func (l *Ledger) DoorbellFD() int {
 	if l.bell == nil {
 		return -1

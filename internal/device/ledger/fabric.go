@@ -6,19 +6,19 @@ import (
 	"unsafe"
 )
 
-// FabricCounts counts what the Fabric of a port did apart from its own probes, in the order of struct ledger_fabric in
-// internal/device/native/native.h.
+// FabricCounts counts the completion events and echoes of a port's FabricEndpoint. The fields have the order of struct
+// ledger_fabric in internal/device/native/native.h.
 type FabricCounts struct {
 	Events, Acked uint64
 	Spurious      uint64 // events without a completion
 	Echoed        uint64 // probes of peers that were answered
-	Refused       uint64 // those that were not: too many, or the device did not send
-	Foreign       uint64 // datagrams that are of no pair of the port, or arrive again
+	Refused       uint64 // probes of peers that were not answered: too many, or the device did not send
+	Foreign       uint64 // datagrams that belong to no pair of the port, or are duplicates
 	Dry           uint64 // times that all receives of a path were used up
 }
 
-// FabricPairCounts counts the probes and writes of a pair since it was joined, in the order of struct ledger_fabric_pair. Of a
-// pair whose probes this side answers, only Answered counts.
+// FabricPairCounts counts the probes and writes of a pair since it was joined. The fields have the order of struct
+// ledger_fabric_pair. If this side is the responder of the pair, only Answered counts.
 type FabricPairCounts struct {
 	Sent, Answered                uint64
 	Writes, WritesOK, WriteErrors uint64
@@ -29,42 +29,42 @@ const (
 	numPairCounts   = int(unsafe.Sizeof(FabricPairCounts{}) / unsafe.Sizeof(uint64(0)))
 )
 
-// Fabric is the state of one fabric slot.
-type Fabric struct {
+// FabricState is a copy of one fabric slot.
+type FabricState struct {
 	Port    int
-	Lane    Lane // of the thread that echoes and probes
-	Control Lane // of the thread that makes and destroys queues
+	Call    ThreadCall // of the thread that echoes and probes
+	Control ThreadCall // of the thread that creates and destroys queues
 	FabricCounts
 	Pairs []FabricPair
 }
 
-// FabricPair is the last pair in one of the places of a port. A pair that has left keeps its counts until another is joined
-// in its place.
+// FabricPair is a copy of the last pair in a pair slot of a port. After the pair has left, its counts stay until another
+// pair joins in the slot.
 type FabricPair struct {
 	Session uint64 // not 0
 	FabricPairCounts
 }
 
-func (c *FabricCounts) all() *[numFabricCounts]uint64 {
+func (c *FabricCounts) asArray() *[numFabricCounts]uint64 {
 	return (*[numFabricCounts]uint64)(unsafe.Pointer(c))
 }
 
-func (c *FabricPairCounts) all() *[numPairCounts]uint64 {
+func (c *FabricPairCounts) asArray() *[numPairCounts]uint64 {
 	return (*[numPairCounts]uint64)(unsafe.Pointer(c))
 }
 
 // Add returns the sum of both, field by field.
 func (c FabricCounts) Add(o FabricCounts) FabricCounts {
-	for i, n := range o.all() {
-		c.all()[i] += n
+	for i, n := range o.asArray() {
+		c.asArray()[i] += n
 	}
 	return c
 }
 
-// load copies counts that a worker writes. It reads Acked before Events, so that no event is acknowledged before it is read.
+// load copies counts that a worker is writing. It reads Acked before Events, so that Acked never exceeds Events.
 func (c *FabricCounts) load() FabricCounts {
 	var out FabricCounts
-	from, to := c.all(), out.all()
+	from, to := c.asArray(), out.asArray()
 	for i := numFabricCounts - 1; i >= 0; i-- {
 		to[i] = atomic.LoadUint64(&from[i])
 	}
@@ -72,11 +72,11 @@ func (c *FabricCounts) load() FabricCounts {
 	return out
 }
 
-// load copies the pair's counts, answers before what they answer. Its session is 0 if there is none, or if another one
-// began meanwhile.
+// load copies the pair's counts. It reads answers before probes, and completed writes before posted ones. The session of the
+// result is 0 if the slot has no pair, or if another pair joined meanwhile.
 func (s *fabricPairSlot) load() FabricPair {
 	p := FabricPair{Session: atomic.LoadUint64(&s.session)}
-	from, to := s.counts.all(), p.all()
+	from, to := s.counts.asArray(), p.asArray()
 	for i := numPairCounts - 1; i >= 0; i-- {
 		to[i] = atomic.LoadUint64(&from[i])
 	}
@@ -86,22 +86,24 @@ func (s *fabricPairSlot) load() FabricPair {
 	return p
 }
 
-func (p *FabricPair) believable() bool { return p.Session != 0 && slices.Max(p.all()[:]) < Believable }
+func (p *FabricPair) isPlausible() bool {
+	return p.Session != 0 && slices.Max(p.asArray()[:]) < ImplausibleCount
+}
 
-// fabrics copies the fabric slots into s.
-func (l *Ledger) fabrics(s *Snapshot) {
+// copyFabrics copies the fabric slots into s.
+func (l *Ledger) copyFabrics(s *Contents) {
 	s.Fabrics = s.Fabrics[:0]
 	for i := range min(atomic.LoadUint32(&l.p.fabrics), FabricSlots) {
 		slot := &l.p.fabric[i]
-		f := Fabric{
-			Port: int(slot.port), Lane: slot.thread.get(), Control: slot.ctl.get(), FabricCounts: slot.counts.load(),
-			Pairs: s.formerPairs(),
+		f := FabricState{
+			Port: int(slot.port), Call: slot.thread.get(), Control: slot.ctl.get(), FabricCounts: slot.counts.load(),
+			Pairs: s.reusablePairs(),
 		}
-		if slices.Max(f.all()[:]) >= Believable {
+		if slices.Max(f.asArray()[:]) >= ImplausibleCount {
 			continue
 		}
 		for k := range slot.pair {
-			if p := slot.pair[k].load(); p.believable() {
+			if p := slot.pair[k].load(); p.isPlausible() {
 				f.Pairs = append(f.Pairs, p)
 			}
 		}
@@ -109,8 +111,8 @@ func (l *Ledger) fabrics(s *Snapshot) {
 	}
 }
 
-// formerPairs returns the slice of pairs of the Fabric that the next one replaces, for its memory.
-func (s *Snapshot) formerPairs() []FabricPair {
+// reusablePairs returns an empty slice with the memory of the pairs that the next element of s.Fabrics had before.
+func (s *Contents) reusablePairs() []FabricPair {
 	n := len(s.Fabrics)
 	if n == cap(s.Fabrics) {
 		return nil
@@ -118,8 +120,8 @@ func (s *Snapshot) formerPairs() []FabricPair {
 	return s.Fabrics[:n+1][n].Pairs[:0]
 }
 
-// AddFabric finds or adds the slot of a port's Fabric and returns its index, or ErrFull. A Fabric that is made anew goes on
-// in the slot of its predecessor.
+// AddFabric finds or adds the slot of a port's FabricEndpoint and returns its index, or ErrFull. A recreated endpoint gets
+// the slot of its predecessor.
 func (l *Ledger) AddFabric(port int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,35 +139,37 @@ func (l *Ledger) AddFabric(port int) (int, error) {
 	return int(n), nil
 }
 
-// FabricLane records the call that the thread of a Fabric is in.
-func (l *Ledger) FabricLane(index int, c Call, now int64) {
-	l.p.fabric[index].thread.set(Lane{Call: c, Beat: now})
+// SetFabricCall records the call that the thread of a FabricEndpoint is in; now is CLOCK_MONOTONIC in ns.
+func (l *Ledger) SetFabricCall(index int, c Call, now int64) {
+	l.p.fabric[index].thread.set(ThreadCall{Call: c, Since: now})
 }
 
-// FabricControl records the call of the thread that makes and destroys the queues of a Fabric, as Control does.
-func (l *Ledger) FabricControl(index int, to Lane) { l.p.fabric[index].ctl.set(to) }
+// SetFabricControlCall records the call of the thread that creates and destroys the queues of a FabricEndpoint, as
+// SetControlCall does.
+func (l *Ledger) SetFabricControlCall(index int, c ThreadCall) { l.p.fabric[index].ctl.set(c) }
 
-// AddFabricCounts adds c to the counts of a Fabric. Only the Fabric's thread may call it.
+// AddFabricCounts adds c to the counts of a FabricEndpoint. Only the endpoint's thread may call it.
 func (l *Ledger) AddFabricCounts(index int, c FabricCounts) {
-	to, from := l.p.fabric[index].counts.all(), c.all()
+	to, from := l.p.fabric[index].counts.asArray(), c.asArray()
 	for i := range to {
 		atomic.AddUint64(&to[i], from[i])
 	}
 }
 
-// JoinFabricPair begins the counts of a session in a place of a Fabric. Nothing may count there meanwhile.
+// JoinFabricPair clears the counts of a pair slot and starts to count for a session. No other thread may count in the slot
+// meanwhile.
 func (l *Ledger) JoinFabricPair(index, pair int, session uint64) {
 	s := &l.p.fabric[index].pair[pair]
 	atomic.StoreUint64(&s.session, 0)
-	for i := range s.counts.all() {
-		atomic.StoreUint64(&s.counts.all()[i], 0)
+	for i := range s.counts.asArray() {
+		atomic.StoreUint64(&s.counts.asArray()[i], 0)
 	}
 	atomic.StoreUint64(&s.session, session)
 }
 
-// AddFabricPair adds c to the counts of the pair in a place of a Fabric. Only the Fabric's thread may call it.
-func (l *Ledger) AddFabricPair(index, pair int, c FabricPairCounts) {
-	to, from := l.p.fabric[index].pair[pair].counts.all(), c.all()
+// AddFabricPairCounts adds c to the counts of a pair slot. Only the thread of the FabricEndpoint may call it.
+func (l *Ledger) AddFabricPairCounts(index, pair int, c FabricPairCounts) {
+	to, from := l.p.fabric[index].pair[pair].counts.asArray(), c.asArray()
 	for i := range to {
 		atomic.AddUint64(&to[i], from[i])
 	}

@@ -14,19 +14,19 @@ func TestHostReadsWhatTheFabricOfAPortCounts(t *testing.T) {
 	l.AddFabricCounts(i, FabricCounts{Events: 1})
 	l.JoinFabricPair(i, 63, 42)
 	var counts FabricPairCounts
-	for k := range counts.all() {
-		counts.all()[k] = uint64(100 - k)
+	for k := range counts.asArray() {
+		counts.asArray()[k] = uint64(100 - k)
 	}
-	l.AddFabricPair(i, 63, counts)
+	l.AddFabricPairCounts(i, 63, counts)
 
-	var s Snapshot
-	l.Snapshot(&s)
-	require.Equal(t, []Fabric{{
+	var s Contents
+	l.CopyTo(&s)
+	require.Equal(t, []FabricState{{
 		Port:         2,
 		FabricCounts: FabricCounts{Events: 4, Acked: 2, Spurious: 1, Echoed: 4, Refused: 5, Foreign: 6, Dry: 7},
 		Pairs:        []FabricPair{{42, counts}},
 	}}, s.Fabrics)
-	l.Snapshot(&s)
+	l.CopyTo(&s)
 	require.Len(t, s.Fabrics, 1)
 	require.Len(t, s.Fabrics[0].Pairs, 1)
 }
@@ -36,10 +36,10 @@ func TestAPairBeginsWithoutTheCountsOfTheOneBefore(t *testing.T) {
 	i, err := l.AddFabric(1)
 	require.NoError(t, err)
 	l.JoinFabricPair(i, 5, 1)
-	l.AddFabricPair(i, 5, FabricPairCounts{Sent: 9, Writes: 9, WriteErrors: 1})
+	l.AddFabricPairCounts(i, 5, FabricPairCounts{Sent: 9, Writes: 9, WriteErrors: 1})
 	l.JoinFabricPair(i, 5, 2)
-	var s Snapshot
-	l.Snapshot(&s)
+	var s Contents
+	l.CopyTo(&s)
 	require.Equal(t, []FabricPair{{Session: 2}}, s.Fabrics[0].Pairs)
 }
 
@@ -57,7 +57,7 @@ func TestAFabricMadeAnewGoesOnInItsSlot(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 }
 
-// Acknowledgements are never ahead of the events, and what no worker can have counted is left out.
+// Acknowledgements never exceed the events, and slots with implausible counts are left out.
 func TestOfADamagedFabricOnlyWhatCanBeIsRead(t *testing.T) {
 	l := newLedger(t)
 	for port := range 2 {
@@ -66,24 +66,24 @@ func TestOfADamagedFabricOnlyWhatCanBeIsRead(t *testing.T) {
 	}
 	l.AddFabricCounts(0, FabricCounts{Events: 1, Acked: 2})
 	l.JoinFabricPair(0, 0, 1)
-	l.AddFabricPair(0, 0, FabricPairCounts{Answered: Believable})
+	l.AddFabricPairCounts(0, 0, FabricPairCounts{Answered: ImplausibleCount})
 	l.JoinFabricPair(0, 1, 2)
-	l.AddFabricCounts(1, FabricCounts{Dry: Believable})
-	var s Snapshot
-	l.Snapshot(&s)
-	require.Equal(t, []Fabric{{FabricCounts: FabricCounts{Events: 2, Acked: 2}, Pairs: []FabricPair{{Session: 2}}}}, s.Fabrics)
+	l.AddFabricCounts(1, FabricCounts{Dry: ImplausibleCount})
+	var s Contents
+	l.CopyTo(&s)
+	require.Equal(t, []FabricState{{FabricCounts: FabricCounts{Events: 2, Acked: 2}, Pairs: []FabricPair{{Session: 2}}}}, s.Fabrics)
 }
 
 func TestTheCallsOfAFabricCountAmongThoseOfTheWorker(t *testing.T) {
 	l := newLedger(t)
 	i, err := l.AddFabric(1)
 	require.NoError(t, err)
-	held := Lane{Call: CallCreateAH, Port: 1, Thread: 21, Beat: 5}
-	l.FabricControl(i, held)
-	l.FabricLane(i, CallPostSend, 6)
-	var s Snapshot
-	l.Snapshot(&s)
-	require.Equal(t, held, s.Busy(nil))
-	require.Equal(t, Lane{Call: CallPostSend, Beat: 6}, s.Busy(func(thread int) bool { return thread == 21 }))
-	require.Equal(t, held, s.Faulted())
+	held := ThreadCall{Call: CallCreateAH, Port: 1, Thread: 21, Since: 5}
+	l.SetFabricControlCall(i, held)
+	l.SetFabricCall(i, CallPostSend, 6)
+	var s Contents
+	l.CopyTo(&s)
+	require.Equal(t, held, s.LongestCall(nil))
+	require.Equal(t, ThreadCall{Call: CallPostSend, Since: 6}, s.LongestCall(func(thread int) bool { return thread == 21 }))
+	require.Equal(t, held, s.FaultedCall())
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A worker whose memory is damaged may leave any bytes in the page.
+// A worker with damaged memory may leave any bytes in the ledger.
 func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 	head := func(events, probes uint32) []byte {
 		b := binary.NativeEndian.AppendUint64(nil, magic)
@@ -37,13 +37,13 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 		copy(bytes[unsafe.Offsetof(l.p.fabric):], fabric)
 		l.p.fabrics = fabrics
 
-		var s, again Snapshot
-		l.Snapshot(&s)
+		var s, again Contents
+		l.CopyTo(&s)
 		require.LessOrEqual(t, len(s.Events), EventSlots)
 		require.LessOrEqual(t, len(s.Probes), ProbeSlots)
 		for _, e := range s.Events {
 			require.LessOrEqual(t, e.Acked, e.Read)
-			require.Less(t, e.Read, uint64(Believable))
+			require.Less(t, e.Read, uint64(ImplausibleCount))
 		}
 		for i := range s.Probes {
 			c := s.Probes[i].ProbeCounts
@@ -51,68 +51,68 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 		}
 		requireFabrics(t, &s)
 		requireOldest(t, &s)
-		l.Snapshot(&again)
+		l.CopyTo(&again)
 		require.Equal(t, s, again)
 		requireCountable(t, l)
 		requireReadable(t, l)
 	})
 }
 
-func requireFabrics(t *testing.T, s *Snapshot) {
+func requireFabrics(t *testing.T, s *Contents) {
 	t.Helper()
 	require.LessOrEqual(t, len(s.Fabrics), FabricSlots)
 	for i := range s.Fabrics {
 		f := &s.Fabrics[i]
 		require.LessOrEqual(t, f.Acked, f.Events)
-		require.Less(t, max(f.Events, f.Dry), uint64(Believable))
+		require.Less(t, max(f.Events, f.Dry), uint64(ImplausibleCount))
 		require.LessOrEqual(t, len(f.Pairs), FabricPairs)
 		for _, p := range f.Pairs {
 			require.NotZero(t, p.Session)
-			require.Less(t, max(p.Sent, p.WriteErrors), uint64(Believable))
+			require.Less(t, max(p.Sent, p.WriteErrors), uint64(ImplausibleCount))
 		}
 	}
 }
 
-// requireOldest checks that Busy returns a call with a name, and that none is older.
-func requireOldest(t *testing.T, s *Snapshot) {
+// requireOldest checks that LongestCall returns a call with a name, and that no call is older.
+func requireOldest(t *testing.T, s *Contents) {
 	t.Helper()
-	busy := s.Busy(nil)
+	busy := s.LongestCall(nil)
 	require.Equal(t, busy.Call == CallNone, busy.Call.String() == "")
-	threads := []Lane{s.Reader, s.Control, s.Evidence}
+	threads := []ThreadCall{s.Reader, s.Control, s.Evidence}
 	for i := range s.Probes {
-		threads = append(threads, s.Probes[i].Lane)
+		threads = append(threads, s.Probes[i].Call)
 	}
 	for i := range s.Fabrics {
-		threads = append(threads, s.Fabrics[i].Lane, s.Fabrics[i].Control)
+		threads = append(threads, s.Fabrics[i].Call, s.Fabrics[i].Control)
 	}
 	for _, l := range threads {
 		if l.Call != CallNone {
 			require.NotEqual(t, CallNone, busy.Call)
-			require.LessOrEqual(t, busy.Beat, l.Beat)
+			require.LessOrEqual(t, busy.Since, l.Since)
 		}
 	}
 }
 
-// requireCountable checks that a writer finds a slot too, and stays in the page.
+// requireCountable checks that a writer also finds a slot in a damaged ledger, and writes only within the page.
 func requireCountable(t *testing.T, l *Ledger) {
 	t.Helper()
 	l.Count(4711, 1, 1, 1)
 	if i, err := l.AddProbe(1, 2, 3); err == nil {
 		require.Less(t, i, ProbeSlots)
-		l.AddRound(i, ProbeCounts{Rounds: 1})
+		l.AddProbeCounts(i, ProbeCounts{Rounds: 1})
 	} else {
 		require.ErrorIs(t, err, ErrFull)
 	}
 	if i, err := l.AddFabric(3); err == nil {
 		require.Less(t, i, FabricSlots)
 		l.JoinFabricPair(i, FabricPairs-1, 7)
-		l.AddFabricPair(i, FabricPairs-1, FabricPairCounts{Sent: 1})
+		l.AddFabricPairCounts(i, FabricPairs-1, FabricPairCounts{Sent: 1})
 	} else {
 		require.ErrorIs(t, err, ErrFull)
 	}
 }
 
-// requireReadable checks that a Reader ends, and takes no more than a ring has.
+// requireReadable checks that a Reader terminates, and reads no more entries than a ring has.
 func requireReadable(t *testing.T, l *Ledger) {
 	t.Helper()
 	r, runs, rounds := NewReader(l), 0, 0
@@ -120,8 +120,8 @@ func requireReadable(t *testing.T, l *Ledger) {
 	if err := r.Runs(^uint64(0), func(*Run) { runs++ }); err != nil {
 		require.ErrorIs(t, err, ErrDamaged)
 	}
-	l.p.runs.left++
-	r.Unlisted(func(_, _ int32, events uint64) { require.Less(t, events, uint64(Believable)) })
+	l.p.runs.omitted++
+	r.Unlisted(func(_, _ int32, events uint64) { require.Less(t, events, uint64(ImplausibleCount)) })
 	if err := r.Rounds(func(int, int, int, *Round) { rounds++ }); err != nil {
 		require.ErrorIs(t, err, ErrDamaged)
 	}

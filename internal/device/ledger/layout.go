@@ -1,26 +1,26 @@
 package ledger
 
-// Size is the size of a ledger in bytes. Only pages that were written to take memory: those of the rings of probes that
-// there are, and of events once there were some.
+// Size is the size of a ledger in bytes. Only pages that were written to take memory: the rings of existing probes, and
+// the ring of events after the first event.
 const Size = 16004 << 10
 
-// The numbers of slots. The last event slot has the type Overflow: it counts all events
-// of the types and ports that found no slot before it.
+// The numbers of slots and ring entries. The last event slot has the type Overflow: it
+// counts all events whose type and port have no slot of their own.
 const (
 	EventSlots  = 2048               // 255 ports with eight types each, and the types of the device
 	ProbeSlots  = 1536               // with vectors = [-1]: 2 ports, 256 completion vectors, 3 methods
 	FabricSlots = 8                  // ports
-	FabricPairs = 64                 // of a port
-	RunRing     = 4096               // runs of events that wait for the host
-	RoundRing   = 128                // rounds of one probe that wait for the host
-	CommandRing = 64                 // commands that wait for the host
+	FabricPairs = 64                 // pairs of a port
+	RunRing     = 4096               // runs of events that the host has not read
+	RoundRing   = 128                // rounds of one probe that the host has not read
+	CommandRing = 64                 // commands that the host has not read
 	magic       = 0x52444d4145563034 // "RDMAEV04"
 )
 
-// portShift is the place of the port in threadState.call.
+// portShift is the bit at which the port begins in threadState.call.
 const portShift = 16
 
-// Overflow is the type number of the slot for events that found no other slot.
+// Overflow is the event type of the slot for events that have no slot of their own.
 const Overflow int32 = -1
 
 // The layout. Every field is naturally aligned and there is no hidden padding.
@@ -41,19 +41,19 @@ type (
 		probe   [ProbeSlots]probeSlot
 		fabric  [FabricSlots]fabricSlot
 		runs    runRing
-		rounds  [ProbeSlots]roundRing // of the probe in the same place of probe
-		command commandRing           // C does not know it
+		rounds  [ProbeSlots]roundRing // rounds[i] is the ring of the probe in probe[i]
+		command commandRing           // written by Go alone
 		_       [Size - 1024 - EventSlots*32 - ProbeSlots*128 - FabricSlots*(128+FabricPairs*64) -
 			(64 + RunRing*64) - ProbeSlots*(64+RoundRing*80) - (64 + CommandRing*24)]byte
 	}
-	// threadState is the call that one thread is in. The lower half of call is the Call, 0
-	// for "in no call", and the upper half the port that the call is about. thread is the
-	// TID of the thread where the host has to know it, beat is CLOCK_MONOTONIC ns of the
-	// last change.
+	// threadState records the call that one thread is in. The lower half of call is the
+	// Call, 0 for no call; the upper half is the port that the call is about. thread is the
+	// TID of the thread, where the host has to know it. since is the time of the last
+	// change, in ns of CLOCK_MONOTONIC.
 	threadState struct {
 		call   uint32
 		thread uint32
-		beat   int64
+		since  int64
 	}
 	eventSlot struct {
 		typ, port   int32
@@ -71,7 +71,7 @@ type (
 		port   uint32
 		_      uint32
 		thread threadState
-		ctl    threadState // of the thread that makes and destroys
+		ctl    threadState // of the thread that creates and destroys queues
 		counts FabricCounts
 		_      [128 - 40 - numFabricCounts*8]byte
 		pair   [FabricPairs]fabricPairSlot
@@ -83,10 +83,10 @@ type (
 	}
 )
 
-// Call is a call into the verbs library or the kernel that a thread can be in.
+// Call identifies a call into the verbs library or the kernel.
 type Call uint32
 
-// The calls, in the order of the native backend's table.
+// The calls. The native backend's table has the same order.
 const (
 	CallNone Call = iota
 	CallGetDeviceList
@@ -118,7 +118,7 @@ const (
 	CallDeallocPD
 	CallCloseDevice
 	CallLoadLibrary
-	CallReadSysfs // not a call into the library, but it can hang in the driver too
+	CallReadSysfs // no library call, but it can also hang in the driver
 	CallQueryQP
 	CallEthtool // netlink and ioctl, under the kernel's RTNL lock
 	calls
@@ -135,7 +135,7 @@ var callNames = [calls]string{
 	"read sysfs", "ibv_query_qp", "ethtool",
 }
 
-// String returns the function's name, "" for CallNone.
+// String returns the name of the function; "" for CallNone.
 func (c Call) String() string {
 	if c >= calls {
 		return "an unknown call"

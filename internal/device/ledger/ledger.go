@@ -15,19 +15,18 @@ import (
 var ErrFull = errors.New("ledger has no free slot")
 
 // Ledger is a mapped ledger. Its methods may be called concurrently; each writer owns its
-// own slots. Close unmaps it: neither the Ledger nor a Device that counts in it may be
-// used afterwards.
+// slots. After Close neither the Ledger nor a Device that counts in it may be used.
 type Ledger struct {
 	p    *page
 	mem  []byte
-	bell *Doorbell  // nil: nobody waits for it
-	mu   sync.Mutex // serialises AddProbe, AddFabric and ListCommand
+	bell *Doorbell  // nil: no reader waits
+	mu   sync.Mutex // serialises AddProbe, AddFabric and WriteCommand
 	done sync.Once
 }
 
-// New creates a ledger in anonymous shared memory and maps it. It also returns the file
-// of the memory, which is to be passed to the worker. The file is close-on-exec and
-// cannot be resized. The caller closes both.
+// New creates a ledger in anonymous shared memory and maps it. It also returns the memory's
+// file, which the caller passes to the worker. The file is close-on-exec and cannot be
+// resized. The caller closes both.
 func New(name string) (*Ledger, *os.File, error) {
 	fd, err := unix.MemfdCreate("rdma_events-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -37,7 +36,7 @@ func New(name string) (*Ledger, *os.File, error) {
 	if err := f.Truncate(Size); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("size ledger: %w", err), f.Close())
 	}
-	// Without the seal a worker could shrink the file, and reading would kill the host with SIGBUS.
+	// Without the seal a worker could shrink the file, and the next read would kill the host with SIGBUS.
 	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("seal ledger: %w", err), f.Close())
@@ -50,8 +49,8 @@ func New(name string) (*Ledger, *os.File, error) {
 	return l, f, nil
 }
 
-// Open maps the ledger that another process created and passed as f. It returns an error
-// if f has another size or is no ledger of this version. f may be closed afterwards.
+// Open maps the ledger that another process created and passed as f. It fails if f has
+// another size or is no ledger of this version. The caller may close f afterwards.
 func Open(f *os.File) (*Ledger, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -86,18 +85,19 @@ func (l *Ledger) Close() error {
 	return err
 }
 
-// Base returns the address of the mapping, for the C writer.
+// Base returns the address of the mapping, for the writer in C.
 func (l *Ledger) Base() unsafe.Pointer { return unsafe.Pointer(l.p) }
 
-// Count adds to the events read and acknowledged of one type on one port. Only the
-// reading thread may call it.
+// Count adds to the counts of events read and acknowledged of one type on one port. Only
+// the reading thread may call it.
 func (l *Ledger) Count(typ, port int32, read, acked uint64) {
-	s := l.slot(typ, port)
+	s := l.findSlot(typ, port)
 	atomic.AddUint64(&s.read, read)
 	atomic.AddUint64(&s.acked, acked)
 }
 
-func (l *Ledger) slot(typ, port int32) *eventSlot {
+// findSlot finds or adds the slot of an event type on a port. Without a free slot it returns the Overflow slot.
+func (l *Ledger) findSlot(typ, port int32) *eventSlot {
 	n := atomic.LoadUint32(&l.p.events)
 	for i := range min(n, EventSlots) {
 		if s := &l.p.event[i]; s.typ == typ && s.port == port {
@@ -116,24 +116,26 @@ func (l *Ledger) slot(typ, port int32) *eventSlot {
 	return s
 }
 
-// Reader records the call that the reading thread is in; now is CLOCK_MONOTONIC in ns.
-func (l *Ledger) Reader(c Call, now int64) { l.p.reader.set(Lane{Call: c, Beat: now}) }
+// SetReaderCall records the call that the reading thread is in; now is CLOCK_MONOTONIC in ns.
+func (l *Ledger) SetReaderCall(c Call, now int64) { l.p.reader.set(ThreadCall{Call: c, Since: now}) }
 
-// Control records the call of the thread that opens, queries and closes. Lane.Thread is
-// its TID during a call for which no other thread waits, else 0.
-func (l *Ledger) Control(to Lane) { l.p.ctl.set(to) }
+// SetControlCall records the call of the control thread, which opens, queries and closes the
+// device. ThreadCall.Thread is the thread's TID during a call for which no other thread waits,
+// else 0.
+func (l *Ledger) SetControlCall(c ThreadCall) { l.p.ctl.set(c) }
 
-// Evidence is Control for the thread that reads hw_counters and queries queue pairs.
-func (l *Ledger) Evidence(to Lane) { l.p.evid.set(to) }
+// SetEvidenceCall records the call of the evidence thread, which reads hw_counters and queries
+// queue pairs, as SetControlCall does.
+func (l *Ledger) SetEvidenceCall(c ThreadCall) { l.p.evid.set(c) }
 
-func (s *threadState) set(to Lane) {
-	atomic.StoreInt64(&s.beat, to.Beat)
+func (s *threadState) set(to ThreadCall) {
+	atomic.StoreInt64(&s.since, to.Since)
 	atomic.StoreUint32(&s.thread, uint32(to.Thread))
 	atomic.StoreUint32(&s.call, uint32(to.Call)|uint32(to.Port)<<portShift)
 }
 
 // AddProbe finds or adds the slot of a probe's series and returns its index, or ErrFull.
-// A probe that is recreated goes on in the slot of its predecessor.
+// A recreated probe gets the slot of its predecessor.
 func (l *Ledger) AddProbe(port, vector, method int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,10 +155,10 @@ func (l *Ledger) AddProbe(port, vector, method int) (int, error) {
 	return int(n), nil
 }
 
-// AddRound adds c to the counts of a probe. Only the probe's thread may call it.
-func (l *Ledger) AddRound(index int, c ProbeCounts) { l.p.probe[index].counts.store(c) }
+// AddProbeCounts adds c to the counts of a probe. Only the probe's thread may call it.
+func (l *Ledger) AddProbeCounts(index int, c ProbeCounts) { l.p.probe[index].counts.store(c) }
 
-// ProbeLane records the call that a probe's thread is in.
-func (l *Ledger) ProbeLane(index int, c Call, now int64) {
-	l.p.probe[index].thread.set(Lane{Call: c, Beat: now})
+// SetProbeCall records the call that a probe's thread is in; now is CLOCK_MONOTONIC in ns.
+func (l *Ledger) SetProbeCall(index int, c Call, now int64) {
+	l.p.probe[index].thread.set(ThreadCall{Call: c, Since: now})
 }

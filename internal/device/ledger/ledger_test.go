@@ -58,7 +58,7 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 16, unsafe.Offsetof(Round{}.Start))
 }
 
-// A count that stands in another place in Go than in C would be read as another one.
+// If a count had another position in Go than in C, the host would read it as another count.
 func TestCountsHaveTheOrderOfTheNativeBackend(t *testing.T) {
 	header, err := os.ReadFile("../native/native.h")
 	require.NoError(t, err)
@@ -108,41 +108,41 @@ func TestHostReadsTheCountsOfTheWorker(t *testing.T) {
 	worker.Count(10, 1, 1, 2)
 	i, err := worker.AddProbe(1, 0, 3)
 	require.NoError(t, err)
-	worker.AddRound(i, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1})
-	worker.ProbeLane(i, CallAckCQEvents, 42)
+	worker.AddProbeCounts(i, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1})
+	worker.SetProbeCall(i, CallAckCQEvents, 42)
 	require.NoError(t, worker.Close())
 	require.NoError(t, f.Close())
 
-	var s Snapshot
-	host.Snapshot(&s)
+	var s Contents
+	host.CopyTo(&s)
 	require.Equal(t, []EventCounts{{10, 1, 4, 4}, {10, 2, 1, 1}}, s.Events)
 	require.Equal(t, 3, s.Probes[0].Method)
 	require.Equal(t, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1}, s.Probes[0].ProbeCounts)
-	require.Equal(t, Lane{Call: CallAckCQEvents, Beat: 42}, s.Busy(nil))
+	require.Equal(t, ThreadCall{Call: CallAckCQEvents, Since: 42}, s.LongestCall(nil))
 	require.NoError(t, host.Close())
 }
 
-func TestBusyLeavesOutACallOfAHeldThread(t *testing.T) {
+func TestLongestCallIgnoresHeldThread(t *testing.T) {
 	l := newLedger(t)
-	busy := func(held ...int) Lane {
-		var s Snapshot
-		l.Snapshot(&s)
-		return s.Busy(func(thread int) bool { return slices.Contains(held, thread) })
+	busy := func(held ...int) ThreadCall {
+		var s Contents
+		l.CopyTo(&s)
+		return s.LongestCall(func(thread int) bool { return slices.Contains(held, thread) })
 	}
-	require.Equal(t, Lane{}, busy())
-	counter := Lane{Call: CallReadSysfs, Port: 2, Thread: 21, Beat: 5}
-	query := Lane{Call: CallQueryPort, Port: 1, Thread: 22, Beat: 6}
-	l.Evidence(counter)
-	l.Control(query)
-	l.Reader(CallAckAsyncEvent, 7)
+	require.Equal(t, ThreadCall{}, busy())
+	counter := ThreadCall{Call: CallReadSysfs, Port: 2, Thread: 21, Since: 5}
+	query := ThreadCall{Call: CallQueryPort, Port: 1, Thread: 22, Since: 6}
+	l.SetEvidenceCall(counter)
+	l.SetControlCall(query)
+	l.SetReaderCall(CallAckAsyncEvent, 7)
 	require.Equal(t, counter, busy())
 	require.Equal(t, query, busy(21))
-	require.Equal(t, Lane{Call: CallAckAsyncEvent, Beat: 7}, busy(21, 22), "it has no thread that could be held")
-	l.Control(Lane{Call: CallCloseDevice, Beat: 8})
-	l.Reader(CallNone, 9)
-	require.Equal(t, Lane{Call: CallCloseDevice, Beat: 8}, busy(21, 0))
+	require.Equal(t, ThreadCall{Call: CallAckAsyncEvent, Since: 7}, busy(21, 22), "it has no thread that could be held")
+	l.SetControlCall(ThreadCall{Call: CallCloseDevice, Since: 8})
+	l.SetReaderCall(CallNone, 9)
+	require.Equal(t, ThreadCall{Call: CallCloseDevice, Since: 8}, busy(21, 0))
 	require.EqualValues(t, 3, counter.Lasted(8))
-	require.Zero(t, Lane{Beat: 5}.Lasted(8))
+	require.Zero(t, ThreadCall{Since: 5}.Lasted(8))
 }
 
 func TestMoreTypesThanSlotsAreCountedTogether(t *testing.T) {
@@ -150,12 +150,12 @@ func TestMoreTypesThanSlotsAreCountedTogether(t *testing.T) {
 	for i := range int32(EventSlots + 100) {
 		l.Count(i, 0, 1, 1)
 	}
-	var s Snapshot
-	l.Snapshot(&s)
+	var s Contents
+	l.CopyTo(&s)
 	require.Len(t, s.Events, EventSlots)
 	require.Equal(t, EventCounts{Overflow, 0, 101, 101}, s.Events[EventSlots-1])
 	l.Count(5, 0, 1, 1)
-	l.Snapshot(&s)
+	l.CopyTo(&s)
 	require.EqualValues(t, 2, s.Events[5].Read)
 }
 

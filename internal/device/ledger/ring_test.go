@@ -16,7 +16,7 @@ import (
 
 var killRounds = flag.Int("kill.rounds", 30, "kills of a writer; make test-full does 300")
 
-// writerKey is the environment variable by which this test's program becomes a worker that writes into the rings. Its value
+// writerKey is the environment variable that turns this test's program into a worker that writes into the rings. Its value
 // is a seed.
 const writerKey = "LEDGER_TEST_WRITER"
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// numbered is run n of a writer. Every field follows from n, so that a torn entry shows.
+// numbered returns run n of a writer. Every field is derived from n, so that a test notices a torn entry.
 func numbered(n uint64) Run {
 	i := int64(n)
 	return Run{Type: 9, Port: 1, Count: n, First: i, Last: i + 1, HoldSum: i + 2, HoldMax: i + 3, AckSum: i + 4, AckMax: i + 5}
@@ -61,16 +61,16 @@ func writeForEver(seed string) {
 		l.Count(9, 1, 1, 1)
 		run := numbered(n)
 		run.Count = 1
-		l.AddRun(run)
+		l.WriteRun(run)
 		l.Ring()
-		l.ListRound(slot, numberedRound(n), false)
+		l.WriteRound(slot, numberedRound(n), false)
 		if random.IntN(1000) == 0 {
 			time.Sleep(time.Duration(random.IntN(2000)) * time.Microsecond)
 		}
 	}
 }
 
-// writer is a process that writes into a ledger of this one.
+// writer is a child process that writes into a ledger of this process.
 type writer struct {
 	t    *testing.T
 	led  *Ledger
@@ -108,18 +108,18 @@ func (w *writer) close() {
 	require.NoError(w.t, w.led.Close())
 }
 
-// tally is what a reader got.
-type tally struct {
+// received counts the entries that a reader got.
+type received struct {
 	t        *testing.T
 	r        *Reader
-	runs     uint64 // of those that were listed
+	runs     uint64 // listed runs
 	unlisted uint64
-	next     int64 // the least number that the next run can have
+	next     int64 // the smallest number that the next run may have
 	round    int64
 	rounds   uint64
 }
 
-func (y *tally) take() {
+func (y *received) readRings() {
 	y.t.Helper()
 	require.NoError(y.t, y.r.Runs(^uint64(0), func(r *Run) {
 		require.GreaterOrEqual(y.t, r.First, y.next, "runs come in order, and once")
@@ -142,12 +142,12 @@ func (y *tally) take() {
 	}))
 }
 
-// requireComplete checks what was taken of a writer that has ended against what it counted.
-func (y *tally) requireComplete() {
+// requireComplete compares the entries received from a writer that has ended with the writer's counts.
+func (y *received) requireComplete() {
 	y.t.Helper()
-	y.take()
-	var s Snapshot
-	y.r.l.Snapshot(&s)
+	y.readRings()
+	var s Contents
+	y.r.l.CopyTo(&s)
 	if len(s.Events) == 0 {
 		return // it was killed before its first event
 	}
@@ -156,14 +156,14 @@ func (y *tally) requireComplete() {
 	require.GreaterOrEqual(y.t, y.runs+y.unlisted+1, counted, "it was killed in at most one entry")
 }
 
-// The writer is killed at random moments, while its host reads at random moments and is itself held up.
+// The test kills the writer at random moments. Its host reads at random moments and is itself delayed.
 func TestNothingIsLostOrTornWhenAWriterIsKilled(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	kills := *killRounds
 	var runs, unlisted uint64
 	for i := range kills {
 		w := startWriter(t, i)
-		y := tally{t: t, r: NewReader(w.led)}
+		y := received{t: t, r: NewReader(w.led)}
 		if i%10 != 0 { // else it may be killed before its first event
 			require.NoError(t, w.bell.Wait())
 		}
@@ -173,10 +173,10 @@ func TestNothingIsLostOrTornWhenAWriterIsKilled(t *testing.T) {
 				time.Sleep(time.Duration(random.IntN(3000)) * time.Microsecond)
 			case 1:
 				require.NoError(t, w.cmd.Process.Signal(unix.SIGSTOP))
-				y.take()
+				y.readRings()
 				require.NoError(t, w.cmd.Process.Signal(unix.SIGCONT))
 			}
-			y.take()
+			y.readRings()
 		}
 		w.kill()
 		y.requireComplete()
@@ -184,10 +184,10 @@ func TestNothingIsLostOrTornWhenAWriterIsKilled(t *testing.T) {
 		w.close()
 	}
 	require.Greater(t, runs, uint64(kills))
-	t.Logf("%d writers were killed: %d runs were read, and %d events were known by their number alone", kills, runs, unlisted)
+	t.Logf("%d writers were killed: %d runs were read, and %d events were only counted", kills, runs, unlisted)
 }
 
-// A reader that never comes costs no entry that it could have seen, and every event that did not fit is counted.
+// The ring keeps the entries that fitted even if the reader is very late, and every event that did not fit is counted.
 func TestAReaderThatNeverComesLosesNoCount(t *testing.T) {
 	l := newLedger(t)
 	const events = RunRing + 1000
@@ -195,40 +195,40 @@ func TestAReaderThatNeverComesLosesNoCount(t *testing.T) {
 		l.Count(9, 1, 1, 1)
 		r := numbered(n)
 		r.Count = 1
-		l.AddRun(r)
+		l.WriteRun(r)
 	}
-	y := tally{t: t, r: NewReader(l)}
-	y.take()
+	y := received{t: t, r: NewReader(l)}
+	y.readRings()
 	require.EqualValues(t, RunRing, y.runs)
 	require.EqualValues(t, RunRing, y.next, "the first entries are left as they were")
 	require.EqualValues(t, events-RunRing, y.unlisted)
-	l.AddRun(Run{Type: 9, Port: 1, Count: 1, First: events, Last: events + 1, HoldSum: events + 2, HoldMax: events + 3,
+	l.WriteRun(Run{Type: 9, Port: 1, Count: 1, First: events, Last: events + 1, HoldSum: events + 2, HoldMax: events + 3,
 		AckSum: events + 4, AckMax: events + 5})
-	y.take()
+	y.readRings()
 	require.EqualValues(t, RunRing+1, y.runs, "there is space again")
 	require.EqualValues(t, events-RunRing, y.unlisted)
 }
 
-// The steps of a writer that dies: before it has a place, with an entry half written, with one complete and not published,
-// and with one published and the doorbell not rung.
+// The writer dies at different steps: before it has an index, with an entry half written, with an entry complete and not
+// published, and with an entry published and the doorbell not rung.
 func TestAWriterThatDiesInAnEntryLeavesTheOthers(t *testing.T) {
 	l := newLedger(t)
-	y := tally{t: t, r: NewReader(l)}
+	y := received{t: t, r: NewReader(l)}
 	first := numbered(0)
 	first.Count = 1
-	l.AddRun(first)
-	i, ok := l.p.runs.place(RunRing)
+	l.WriteRun(first)
+	i, ok := l.p.runs.nextIndex(RunRing)
 	require.True(t, ok)
 	l.p.runs.entry[i].First = 4711 // half of it
-	y.take()
+	y.readRings()
 	require.EqualValues(t, 1, y.runs)
 	second := numbered(1)
 	second.Count = 1
 	l.p.runs.entry[i] = second // all of it, and not published
-	y.take()
+	y.readRings()
 	require.EqualValues(t, 1, y.runs)
 	l.p.runs.publish(RunRing)
-	y.take()
+	y.readRings()
 	require.EqualValues(t, 2, y.runs)
 }
 
@@ -242,7 +242,7 @@ func TestRunsAreReadUpToAnItem(t *testing.T) {
 		return got
 	}
 	for n := range uint64(3) {
-		l.AddRun(numbered(n))
+		l.WriteRun(numbered(n))
 	}
 	require.EqualValues(t, 3, l.RunsWritten())
 	require.Equal(t, []int64{0, 1}, take(2))
@@ -267,16 +267,16 @@ func TestTheDoorbellIsRungForNewsAndAtHalfARing(t *testing.T) {
 	slot, err := l.AddProbe(1, 0, 1)
 	require.NoError(t, err)
 	for n := range uint64(RoundRing/2 - 1) {
-		l.ListRound(slot, numberedRound(n), false)
+		l.WriteRound(slot, numberedRound(n), false)
 	}
 	require.Zero(t, rung())
-	l.ListRound(slot, numberedRound(0), false)
+	l.WriteRound(slot, numberedRound(0), false)
 	require.Equal(t, 1, rung(), "half of the ring is in use")
-	l.ListRound(slot, numberedRound(0), false)
+	l.WriteRound(slot, numberedRound(0), false)
 	require.Zero(t, rung(), "once")
-	l.ListRound(slot, numberedRound(0), true)
-	require.Equal(t, 1, rung(), "a round that is news")
-	l.AddRun(numbered(0))
+	l.WriteRound(slot, numberedRound(0), true)
+	require.Equal(t, 1, rung(), "an urgent round")
+	l.WriteRun(numbered(0))
 	require.Zero(t, rung(), "the reader rings after all of its runs")
 }
 

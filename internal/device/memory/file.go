@@ -23,37 +23,37 @@ import (
 
 const (
 	schema = 1
-	// Name is that of the file in the state directory.
+	// Name is the name of the file in the state directory.
 	Name = "memory.json"
-	// unfinished is in the names of files that are being written.
+	// unfinished is the part of a file's name that marks a file still being written.
 	unfinished = ".new"
-	// maxSize limits what is read: a device takes some 300 bytes.
+	// maxSize is the largest file that is read. A device takes about 300 bytes.
 	maxSize = 1 << 20
 )
 
-// The errors about what is in the file.
+// The errors about the contents of the file.
 var (
-	// ErrOtherMachine is wrapped by the error about a file that another machine wrote, as with a copied image of a disk.
+	// ErrOtherMachine is wrapped by the error for a file that another machine wrote, as in a copied disk image.
 	ErrOtherMachine = errors.New("it is of another machine")
 	errDamaged      = errors.New("it is damaged")
 )
 
-// content is what the file has.
+// content is the contents of the file.
 type content struct {
 	Schema  int       `json:"schema"`
 	Machine string    `json:"machine_id"` // machine-id(5); "" if it was unknown
 	Devices []*Device `json:"devices"`
 }
 
-// file is a memory's file.
+// file is the file of a Memory, and its state after the last Sync.
 type file struct {
 	dir, machine string
-	synced       map[string]*Device // as the file was after the last Sync
-	seen         fs.FileInfo        // nil: there was none
-	looked       bool
+	synced       map[string]*Device // the file's devices
+	info         fs.FileInfo        // nil: there was no file
+	hasInfo      bool               // info was read
 }
 
-// Machine returns the identifier of this machine (machine-id(5)), "" if it has none, as in many containers.
+// Machine returns the ID of this machine (machine-id(5)); "" if it has none, as in many containers.
 func Machine() string {
 	text, err := os.ReadFile("/etc/machine-id")
 	if err != nil {
@@ -62,10 +62,10 @@ func Machine() string {
 	return strings.TrimSpace(string(text))
 }
 
-// Open returns the Memory of a machine in a state directory. It is usable also with an error, which says why the memory begins anew,
-// on one line: the file is of another machine, is damaged or cannot be read. A file that is not there is no error.
+// Open returns the Memory of a machine in a state directory. If it returns an error, the Memory is empty but usable: the file is
+// of another machine, is damaged or cannot be read. The error fits on one line. A missing file is no error.
 //
-// On a host without a machine ID, only a file that was also written without a machine ID is used.
+// A host without a machine ID uses only a file that was also written without a machine ID.
 func Open(dir, machine string, now func() time.Time) (*Memory, error) {
 	m := New(now)
 	m.file = &file{dir: dir, machine: machine, synced: map[string]*Device{}}
@@ -73,21 +73,21 @@ func Open(dir, machine string, now func() time.Time) (*Memory, error) {
 	return m, err
 }
 
-// Forgotten is a device, or with Port a port of it, that another process has removed from the file.
+// Forgotten is a device or port that another process has removed from the file.
 type Forgotten struct {
 	Device string
 	Port   int // 0: the device with its ports
 }
 
-// Sync exchanges the Memory with its file. It writes the file only if this process has learned or forgotten something, takes over what other
-// processes have learned, and returns what they have forgotten. It blocks for the file system, and for other processes' Syncs
-// some milliseconds. A file that is not valid is replaced as soon as there is something to write.
+// Sync synchronizes the Memory with its file. It writes the file only if this process has learned or forgotten something. It adopts
+// the changes of other processes, and returns what they have forgotten. It blocks for the file system, and a few milliseconds for
+// each other process that is in Sync. It replaces an invalid file as soon as there is something to write.
 func (m *Memory) Sync() ([]Forgotten, error) {
 	if m.file == nil {
 		return nil, nil
 	}
 	f := m.file
-	differs := f.differs()
+	differs := f.hasChanged()
 	if !differs && !m.isChanged() {
 		return nil, nil
 	}
@@ -98,24 +98,24 @@ func (m *Memory) Sync() ([]Forgotten, error) {
 	defer unlock()
 	there, invalid := f.read()
 	if invalid != nil {
-		m.keepAll()
+		m.forgetFile()
 	}
 	forgotten, next := m.merge(there)
 	if next != nil {
 		if err := f.writeDevices(next); err != nil {
-			m.retry(next)
+			m.writeAgain(next)
 			return forgotten, err
 		}
 	}
-	f.remember()
+	f.updateInfo()
 	if !differs {
-		invalid = nil // the Sync before has returned it
+		invalid = nil // the last Sync has returned it
 	}
 	return forgotten, invalid
 }
 
-// keepAll makes what this process has replace a file that is not valid.
-func (m *Memory) keepAll() {
+// forgetFile makes the next merge replace an invalid file by all devices of this process.
+func (m *Memory) forgetFile() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.file.synced = map[string]*Device{}
@@ -130,13 +130,13 @@ func (m *Memory) isChanged() bool {
 	return len(m.changed) > 0
 }
 
-// merge takes over what other processes have changed in the file, and returns what they have forgotten, and the devices to write; nil if
-// there is nothing to write.
+// merge adopts the changes that other processes have made to the file, whose devices are there. It returns what these processes
+// have forgotten, and the devices to write; nil if there is nothing to write.
 func (m *Memory) merge(there map[string]*Device) (forgotten []Forgotten, next map[string]*Device) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, was := range m.file.synced {
-		forgotten = append(forgotten, m.takeForgotten(was, there[name])...)
+		forgotten = append(forgotten, m.removeForgotten(was, there[name])...)
 	}
 	next = maps.Clone(there)
 	for name := range m.changed {
@@ -152,22 +152,22 @@ func (m *Memory) merge(there map[string]*Device) (forgotten []Forgotten, next ma
 		return forgotten, nil
 	}
 	m.devices = maps.Clone(next)
-	m.limit()
+	m.dropOldest()
 	next = maps.Clone(m.devices)
 	m.file.synced, m.changed = next, map[string]bool{}
 	return forgotten, next
 }
 
-// withPorts returns the device with the ports that another process has added since the last Sync.
+// withPorts returns the device with the ports that other processes have added since the last Sync: ports of now that was lacks.
 func (d *Device) withPorts(now, was *Device) *Device {
 	if now == nil {
 		return d
 	}
 	for _, p := range now.Ports {
-		at, own := d.port(p.Port)
+		at, own := d.findPort(p.Port)
 		known := false
 		if was != nil {
-			_, known = was.port(p.Port)
+			_, known = was.findPort(p.Port)
 		}
 		if !own && !known && len(d.Ports) < maxPorts {
 			d = d.clone()
@@ -177,23 +177,24 @@ func (d *Device) withPorts(now, was *Device) *Device {
 	return d
 }
 
-// takeForgotten compares a device as the file had it with the file now, and forgets what is no longer there. The caller holds m.mu.
-func (m *Memory) takeForgotten(was, now *Device) []Forgotten {
+// removeForgotten compares the file's entry for a device at the last Sync with the current one, and removes from the Memory what the
+// file has lost. It returns what it removed. now is nil if the file no longer has the device. The caller holds m.mu.
+func (m *Memory) removeForgotten(was, now *Device) []Forgotten {
 	own := m.devices[was.Name]
 	if now == nil {
 		delete(m.changed, was.Name)
 		delete(m.devices, was.Name)
 		if own == nil {
-			return nil // this process has forgotten it too
+			return nil // this process has forgotten the device, too
 		}
 		return []Forgotten{{Device: was.Name}}
 	}
 	var all []Forgotten
 	for _, p := range was.Ports {
-		if _, ok := now.port(p.Port); ok || own == nil {
+		if _, ok := now.findPort(p.Port); ok || own == nil {
 			continue
 		}
-		if at, ok := own.port(p.Port); ok {
+		if at, ok := own.findPort(p.Port); ok {
 			own = own.clone()
 			own.Ports = slices.Delete(own.Ports, at, at+1)
 			m.devices[was.Name] = own
@@ -203,8 +204,8 @@ func (m *Memory) takeForgotten(was, now *Device) []Forgotten {
 	return all
 }
 
-// retry makes the next Sync write what this one could not.
-func (m *Memory) retry(next map[string]*Device) {
+// writeAgain makes the next Sync write the devices that this one could not write.
+func (m *Memory) writeAgain(next map[string]*Device) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.file.synced = map[string]*Device{}
@@ -213,13 +214,13 @@ func (m *Memory) retry(next map[string]*Device) {
 	}
 }
 
-// Look makes Run look at the file soon. It does not block.
-func (m *Memory) Look() {
+// RequestSync makes Run call Sync soon. It does not block.
+func (m *Memory) RequestSync() {
 	m.wake.Send()
 }
 
-// Run exchanges the Memory with its file whenever something has changed and after each Look, until ctx is done, and then once more. It
-// calls forgotten for what other processes have removed. It logs the first of several errors in a row.
+// Run calls Sync after each change and each RequestSync, until ctx is done, and then once more. It calls forgotten for each device or
+// port that another process has removed. It logs the first of several errors in a row.
 func (m *Memory) Run(ctx context.Context, forgotten func(Forgotten), log *slog.Logger) {
 	failing := false
 	sync := func() {
@@ -228,7 +229,7 @@ func (m *Memory) Run(ctx context.Context, forgotten func(Forgotten), log *slog.L
 			forgotten(f)
 		}
 		if err != nil && !failing {
-			log.Warn("memory: " + err.Error())
+			log.Warn("memory: sync failed", "err", err)
 		}
 		failing = err != nil
 	}
@@ -244,8 +245,8 @@ func (m *Memory) Run(ctx context.Context, forgotten func(Forgotten), log *slog.L
 }
 
 // Forget removes a port, or with port 0 a device and its ports, from the memory in a state directory, and reports whether it was
-// there. It needs no running plugin; one that runs notices it at its next interval. An error of a user who may not write to the directory
-// wraps os.ErrPermission, and without a memory it wraps os.ErrNotExist.
+// remembered. It needs no running plugin; a running plugin notices the change at its next interval. The error wraps os.ErrPermission
+// if the user may not write to the directory, and os.ErrNotExist if there is no memory.
 func Forget(dir, device string, port int) (bool, error) {
 	c, err := readContent(filepath.Join(dir, Name))
 	if err != nil {
@@ -261,30 +262,30 @@ func Forget(dir, device string, port int) (bool, error) {
 
 func (f *file) path() string { return filepath.Join(f.dir, Name) }
 
-// differs reports whether the file has changed since the last Sync.
-func (f *file) differs() bool {
+// hasChanged reports whether the file on disk has changed since the last Sync.
+func (f *file) hasChanged() bool {
 	info, err := os.Lstat(f.path())
 	if err != nil {
 		info = nil
 	}
-	if !f.looked || (info == nil) != (f.seen == nil) {
+	if !f.hasInfo || (info == nil) != (f.info == nil) {
 		return true
 	}
-	return info != nil && !filestate.Same(info, f.seen)
+	return info != nil && !filestate.Same(info, f.info)
 }
 
-// remember notes the file as it is now. The caller holds the lock.
-func (f *file) remember() {
-	f.looked, f.seen = true, nil
+// updateInfo records the current state of the file for hasChanged. The caller holds the lock.
+func (f *file) updateInfo() {
+	f.hasInfo, f.info = true, nil
 	if info, err := os.Lstat(f.path()); err == nil {
-		f.seen = info
+		f.info = info
 	}
 }
 
-// lockTime is how long a Sync waits for those of other processes.
+// lockTime is how long a Sync waits for other processes that are in Sync.
 const lockTime = 2 * time.Second
 
-// lock locks the directory: a file of its own for that would belong to whoever is first, root perhaps.
+// lock locks the directory. A lock file would belong to the process that created it first, perhaps root.
 func (f *file) lock() (unlock func(), err error) {
 	dir, err := os.Open(f.dir)
 	if err != nil {
@@ -299,10 +300,10 @@ func (f *file) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.dir, err), dir.Close())
 	}
-	return func() { _ = dir.Close() }, nil // which ends the lock
+	return func() { _ = dir.Close() }, nil // closing releases the lock
 }
 
-// read returns the devices that are in the file, none with an error.
+// read returns the devices in the file. With an error it returns none.
 func (f *file) read() (map[string]*Device, error) {
 	all := map[string]*Device{}
 	c, err := readContent(f.path())
@@ -314,7 +315,7 @@ func (f *file) read() (map[string]*Device, error) {
 		err = ErrOtherMachine
 	}
 	if err != nil {
-		return all, fmt.Errorf("%s is not used, and what it has is not remembered: %w", f.path(), err)
+		return all, fmt.Errorf("%s is ignored, and its devices are not remembered: %w", f.path(), err)
 	}
 	for _, d := range c.Devices {
 		if len(all) < MaxDevices {
@@ -342,7 +343,7 @@ func readContent(path string) (*content, error) {
 	return c, c.check()
 }
 
-// check makes sure of what the methods of Device rely on.
+// check verifies what the methods of Device rely on: names, the number of ports, and their order.
 func (c *content) check() error {
 	for _, d := range c.Devices {
 		if d == nil || d.Name == "" || len(d.Ports) > maxPorts || !slices.IsSortedFunc(d.Ports, func(a, b Port) int { return a.Port - b.Port }) {
@@ -352,7 +353,7 @@ func (c *content) check() error {
 	return nil
 }
 
-// writeDevices replaces the file, by a new one that is complete on the disk.
+// writeDevices replaces the file atomically. The new file is complete on the disk before it gets the name.
 func (f *file) writeDevices(devices map[string]*Device) error {
 	c := content{Schema: schema, Machine: f.machine, Devices: []*Device{}}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
@@ -362,31 +363,31 @@ func (f *file) writeDevices(devices map[string]*Device) error {
 	if err != nil {
 		return fmt.Errorf("write memory: %w", err)
 	}
-	f.sweep()
+	f.removeUnfinished()
 	t, err := os.CreateTemp(f.dir, Name+unfinished+"*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", f.path(), unnamed(err))
+		return fmt.Errorf("write %s: %w", f.path(), withoutFileName(err))
 	}
 	_, err = t.Write(append(text, '\n'))
-	if err = errors.Join(err, giveTo(t, f.dir), t.Sync(), t.Close()); err == nil {
+	if err = errors.Join(err, chownLikeDir(t, f.dir), t.Sync(), t.Close()); err == nil {
 		err = os.Rename(t.Name(), f.path())
 	}
 	if err != nil {
 		_ = os.Remove(t.Name()) // the first error is the one to report
-		return fmt.Errorf("write %s: %w", f.path(), unnamed(err))
+		return fmt.Errorf("write %s: %w", f.path(), withoutFileName(err))
 	}
 	return syncDir(f.dir)
 }
 
-// sweep removes what a killed process had not finished. The caller holds the lock, so that nobody writes.
-func (f *file) sweep() {
+// removeUnfinished removes files that a killed process left unfinished. The caller holds the lock, so that no other process writes.
+func (f *file) removeUnfinished() {
 	left, _ := filepath.Glob(filepath.Join(f.dir, Name+unfinished+"*")) // the pattern is valid
 	for _, path := range left {
 		_ = os.Remove(path)
 	}
 }
 
-// syncDir makes the name of a new file durable.
+// syncDir syncs a directory, which makes the name of a new file durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err == nil {
@@ -398,8 +399,8 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// unnamed returns an error without the name of the new file, which differs each time.
-func unnamed(err error) error {
+// withoutFileName removes the name of the new file from an error, since the name differs each time.
+func withoutFileName(err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		return at.Err
@@ -407,8 +408,8 @@ func unnamed(err error) error {
 	return err
 }
 
-// giveTo makes the owner of the directory the owner of a file that root has written: the plugin has to read it.
-func giveTo(f *os.File, dir string) error {
+// chownLikeDir gives a file written by root to the owner of the directory, so that the plugin can read it.
+func chownLikeDir(f *os.File, dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil || os.Geteuid() != 0 {
 		return err

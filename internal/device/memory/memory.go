@@ -12,34 +12,34 @@ import (
 )
 
 const (
-	// MaxDevices is how many devices are remembered; of more, the ones that were learned last.
+	// MaxDevices is the largest number of remembered devices. If there are more, the memory keeps those learned last.
 	MaxDevices = 256
-	// maxPorts is how many ports of a device are remembered. The plugin watches no more.
+	// maxPorts is the largest number of remembered ports of a device. The plugin watches no more.
 	maxPorts = 16
 )
 
-// Identity recognizes a device under another name. What is unknown is "".
+// Identity identifies a device independently of its name. Unknown fields are "".
 type Identity struct {
 	NodeGUID string `json:"node_guid,omitempty"`
 	PCI      string `json:"pci_address,omitempty"`
 	Driver   string `json:"driver,omitempty"` // of its PCI function
 }
 
-// Device is a device that the host remembers.
+// Device is a remembered device.
 type Device struct {
 	Name string `json:"device"`
 	Identity
-	// Missed: the host should have the device, and without it the device is missing. It is not set for a virtual function, which
-	// whoever runs the host gives and takes; only its ports are remembered.
+	// Missed reports that the host should have the device, so that its absence is a problem. It is false for a virtual function,
+	// which an administrator may add and remove; only the ports of a virtual function are remembered.
 	Missed  bool      `json:"missed"`
-	Ports   []Port    `json:"ports,omitempty"` // that have been active, by number
-	Learned time.Time `json:"learned"`         // when this was learned, or changed last
+	Ports   []Port    `json:"ports,omitempty"` // ports that have been active, by number
+	Learned time.Time `json:"learned"`         // time of the last change to this entry
 }
 
 // Port is a port that has been active for a minute or more.
 type Port struct {
 	Port     int     `json:"port"`
-	RateGbps float64 `json:"rate_gbps,omitempty"` // the greatest rate of the active port
+	RateGbps float64 `json:"rate_gbps,omitempty"` // the highest rate seen while the port was active
 }
 
 func (d *Device) clone() *Device {
@@ -52,30 +52,31 @@ func (d *Device) equal(o *Device) bool {
 	return d.Identity == o.Identity && d.Missed == o.Missed && slices.Equal(d.Ports, o.Ports)
 }
 
-func (d *Device) port(number int) (at int, ok bool) {
+// findPort returns the index of a port in d.Ports, or where it would be inserted.
+func (d *Device) findPort(number int) (at int, ok bool) {
 	return slices.BinarySearchFunc(d.Ports, number, func(p Port, n int) int { return p.Port - n })
 }
 
-// Memory has what a host remembers. Its methods may be called concurrently, and none but Sync and Run blocks.
+// Memory holds the remembered devices of a host. Its methods may be called concurrently. Only Sync and Run block.
 type Memory struct {
 	now  func() time.Time
-	file *file // nil: what it has is lost with the process
+	file *file // nil: the memory ends with the process
 
 	mu      sync.Mutex
 	devices map[string]*Device
 	changed map[string]bool // devices that differ from the file, by name
-	wake    wake.Signal     // holds a token when Run has to look at the file
+	wake    wake.Signal     // holds a token when Run has to call Sync
 }
 
-// New returns a Memory that knows nothing and has no file.
+// New returns an empty Memory without a file.
 func New(now func() time.Time) *Memory {
 	return &Memory{now: now, devices: map[string]*Device{}, changed: map[string]bool{}, wake: wake.New()}
 }
 
-// Kept reports whether what is remembered outlives the process.
-func (m *Memory) Kept() bool { return m.file != nil }
+// IsPersistent reports whether the memory has a file, and so outlives the process.
+func (m *Memory) IsPersistent() bool { return m.file != nil }
 
-// Devices returns the devices that are remembered, by name.
+// Devices returns the remembered devices, ordered by name.
 func (m *Memory) Devices() []Device {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,7 +87,7 @@ func (m *Memory) Devices() []Device {
 	return all
 }
 
-// Port returns whether a port is remembered, and the greatest rate of it, 0 if that is unknown.
+// Port reports whether a port is remembered, and returns its highest rate; 0 if the rate is unknown.
 func (m *Memory) Port(device string, number int) (rateGbps float64, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,18 +95,18 @@ func (m *Memory) Port(device string, number int) (rateGbps float64, ok bool) {
 	if d == nil {
 		return 0, false
 	}
-	at, ok := d.port(number)
+	at, ok := d.findPort(number)
 	if !ok {
 		return 0, false
 	}
 	return d.Ports[at].RateGbps, true
 }
 
-// RememberDevice remembers a device. If the name stood for another card until now, its ports keep their place in the memory and
-// lose their rates.
+// RememberDevice remembers a device. If the name belonged to another card until now, the memory keeps the name's ports and
+// clears their rates.
 func (m *Memory) RememberDevice(name string, id Identity, missed bool) {
 	m.changeDevice(name, func(d *Device) {
-		if isOther(d.Identity, id) {
+		if isOtherCard(d.Identity, id) {
 			for i := range d.Ports {
 				d.Ports[i].RateGbps = 0
 			}
@@ -114,25 +115,26 @@ func (m *Memory) RememberDevice(name string, id Identity, missed bool) {
 	})
 }
 
-// Recognize notes that a remembered device is there, as RememberDevice does; one that is not remembered stays so.
-func (m *Memory) Recognize(name string, id Identity) {
+// UpdateIdentity updates the identity of a remembered device whose name now belongs to another card, as RememberDevice does. It
+// does nothing for a device that is not remembered.
+func (m *Memory) UpdateIdentity(name string, id Identity) {
 	m.mu.Lock()
 	d := m.devices[name]
 	m.mu.Unlock()
-	if d != nil && isOther(d.Identity, id) {
+	if d != nil && isOtherCard(d.Identity, id) {
 		m.RememberDevice(name, id, d.Missed)
 	}
 }
 
-// isOther reports whether two identities are those of different cards.
-func isOther(a, b Identity) bool {
+// isOtherCard reports whether two identities have different node GUIDs.
+func isOtherCard(a, b Identity) bool {
 	return a.NodeGUID != "" && b.NodeGUID != "" && a.NodeGUID != b.NodeGUID
 }
 
-// RememberPort remembers a port, and the rate that it has now.
+// RememberPort remembers a port, and its current rate if that is the highest so far.
 func (m *Memory) RememberPort(device string, number int, rateGbps float64) {
 	m.changeDevice(device, func(d *Device) {
-		at, ok := d.port(number)
+		at, ok := d.findPort(number)
 		switch {
 		case ok:
 			d.Ports[at].RateGbps = max(d.Ports[at].RateGbps, rateGbps)
@@ -142,8 +144,8 @@ func (m *Memory) RememberPort(device string, number int, rateGbps float64) {
 	})
 }
 
-// changeDevice applies a change to a device, which it adds if it is not there.
-func (m *Memory) changeDevice(name string, how func(*Device)) {
+// changeDevice applies a change to a device, and adds the device if it is not remembered.
+func (m *Memory) changeDevice(name string, change func(*Device)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := &Device{Name: name}
@@ -151,37 +153,37 @@ func (m *Memory) changeDevice(name string, how func(*Device)) {
 	if old != nil {
 		d = old.clone()
 	}
-	how(d)
+	change(d)
 	if old != nil && d.equal(old) {
 		return
 	}
 	d.Learned = m.now().Round(time.Second).UTC()
 	m.devices[name] = d
-	m.limit()
-	m.touch(name)
+	m.dropOldest()
+	m.markChanged(name)
 }
 
-// touch notes that a device differs from the file. The caller holds m.mu.
-func (m *Memory) touch(name string) {
+// markChanged records that a device differs from the file, and requests a Sync. The caller holds m.mu.
+func (m *Memory) markChanged(name string) {
 	if m.file == nil {
 		return
 	}
 	m.changed[name] = true
-	m.Look()
+	m.RequestSync()
 }
 
-// limit drops the devices that were learned first, if there are too many. The caller holds m.mu.
-func (m *Memory) limit() {
+// dropOldest removes the devices that were learned first while there are more than MaxDevices. The caller holds m.mu.
+func (m *Memory) dropOldest() {
 	for len(m.devices) > MaxDevices {
 		oldest := slices.MinFunc(slices.Collect(maps.Values(m.devices)), func(a, b *Device) int {
 			return cmp.Or(a.Learned.Compare(b.Learned), strings.Compare(a.Name, b.Name))
 		})
 		delete(m.devices, oldest.Name)
-		m.touch(oldest.Name)
+		m.markChanged(oldest.Name)
 	}
 }
 
-// Forget forgets a port, or with port 0 the device and its ports. It reports whether it was remembered.
+// Forget removes a port from the memory, or with port 0 the device and its ports. It reports whether it was remembered.
 func (m *Memory) Forget(device string, port int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,20 +193,20 @@ func (m *Memory) Forget(device string, port int) bool {
 	}
 	if port == 0 {
 		delete(m.devices, device)
-		m.touch(device)
+		m.markChanged(device)
 		return true
 	}
-	at, ok := d.port(port)
+	at, ok := d.findPort(port)
 	if ok {
 		d = d.clone()
 		d.Ports = slices.Delete(d.Ports, at, at+1)
 		m.devices[device] = d
-		m.touch(device)
+		m.markChanged(device)
 	}
 	return ok
 }
 
-// Rename remembers a device under its new name, instead of what was remembered of that name.
+// Rename moves a remembered device to its new name, and replaces the entry that had that name.
 func (m *Memory) Rename(from, to string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,6 +218,6 @@ func (m *Memory) Rename(from, to string) {
 	d.Name = to
 	delete(m.devices, from)
 	m.devices[to] = d
-	m.touch(from)
-	m.touch(to)
+	m.markChanged(from)
+	m.markChanged(to)
 }

@@ -54,7 +54,7 @@ var card = Identity{NodeGUID: "b8ce:f603:00d2:0101", PCI: "0000:3b:00.0", Driver
 func TestMemoryOutlivesItsProcess(t *testing.T) {
 	dir := t.TempDir()
 	m := open(t, dir)
-	require.True(t, m.Kept())
+	require.True(t, m.IsPersistent())
 	m.RememberDevice("mlx5_0", card, true)
 	m.RememberPort("mlx5_0", 2, 200)
 	m.RememberPort("mlx5_0", 1, 400)
@@ -120,7 +120,7 @@ func TestDamagedFileBeginsTheMemoryAnew(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, Name), []byte(text), 0o600))
 			m, err := Open(dir, machine, clock())
-			require.ErrorContains(t, err, "is not used, and what it has is not remembered")
+			require.ErrorContains(t, err, "is ignored, and its devices are not remembered")
 			require.NotContains(t, err.Error(), "\n")
 			require.Empty(t, m.Devices())
 			m.RememberDevice("mlx5_0", card, true)
@@ -240,7 +240,7 @@ func TestRenamedDeviceIsRememberedByItsNewName(t *testing.T) {
 
 func TestAnotherCardOfTheNameHasNoRates(t *testing.T) {
 	m := New(clock())
-	require.False(t, m.Kept())
+	require.False(t, m.IsPersistent())
 	m.RememberDevice("mlx5_0", card, true)
 	m.RememberPort("mlx5_0", 1, 400)
 	other := card
@@ -279,7 +279,7 @@ func TestRunWritesAtTheEndAndTellsWhatIsForgotten(t *testing.T) {
 		defer close(done)
 		m.Run(ctx, func(f Forgotten) { forgotten <- f }, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
-	m.Look()
+	m.RequestSync()
 	require.Equal(t, Forgotten{Device: "mlx5_1"}, <-forgotten)
 	m.RememberDevice("mlx5_2", Identity{}, true)
 	cancel()

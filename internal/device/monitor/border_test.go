@@ -115,7 +115,7 @@ func TestNoSlotOfALedgerMakesASeriesThatCannotBe(t *testing.T) {
 	for _, key := range [][3]int{{0, 0, 1}, {256, 0, 1}, {1, 1 << 30, 1}, {1, 0, 0}, {1, 0, 99}, {1, 0, 256 + 1}} {
 		slot, err := led.AddProbe(key[0], key[1], key[2])
 		require.NoError(t, err)
-		led.AddRound(slot, ledger.ProbeCounts{Rounds: 5, LostCompletions: 5})
+		led.AddProbeCounts(slot, ledger.ProbeCounts{Rounds: 5, LostCompletions: 5})
 	}
 	s := h.gather()
 	require.Empty(t, s.Probes)
@@ -124,10 +124,10 @@ func TestNoSlotOfALedgerMakesASeriesThatCannotBe(t *testing.T) {
 
 func TestNoCallOfALedgerHasLastedLongerThanTheHostHasRun(t *testing.T) {
 	_, _, led := one(t, nil)
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: math.MinInt64 / 2})
-	control, _ := led.Lanes()
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: math.MinInt64 / 2})
+	control, _ := led.ControlCalls()
 	require.Equal(t, 20*sec, control.Lasted(20*sec))
-	require.Zero(t, control.Beat)
+	require.Zero(t, control.Since)
 }
 
 // state_from and state_to are tags.

@@ -106,7 +106,7 @@ func (d *Device) lookAtCommands(t *moment) {
 	if d.led == nil || !d.open || d.cfg.CommandStuck <= 0 {
 		return
 	}
-	control, evidence := d.led.Lanes()
+	control, evidence := d.led.ControlCalls()
 	if control.Call == ledger.CallQueryPort || control.Call == ledger.CallReadSysfs {
 		d.lookAt(control, verbs.CommandQueryPort, t)
 	}
@@ -121,7 +121,7 @@ func (d *Device) lookAtCommands(t *moment) {
 
 // lookAt handles a call under way. Port 0 is the opening of the device, for which the
 // worker has a limit of its own.
-func (d *Device) lookAt(lane ledger.Lane, call verbs.CommandCall, t *moment) {
+func (d *Device) lookAt(lane ledger.ThreadCall, call verbs.CommandCall, t *moment) {
 	lasted := t.lasted(lane.Lasted(t.mono))
 	late := lasted >= int64(d.cfg.CommandStuck)
 	// With a driver whose call is no command, only one that is late gets a series.
@@ -138,7 +138,7 @@ func (d *Device) lookAt(lane ledger.Lane, call verbs.CommandCall, t *moment) {
 
 // lookAtEthtool logs once that a call under the kernel's RTNL lock does not end. It is no
 // command of the RDMA device.
-func (d *Device) lookAtEthtool(lane ledger.Lane, t *moment) {
+func (d *Device) lookAtEthtool(lane ledger.ThreadCall, t *moment) {
 	late := lane.Call == ledger.CallEthtool && t.lasted(lane.Lasted(t.mono)) >= int64(d.cfg.CommandStuck)
 	if late && !d.ethtoolLate {
 		d.log.Warn(fmt.Sprintf("ethtool has not answered about port %d for %v: another process holds the kernel's RTNL lock, "+

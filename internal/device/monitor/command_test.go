@@ -49,7 +49,7 @@ func TestCommandsAreCountedByCall(t *testing.T) {
 func TestACallThatLastsIsStuckUntilOneSucceeds(t *testing.T) {
 	h, sup, led := one(t, asking)
 	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
-	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Beat: 10 * second})
+	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Since: 10 * second})
 	h.mono.Store(12 * second)
 	h.batch(sup)
 	require.Empty(t, of[measure.Command](h.sink.take()))
@@ -69,7 +69,7 @@ func TestACallThatLastsIsStuckUntilOneSucceeds(t *testing.T) {
 	require.True(t, s.Commands[0].Stuck)
 	require.EqualValues(t, 1, s.Hosts[0].Stuck)
 
-	led.Evidence(ledger.Lane{Beat: 17 * second})
+	led.SetEvidenceCall(ledger.ThreadCall{Since: 17 * second})
 	h.batch(sup, ended(verbs.CommandHWCounters, 7*second, "ETIMEDOUT"))
 	require.True(t, h.gather().Commands[0].Stuck, "it ended without an answer")
 	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
@@ -105,7 +105,7 @@ func TestThreeCallsWithoutAnAnswerAreStuck(t *testing.T) {
 func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
 	for _, call := range []ledger.Call{ledger.CallQueryPort, ledger.CallReadSysfs} {
 		h, sup, led := one(t, asking)
-		led.Control(ledger.Lane{Call: call, Port: 1, Beat: 10 * second})
+		led.SetControlCall(ledger.ThreadCall{Call: call, Port: 1, Since: 10 * second})
 		h.mono.Store(14 * second)
 		h.batch(sup)
 		require.Empty(t, h.gather().Commands, "it may be over soon")
@@ -121,7 +121,7 @@ func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
 
 func TestCallsOfAnOpeningAreNoCommands(t *testing.T) {
 	h, sup, led := one(t, asking)
-	led.Control(ledger.Lane{Call: ledger.CallReadSysfs, Beat: 10 * second})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Since: 10 * second})
 	h.mono.Store(60 * second)
 	h.batch(sup)
 	require.Empty(t, h.gather().Commands)
@@ -129,7 +129,7 @@ func TestCallsOfAnOpeningAreNoCommands(t *testing.T) {
 
 func TestWithoutCommandsNothingIsStuck(t *testing.T) {
 	h, sup, led := one(t, nil)
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(60 * second)
 	h.batch(sup)
 	require.Empty(t, h.gather().Commands)
@@ -138,7 +138,7 @@ func TestWithoutCommandsNothingIsStuck(t *testing.T) {
 // Another worker has to ask again, and the state stays until it knows.
 func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
 	h, sup, led := one(t, asking)
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	require.True(t, h.gather().Commands[0].Stuck)
@@ -157,7 +157,7 @@ func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
 // The worker is still in the call when the device goes, and its last batch comes after that.
 func TestACallOfADeviceThatIsGoneIsNotStuckAgain(t *testing.T) {
 	h, sup, led := one(t, asking)
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	h.finds()
@@ -178,18 +178,18 @@ func TestACallOfADeviceThatIsGoneIsNotStuckAgain(t *testing.T) {
 // With most drivers no Command follows a query, so the answer itself has to do.
 func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
 	h, sup, led := one(t, asking)
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	require.Empty(t, of[measure.Command](h.sink.take())[0].Status)
-	led.Control(ledger.Lane{Beat: 21 * second})
+	led.SetControlCall(ledger.ThreadCall{Since: 21 * second})
 	h.batch(sup, reading(1, 21*second, verbs.PortActive))
 	changed := of[measure.Command](h.sink.take())
 	require.Len(t, changed, 1)
 	require.False(t, changed[0].Stuck)
 	require.Equal(t, measure.CommandOK, changed[0].Status)
 
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 30 * second})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 30 * second})
 	h.runs(sup, 40*second)
 	h.batch(sup)
 	sup.Ended(status.End{Reason: status.ReasonStuck})
@@ -201,7 +201,7 @@ func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
 // The next worker finds no counter that it could read.
 func TestACallThatIsNoLongerMadeIsNotStuckForEver(t *testing.T) {
 	h, sup, led := one(t, asking)
-	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Beat: 10 * second})
+	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	sup.Ended(status.End{Reason: status.ReasonStuck})
@@ -224,12 +224,12 @@ func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 	const which = ` device=mlx5_0 call=hw_counters port=1`
 	const stuck, again = `msg="the device has not answered for 5s"` + which, `msg="the device answers again"` + which
 	hang := func(at int64) {
-		led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Beat: at})
+		led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: at})
 		h.runs(sup, at+10*second)
 		h.batch(sup)
 	}
 	hang(10 * second)
-	led.Evidence(ledger.Lane{Beat: 21 * second})
+	led.SetEvidenceCall(ledger.ThreadCall{Since: 21 * second})
 	h.batch(sup, ended(verbs.CommandHWCounters, 11*second, ""))
 	require.Equal(t, 1, strings.Count(log.String(), again))
 
@@ -250,7 +250,7 @@ func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 func TestACallIsNotStuckByAPauseOfTheHost(t *testing.T) {
 	h, sup, led := one(t, asking)
 	h.runs(sup, 10*second)
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.batch(sup)
 	h.mono.Store(30 * second)
 	require.Empty(t, h.gather().Commands, "the agent's timer goes off before the worker runs")
@@ -266,10 +266,10 @@ func TestACallIsNotStuckByAPauseOfTheHost(t *testing.T) {
 
 func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {
 	h, sup, led := one(t, asking)
-	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Beat: 10 * second})
+	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
-	led.Evidence(ledger.Lane{Beat: 21 * second})
+	led.SetEvidenceCall(ledger.ThreadCall{Since: 21 * second})
 	h.sink.take()
 	h.batch(sup, ended(verbs.CommandHWCounters, 11*second, ""))
 	changed := of[measure.Command](h.sink.take())

@@ -60,7 +60,7 @@ type Device struct {
 	led              *ledger.Ledger // nil: no worker runs
 	collectRings     func()         // see worker.Handler; nil: no worker runs
 	ledgerAppearance int            // the appearance that the worker belongs to
-	snap             ledger.Snapshot
+	snap             ledger.Contents
 	watching         bool  // the worker has the device open
 	openSince        int64 // CLOCK_MONOTONIC ns, if open
 	open             bool  // watching, and the device is present

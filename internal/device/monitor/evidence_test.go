@@ -269,7 +269,7 @@ func TestDeviceFatalExplainsWhatFollows(t *testing.T) {
 func TestACommandThatIsStuckIsATriggerByItself(t *testing.T) {
 	h, sup, led := one(t, explaining)
 	h.batch(sup, ethernet(0), ended(verbs.CommandHWCounters, 40_000, ""))
-	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Beat: 10 * sec})
+	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Since: 10 * sec})
 	h.mono.Store(15 * sec)
 	h.batch(sup)
 	h.mono.Store(15*sec + 200*ms)
@@ -293,7 +293,7 @@ func TestTheSnapshotOfAStuckQueryBelongsToIt(t *testing.T) {
 	for name, seen := range map[string]int64{"the host is first": 15 * sec, "the worker is first": 14 * sec} {
 		t.Run(name, func(t *testing.T) {
 			h, sup, led := one(t, explaining)
-			led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Beat: 10 * sec})
+			led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Since: 10 * sec})
 			h.mono.Store(seen)
 			h.batch(sup, ethernet(0))
 			h.mono.Store(15*sec + 20*ms)
@@ -315,7 +315,7 @@ func TestEthtoolThatDoesNotAnswerIsLoggedOnce(t *testing.T) {
 		explaining(c)
 		c.Log = slog.New(slog.NewTextHandler(&text, nil))
 	})
-	led.Evidence(ledger.Lane{Call: ledger.CallEthtool, Port: 1, Thread: 7, Beat: 10 * sec})
+	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallEthtool, Port: 1, Thread: 7, Since: 10 * sec})
 	for at := 11 * sec; at < 20*sec; at += sec {
 		h.mono.Store(at)
 		h.batch(sup)
@@ -343,7 +343,7 @@ func TestASnapshotForWhatIsNoTriggerIsNotEmitted(t *testing.T) {
 
 func TestWithoutEvidenceThereIsNone(t *testing.T) {
 	h, sup, led := one(t, func(c *Config) { c.CommandStuck = 5 * time.Second })
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Beat: 10 * sec})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Since: 10 * sec})
 	h.mono.Store(15 * sec)
 	h.batch(sup, event(verbs.EventPortErr, 1, 1, sec, sec))
 	require.Empty(t, h.explained(sup))
@@ -355,7 +355,7 @@ func TestALatePartIsDroppedAfterAnotherTriggerWasJudged(t *testing.T) {
 	h, sup, led := one(t, explaining)
 	h.batch(sup, ethernet(0), ended(verbs.CommandHWCounters, 40_000, ""))
 	first := netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: 10 * sec, Mono: 10*sec + 10*ms}, true, false)
-	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Beat: 10*sec + 20*ms})
+	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Since: 10*sec + 20*ms})
 	h.mono.Store(10*sec + 30*ms)
 	h.batch(sup, event(verbs.EventPortErr, 1, 1, 10*sec, 10*sec), item(first))
 	h.runs(sup, 15*sec+30*ms)
@@ -363,7 +363,7 @@ func TestALatePartIsDroppedAfterAnotherTriggerWasJudged(t *testing.T) {
 	h.mono.Store(17 * sec)
 	h.batch(sup)
 	require.Len(t, of[measure.Evidence](h.sink.take()), 2)
-	led.Evidence(ledger.Lane{})
+	led.SetEvidenceCall(ledger.ThreadCall{})
 	h.mono.Store(30 * sec)
 	h.batch(sup, item(netDev(counted("port_err", 10*sec, 1, 1), true, false)))
 	require.Empty(t, h.explained(sup), "it came too late")

@@ -113,7 +113,7 @@ func (d *Device) enterFunction(f verbs.Found, again bool, t *moment) {
 		d.decideFatals(takingNot, t) // the function stayed, and the driver has registered the device again
 	}
 	d.endRemoval()
-	address := f.Carrier()
+	address := f.OwningPCI()
 	d.function = pciFunction{address: address, removals: d.function.removals}
 	if address != "" {
 		d.function.instance = d.cfg.Function(address).Instance

@@ -68,7 +68,7 @@ func (h *harness) comesBack(sup *fakeSupervisor, f verbs.Found) {
 func startOnFunction(t *testing.T, f verbs.Found) (*harness, *bus, *fakeSupervisor) {
 	t.Helper()
 	var pci bus
-	pci.set(f.Carrier(), in(7))
+	pci.set(f.OwningPCI(), in(7))
 	h := start(t, func(c *Config) { c.Function = pci.get })
 	h.finds(f)
 	sup := h.sup(f.Name, 0)

@@ -30,8 +30,8 @@ func (d *Device) collect() {
 	}
 }
 
-// Seen handles events and rounds of the worker's rings.
-func (d *Device) Seen(items []verbs.Item) {
+// RingItems handles events and rounds of the worker's rings.
+func (d *Device) RingItems(items []verbs.Item) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +150,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	}
 	d.attr = *a
 	d.readLink(t)
-	d.cfg.Memory.Recognize(d.name, d.memoryIdentity())
+	d.cfg.Memory.UpdateIdentity(d.name, d.memoryIdentity())
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
@@ -190,7 +190,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 
 func (d *Device) run(r *verbs.Run, t *moment) {
 	c, s, p := d.counter(r.Type, r.Port)
-	if c == nil || r.Count == 0 || r.Count >= ledger.Believable-c.streamed {
+	if c == nil || r.Count == 0 || r.Count >= ledger.ImplausibleCount-c.streamed {
 		return
 	}
 	c.streamed += r.Count
@@ -388,7 +388,7 @@ func (d *Device) readLedger(t *moment) {
 	if d.led == nil {
 		return
 	}
-	d.led.Snapshot(&d.snap)
+	d.led.CopyTo(&d.snap)
 	d.publish(Update{Ledger: &d.snap}, t)
 	for i := range d.snap.Events {
 		e := &d.snap.Events[i]

@@ -150,10 +150,10 @@ func TestCountersDoNotGoBackWhenADyingWorkerSpoilsItsLedger(t *testing.T) {
 	led.Count(int32(verbs.EventPortErr), 1, 5, 5)
 	i, err := led.AddProbe(1, 0, int(verbs.MethodRCWrite))
 	require.NoError(t, err)
-	led.AddRound(i, ledger.ProbeCounts{Rounds: 9, Successes: 9, Events: 9, Acked: 9})
+	led.AddProbeCounts(i, ledger.ProbeCounts{Rounds: 9, Successes: 9, Events: 9, Acked: 9})
 	h.gather()
 	led.Count(int32(verbs.EventPortErr), 1, ^uint64(2), ^uint64(2))
-	led.AddRound(i, ledger.ProbeCounts{Rounds: ^uint64(2), Events: ^uint64(2), Acked: ^uint64(2)})
+	led.AddProbeCounts(i, ledger.ProbeCounts{Rounds: ^uint64(2), Events: ^uint64(2), Acked: ^uint64(2)})
 	s := h.gather()
 	require.EqualValues(t, 5, async(s, "mlx5_0", 1).Read)
 	require.EqualValues(t, 9, s.Probes[0].Counts.Rounds)
@@ -222,7 +222,7 @@ func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	require.False(t, s.Probes[0].HasOK)
 	i, err := led.AddProbe(1, 0, int(verbs.MethodRCWrite))
 	require.NoError(t, err)
-	led.AddRound(i, ledger.ProbeCounts{Rounds: 3, Successes: 2, Errors: 1, Events: 3, Acked: 2})
+	led.AddProbeCounts(i, ledger.ProbeCounts{Rounds: 3, Successes: 2, Errors: 1, Events: 3, Acked: 2})
 	round := func(r verbs.Round) verbs.Item {
 		return verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, Round: r}}
 	}
@@ -256,7 +256,7 @@ func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	sup.Started(led, nil)
 	i, err = led.AddProbe(1, 0, int(verbs.MethodRCWrite))
 	require.NoError(t, err)
-	led.AddRound(i, ledger.ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1})
+	led.AddProbeCounts(i, ledger.ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1})
 	h.batch(sup, round(verbs.Round{Outcome: verbs.OutcomeSuccess, Wake: 10}))
 	v = h.gather().Probes[0]
 	require.Equal(t, v.Counts.Events, v.Counts.Acked+v.Unacked+v.Released)
@@ -270,11 +270,11 @@ func TestTriedMethodMakesNoSeries(t *testing.T) {
 	i, err := led.AddProbe(1, 0, int(verbs.MethodRCWrite))
 	require.NoError(t, err)
 	require.Empty(t, h.gather().Probes)
-	led.AddRound(i, ledger.ProbeCounts{Events: 1, Acked: 1})
+	led.AddProbeCounts(i, ledger.ProbeCounts{Events: 1, Acked: 1})
 	require.Empty(t, h.gather().Probes)
-	led.AddRound(i, ledger.ProbeCounts{Events: 1})
+	led.AddProbeCounts(i, ledger.ProbeCounts{Events: 1})
 	require.Len(t, h.gather().Probes, 1, "an acknowledgement that hangs is seen")
-	led.AddRound(i, ledger.ProbeCounts{Rounds: 1, Successes: 1, Acked: 1})
+	led.AddProbeCounts(i, ledger.ProbeCounts{Rounds: 1, Successes: 1, Acked: 1})
 	require.Len(t, h.gather().Probes, 1)
 }
 

@@ -55,11 +55,11 @@ func (d *Device) lateBy(t verbs.EventType, read int64) int64 {
 	}
 	h := d.held
 	if d.led != nil {
-		control, evidence := d.led.Lanes()
-		for _, lane := range []ledger.Lane{control, evidence} {
+		control, evidence := d.led.ControlCalls()
+		for _, lane := range []ledger.ThreadCall{control, evidence} {
 			switch lane.Call {
 			case ledger.CallQueryPort, ledger.CallQueryQP, ledger.CallReadSysfs:
-				h.note(lane.Beat, read-lane.Beat)
+				h.note(lane.Since, read-lane.Since)
 			}
 		}
 	}

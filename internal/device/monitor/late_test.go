@@ -24,10 +24,10 @@ func TestEventBehindAHeldUpQueryIsLate(t *testing.T) {
 	answered(10*sec, ms, "")
 	require.Zero(t, late(10*sec+5*ms))
 
-	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 20 * sec})
+	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 20 * sec})
 	require.Zero(t, late(20*sec+500*ms), "half a second is no hold-up")
 	require.Equal(t, 12*sec, late(32*sec), "the query is still under way")
-	led.Control(ledger.Lane{Beat: 32 * sec})
+	led.SetControlCall(ledger.ThreadCall{Since: 32 * sec})
 	answered(20*sec, 12*sec, "ETIMEDOUT")
 	require.Equal(t, 12*sec+100*ms, late(32*sec+100*ms))
 	h.batch(sup, event(verbs.EventGIDChange, 1, 1, 32*sec+100*ms, 32*sec+100*ms))

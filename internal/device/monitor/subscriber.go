@@ -13,7 +13,7 @@ type Update struct {
 
 	Item   *verbs.Item      // reported by the worker that has the device open, and handled by the Monitor
 	Port   *measure.Port    // the port at the end of an interval, and whenever its state may have changed
-	Ledger *ledger.Snapshot // the counts of the running worker so far
+	Ledger *ledger.Contents // the counts of the running worker so far
 	Ended  bool             // with Ledger: the worker has ended and counts nothing more
 	Gone   bool             // the device is gone or released
 }

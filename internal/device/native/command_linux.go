@@ -16,16 +16,16 @@ import (
 )
 
 // Commands implements verbs.Device.
-func (d *nativeDevice) Commands() verbs.CommandSet { return verbs.CommandsOf(d.attr.Driver) }
+func (d *nativeDevice) Commands() verbs.CommandSet { return verbs.DriverCommands(d.attr.Driver) }
 
-// ReadCounter implements verbs.Device. Close does not wait for it: it uses nothing that
-// the library has made.
+// ReadCounter implements verbs.Device. Close does not wait for it, since it uses no object of
+// the library.
 func (d *nativeDevice) ReadCounter(port int) error {
 	if d.isClosed() {
 		return verbs.NewOpError("read hw_counter", d.name, port, verbs.ErrClosed)
 	}
 	var err error
-	inSysfs(d.led.Evidence, port, func() { err = d.sysfs.ReadHWCounter(d.name, port) })
+	callSysfs(d.led.SetEvidenceCall, port, func() { err = d.sysfs.ReadHWCounter(d.name, port) })
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w: %w", verbs.ErrUnsupported, err)
 	}
@@ -48,19 +48,19 @@ func (d *nativeDevice) QueryQP(port int) error {
 	return verbs.NewOpError("ibv_query_qp", d.name, port, fmt.Errorf("%w: no probe has a queue pair", verbs.ErrUnsupported))
 }
 
-// queryQP holds asking, since p must not be destroyed meanwhile, and not mu, for which
-// Nudge would wait.
+// queryQP queries the state of the queue pair. It holds queryingQP so that p is not destroyed
+// meanwhile; it does not hold mu, for which Nudge would wait.
 func (p *nativeProbe) queryQP() error {
-	p.asking.Lock()
-	defer p.asking.Unlock()
+	p.queryingQP.Lock()
+	defer p.queryingQP.Unlock()
 	p.mu.Lock()
-	gone := p.destroyed
+	already := p.destroyed
 	p.mu.Unlock()
-	if gone {
+	if already {
 		return verbs.ErrClosed
 	}
 	if r := C.native_query_qp(p.c); r.err != 0 {
-		return cause(unix.Errno(r.err))
+		return toError(unix.Errno(r.err))
 	}
 	return nil
 }

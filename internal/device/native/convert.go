@@ -9,32 +9,32 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// cause converts an errno of the C code to an error.
-func cause(errno unix.Errno) error {
+// toError converts an errno of the C code to an error.
+func toError(errno unix.Errno) error {
 	if errno == verbs.NoErrno {
 		return verbs.ErrNoErrno
 	}
 	return errno
 }
 
-// classify is verbs.FromErrno for an errno of the C code.
-func classify(errno unix.Errno) error {
+// toVerbsError converts an errno of the C code to an error, as verbs.FromErrno does.
+func toVerbsError(errno unix.Errno) error {
 	if errno == verbs.NoErrno {
 		return verbs.ErrNoErrno
 	}
 	return verbs.FromErrno(errno)
 }
 
-// probeError is classify for the making of a probe on a device that exists. Most errors
-// there mean that the port cannot do the method now: its link or address is gone
-// (ENETUNREACH, EINVAL, ENODEV of a GID), the driver has no such queue pair, or the
+// probeError converts the errno of a verb that creates a part of a probe on an existing device.
+// Most errors mean that the port cannot use the method now: its link or address is gone
+// (ENETUNREACH, EINVAL, ENODEV of a GID), the driver lacks that type of queue pair, or the
 // device rejects the command (EIO).
 func probeError(errno unix.Errno) error {
 	switch errno {
 	case unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.EACCES, unix.EPERM:
-		return classify(errno)
+		return toVerbsError(errno)
 	}
-	return fmt.Errorf("%w: %w", verbs.ErrUnsupported, cause(errno))
+	return fmt.Errorf("%w: %w", verbs.ErrUnsupported, toError(errno))
 }
 
 // mtuBytes converts enum ibv_mtu: 1 is 256 bytes, 5 is 4096.
@@ -45,8 +45,8 @@ func mtuBytes(mtu int) int {
 	return 128 << mtu
 }
 
-// speedNDR is the largest value of active_speed: the field is one byte, and the kernel
-// stores NDR in it for every faster speed (copy_port_attr_to_resp in
+// speedNDR is the largest value of active_speed. The field has one byte, and the kernel stores
+// NDR in it for every faster speed (copy_port_attr_to_resp in
 // drivers/infiniband/core/uverbs_std_types_device.c).
 const speedNDR = 128
 

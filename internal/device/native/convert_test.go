@@ -20,12 +20,12 @@ func TestErrnoCarriesTheSentinelThatCallersActUpon(t *testing.T) {
 		{unix.ENODEV, verbs.ErrNoDevice}, {unix.ENXIO, verbs.ErrNoDevice},
 		{unix.ENOMEM, verbs.ErrLimit}, {unix.EMFILE, verbs.ErrLimit},
 	} {
-		err := verbs.NewOpError("ibv_open_device", "mlx5_0", 0, classify(row.errno))
+		err := verbs.NewOpError("ibv_open_device", "mlx5_0", 0, toVerbsError(row.errno))
 		require.ErrorIs(t, err, row.is)
 		require.ErrorIs(t, err, row.errno)
 	}
-	require.NotErrorIs(t, classify(unix.EINVAL), verbs.ErrUnsupported)
-	require.NotErrorIs(t, classify(unix.EIO), verbs.ErrNoDevice, "firmware answers it too")
+	require.NotErrorIs(t, toVerbsError(unix.EINVAL), verbs.ErrUnsupported)
+	require.NotErrorIs(t, toVerbsError(unix.EIO), verbs.ErrNoDevice, "firmware answers it too")
 	require.ErrorIs(t, probeError(unix.ENETUNREACH), verbs.ErrUnsupported)
 	require.ErrorIs(t, probeError(unix.ENOMEM), verbs.ErrLimit)
 	require.NoError(t, verbs.NewOpError("x", "y", 1, nil))

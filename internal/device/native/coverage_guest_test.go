@@ -46,8 +46,8 @@ func TestNativeBackendReadsEveryTypeOfEvent(t *testing.T) {
 	}
 }
 
-// provocation makes events happen: exactly count of them, or with atLeast at least count. destroy, unless it is
-// nil, destroys the object that they belong to.
+// provocation makes a device raise events: exactly count of them, or with atLeast at least count. destroy, unless it
+// is nil, destroys the object of the events.
 type provocation func(s *scene) (count uint64, atLeast bool, destroy func() error)
 
 func checkCoverage(t *testing.T, c covered, provoke provocation) {
@@ -63,8 +63,8 @@ func checkCoverage(t *testing.T, c covered, provoke provocation) {
 	if c.scope == "port" {
 		port = 1
 	}
-	var snap ledger.Snapshot
-	s.led.Snapshot(&snap)
+	var snap ledger.Contents
+	s.led.CopyTo(&snap)
 	require.Contains(t, snap.Events, ledger.EventCounts{Type: int32(c.number), Port: int32(port), Read: got, Acked: got})
 	if destroy != nil {
 		began := time.Now()
@@ -73,7 +73,7 @@ func checkCoverage(t *testing.T, c covered, provoke provocation) {
 	}
 }
 
-// soon fails the test when a call does not return within a second.
+// soon fails the test if a call does not return within a second.
 func soon(t *testing.T, what string, call func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -112,7 +112,7 @@ func (s *scene) awaitActive() {
 	})
 }
 
-// read returns how many events of the scene's type came until none came for the time quiet.
+// read reads events until none has come for the time quiet, and returns the number of those of the scene's type.
 func (s *scene) read(quiet time.Duration) uint64 {
 	s.t.Helper()
 	var got uint64
@@ -131,7 +131,7 @@ func (s *scene) read(quiet time.Duration) uint64 {
 	}
 }
 
-// readUntil waits until at least count events of the type have come and then no more, and returns their number.
+// readUntil reads until at least count events of the type have come and then no further one, and returns their number.
 func (s *scene) readUntil(count uint64) uint64 {
 	s.t.Helper()
 	var got uint64
@@ -142,7 +142,7 @@ func (s *scene) readUntil(count uint64) uint64 {
 	return got
 }
 
-// objects makes objects on the context of the scene's device.
+// objects creates objects on the context of the scene's device.
 func (s *scene) objects(o rawverbs.Options) *rawverbs.Objects {
 	s.t.Helper()
 	objects, err := rawverbs.New(native.Context(s.dev), o)

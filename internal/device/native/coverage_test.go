@@ -22,15 +22,15 @@ const (
 	softIWARP = "siw"
 )
 
-// recipe is a way to make a type of event happen on a real kernel. TestNativeBackendReadsEveryTypeOfEvent
-// carries out those of its driver and kernel.
+// recipe describes how to provoke a type of event on a real kernel. TestNativeBackendReadsEveryTypeOfEvent
+// carries out the recipes for its driver and kernel.
 type recipe struct {
 	how     string   // its key in provocations
 	drivers []string // nil: all
 	kernel  string   // the first kernel that can do it; "": any
 }
 
-// The ways to provoke events: an action that makes a driver raise them, or the test module tests/lab/evinject.
+// The means to provoke events: an action that makes a driver raise them, or the test module tests/lab/evinject.
 const (
 	byOverrun     = "three completions more than a CQ has room for"
 	byFlush       = "flushing more receives than a CQ has room for"
@@ -50,7 +50,7 @@ const (
 	unknownNumber = 4711
 )
 
-// covered is one type of event: its number, name and scope in design and dashboards, and how it is provoked.
+// covered is one type of event: its number, its name and scope in design and dashboards, and how it is provoked.
 type covered struct {
 	number      int
 	name, scope string

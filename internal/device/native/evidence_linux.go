@@ -16,21 +16,21 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// countersTime is how long the counters of one source are read. Hundreds of files may each be a
-// command to the device.
+// countersTime is the time after which no further counter of a source is read. Each of hundreds of
+// files may be a command to the device.
 const countersTime = time.Second
 
 var errNoNetDev = fmt.Errorf("%w: no network device", verbs.ErrUnsupported)
 
 // ReadNetDev implements verbs.Device.
 func (d *nativeDevice) ReadNetDev(port int) (verbs.NetDev, error) {
-	n, err := d.sysfs.NetDev(d.netDevOf(port))
+	n, err := d.sysfs.NetDev(d.netDevName(port))
 	return n, verbs.NewOpError("read network device", d.name, port, err)
 }
 
-// netDevOf returns the name of a port's network device: the present one, or else the last one
-// that a query found, since a port that is down may have no GID that names it.
-func (d *nativeDevice) netDevOf(port int) string {
+// netDevName returns the name of a port's network device: the current one or, failing that, the last
+// one that a query found. A port that is down may have no GID that names its network device.
+func (d *nativeDevice) netDevName(port int) string {
 	if name := d.sysfs.PortNetDev(d.name, port); name != "" {
 		return name
 	}
@@ -39,8 +39,7 @@ func (d *nativeDevice) netDevOf(port int) string {
 	return last
 }
 
-// ReadCounters implements verbs.Device. Like ReadCounter it uses nothing that the library has
-// made.
+// ReadCounters implements verbs.Device. Like ReadCounter it uses no object of the library.
 func (d *nativeDevice) ReadCounters(port int, from verbs.CounterSource) (counters map[string]uint64, err error) {
 	op := "read " + string(from)
 	if d.isClosed() {
@@ -48,30 +47,31 @@ func (d *nativeDevice) ReadCounters(port int, from verbs.CounterSource) (counter
 	}
 	switch from {
 	case verbs.CountersNetDev:
-		d.inEthtool(port, func(netdev string) { counters, err = queryStatistics(netdev) })
+		d.callEthtool(port, func(netdev string) { counters, err = queryStatistics(netdev) })
 	case verbs.CountersFEC:
-		d.inEthtool(port, func(netdev string) { counters, err = queryErrorCorrection(netdev) })
+		d.callEthtool(port, func(netdev string) { counters, err = queryErrorCorrection(netdev) })
 	case verbs.CountersHWMon:
-		inSysfs(d.led.Evidence, port, func() { counters, err = d.sysfs.ReadSensors(d.name) })
-	case verbs.CountersPCI: // the kernel counted them itself, so that their reading is no call that may hang
+		callSysfs(d.led.SetEvidenceCall, port, func() { counters, err = d.sysfs.ReadSensors(d.name) })
+	case verbs.CountersPCI: // the kernel keeps these counts itself, so the read cannot hang
 		counters, err = d.sysfs.ReadAER(d.name)
 	default:
-		inSysfs(d.led.Evidence, port, func() { counters, err = d.readCounters(port, from) })
+		callSysfs(d.led.SetEvidenceCall, port, func() { counters, err = d.readCounters(port, from) })
 	}
 	return counters, verbs.NewOpError(op, d.name, port, err)
 }
 
-// readCounters asks by netlink for hw_counters, which is one question to the device instead of
-// one for each file. Where the kernel cannot answer so, and has not taken long, sysfs has them.
+// readCounters reads hw_counters by netlink, which takes one command to the device instead of one
+// for each file. If the kernel does not support that, and the attempt was quick, it reads them from
+// sysfs. Other counters are always read from sysfs.
 func (d *nativeDevice) readCounters(port int, from verbs.CounterSource) (map[string]uint64, error) {
 	begin := clock.Monotonic()
 	read, refusals := verbs.ReadCounters, verbs.RefusalRow
 	if from == verbs.CountersHardware {
 		read = verbs.ReadHWCounters
 	}
-	again := d.refusals.Row(port, read) > 0
+	again := d.refusals.InARow(port, read) > 0
 	if again {
-		refusals = 1 // one file shows whether the firmware still refuses them
+		refusals = 1 // one file is enough to see whether the firmware still refuses the read
 	}
 	if from == verbs.CountersHardware && !again {
 		counters, err := nldev.QueryCounters(d.name, port)
@@ -84,7 +84,7 @@ func (d *nativeDevice) readCounters(port int, from verbs.CounterSource) (map[str
 	})
 }
 
-// queryStatistics returns the statistics of a network device that count errors.
+// queryStatistics returns the error counts among the statistics of a network device.
 func queryStatistics(netdev string) (map[string]uint64, error) {
 	if netdev == "" {
 		return nil, errNoNetDev
@@ -113,7 +113,7 @@ func (d *nativeDevice) AskLink(port int) (link verbs.Link, err error) {
 	if d.isClosed() {
 		return verbs.Link{}, verbs.NewOpError("ask ethtool", d.name, port, verbs.ErrClosed)
 	}
-	d.inEthtool(port, func(netdev string) {
+	d.callEthtool(port, func(netdev string) {
 		var l ethtool.Link
 		if netdev == "" {
 			err = errNoNetDev
@@ -125,13 +125,13 @@ func (d *nativeDevice) AskLink(port int) (link verbs.Link, err error) {
 	return link, verbs.NewOpError("ask ethtool", d.name, port, err)
 }
 
-// inEthtool runs f with the name of a port's network device on one thread, and records that in
+// callEthtool runs f with the name of a port's network device on one thread, and records the call in
 // the ledger.
-func (d *nativeDevice) inEthtool(port int, f func(netdev string)) {
-	name := d.netDevOf(port)
+func (d *nativeDevice) callEthtool(port int, f func(netdev string)) {
+	name := d.netDevName(port)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	d.led.Evidence(ledger.Lane{Call: ledger.CallEthtool, Port: port, Thread: unix.Gettid(), Beat: clock.Monotonic()})
-	defer func() { d.led.Evidence(ledger.Lane{Beat: clock.Monotonic()}) }()
+	d.led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallEthtool, Port: port, Thread: unix.Gettid(), Since: clock.Monotonic()})
+	defer func() { d.led.SetEvidenceCall(ledger.ThreadCall{Since: clock.Monotonic()}) }()
 	f(name)
 }

@@ -35,7 +35,7 @@ func TestNativeBackendOnSIWNeverHasAFabric(t *testing.T) {
 	require.NoError(t, f.Close())
 	dev, err := native.New(sysfs.New("/sys")).Open(device, led)
 	require.NoError(t, err)
-	_, _, err = dev.NewFabric(verbs.FabricConfig{
+	_, _, err = dev.NewFabricEndpoint(verbs.FabricConfig{
 		Port: 1, FabricOptions: verbs.FabricOptions{Paths: 4, Interval: time.Second, GIDIndex: -1, PKeyIndex: -1},
 	})
 	require.ErrorIs(t, err, verbs.ErrNeverFabric)

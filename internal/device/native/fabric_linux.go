@@ -20,7 +20,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// nativeFabric guards the C fabric: one call of Run and one order may be inside.
+// nativeFabric implements verbs.FabricEndpoint. It guards the C fabric: one call of Run and one order may run at a time.
 type nativeFabric struct {
 	c          *C.struct_fabric
 	d          *nativeDevice
@@ -34,10 +34,10 @@ type nativeFabric struct {
 
 	mu        sync.Mutex
 	closed    bool // no call may begin
-	destroyed bool // c is freed, or not made yet
+	destroyed bool // c is freed, or not created yet
 }
 
-// token contains an element while no call is inside.
+// token contains an element while there is no current call.
 type token chan struct{}
 
 func newToken() token {
@@ -46,16 +46,16 @@ func newToken() token {
 	return t
 }
 
-// UD implements verbs.Fabric.
+// UD implements verbs.FabricEndpoint.
 func (f *nativeFabric) UD() (numbers []uint32, qkey uint32) { return f.ud, f.qkey }
 
-// Run implements verbs.Fabric.
+// Run implements verbs.FabricEndpoint.
 func (f *nativeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n int, upTo int64, err error) {
 	if len(facts) < verbs.MinFabricFacts {
-		return 0, 0, f.failed("run fabric", fmt.Errorf("%w: room for %d facts instead of %d", unix.EINVAL, len(facts), verbs.MinFabricFacts))
+		return 0, 0, f.opError("run fabric", fmt.Errorf("%w: room for %d facts instead of %d", unix.EINVAL, len(facts), verbs.MinFabricFacts))
 	}
 	if err := f.enter(f.running); err != nil {
-		return 0, 0, f.failed("run fabric", err)
+		return 0, 0, f.opError("run fabric", err)
 	}
 	defer f.leave(f.running)
 	if len(f.out) < len(facts) {
@@ -64,37 +64,38 @@ func (f *nativeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n i
 	var end C.struct_fabric_end
 	n = int(C.native_fabric_run(f.c, C.int64_t(lasting), &f.out[0], C.int(len(facts)), &end))
 	for i := range n {
-		facts[i] = goFact(&f.out[i])
+		facts[i] = factFromC(&f.out[i])
 	}
 	return n, int64(end.up_to), f.runError(&end)
 }
 
-// runError returns the error with which a Run has ended.
+// runError returns the error of a Run that ended with end.
 func (f *nativeFabric) runError(end *C.struct_fabric_end) error {
 	switch {
 	case end.failed.err != 0:
-		return f.failed(callName(end.failed.call), f.d.queueError(unix.Errno(end.failed.err)))
+		return f.opError(callName(end.failed.call), f.d.queueError(unix.Errno(end.failed.err)))
 	case end.wc_status != 0:
-		return f.failed("run fabric", fmt.Errorf("a queue pair of datagrams failed: %s", verbs.CompletionStatus(int(end.wc_status))))
+		return f.opError("run fabric", fmt.Errorf("a queue pair of datagrams failed: %s", verbs.CompletionStatus(int(end.wc_status))))
 	case f.d.isClosed() || f.isClosed():
-		return f.failed("run fabric", verbs.ErrClosed)
+		return f.opError("run fabric", verbs.ErrClosed)
 	}
 	return nil
 }
 
-// queueError is unmade for queues that exist: an errno of theirs says nothing of what the port can do.
+// queueError returns the error of a verb on existing queues. Unlike createError it never returns ErrUnsupported, since such an
+// errno says nothing about what the port supports.
 func (d *nativeDevice) queueError(errno unix.Errno) error {
-	if err := d.unmade(errno); errors.Is(err, verbs.ErrNoDevice) {
+	if err := d.createError(errno); errors.Is(err, verbs.ErrNoDevice) {
 		return err
 	}
-	return cause(errno)
+	return toError(errno)
 }
 
-func (f *nativeFabric) failed(op string, err error) error {
+func (f *nativeFabric) opError(op string, err error) error {
 	return verbs.NewOpError(op, f.d.name, f.port, err)
 }
 
-func goFact(i *C.struct_fabric_item) verbs.FabricFact {
+func factFromC(i *C.struct_fabric_item) verbs.FabricFact {
 	return verbs.FabricFact{
 		Kind: verbs.FabricKind(i.kind), Pair: int(i.pair), Session: uint64(i.session), Path: int(i.path), Seq: uint64(i.seq),
 		Received: uint64(i.rx), Posted: uint64(i.tx), Dry: i.dry != 0,
@@ -102,40 +103,40 @@ func goFact(i *C.struct_fabric_item) verbs.FabricFact {
 	}
 }
 
-// factStatus returns the status of what has failed: that of its completion, or the errno of the post.
+// factStatus returns the completion status of a failed request, or the errno of a failed post.
 func factStatus(i *C.struct_fabric_item) string {
 	switch {
 	case i.status < 0:
-		return ledger.CallPostSend.String() + ": " + cause(unix.Errno(-i.status)).Error()
+		return ledger.CallPostSend.String() + ": " + toError(unix.Errno(-i.status)).Error()
 	case i.status > 0:
 		return verbs.CompletionStatus(int(i.status))
 	}
 	return ""
 }
 
-// Offer implements verbs.Fabric.
+// Offer implements verbs.FabricEndpoint.
 func (f *nativeFabric) Offer(pair int, role verbs.FabricRole) (rc uint32, err error) {
 	var number C.uint32_t
-	err = f.order("offer", pair, func() C.struct_result {
+	err = f.runOrder("offer", pair, func() C.struct_result {
 		return C.native_fabric_offer(f.c, C.int(pair), C.int(role), &number)
 	})
 	return uint32(number), err
 }
 
-// Join implements verbs.Fabric.
+// Join implements verbs.FabricEndpoint.
 func (f *nativeFabric) Join(pair int, peer *verbs.FabricPeer) error {
 	if len(peer.UD) < 1 || len(peer.UD) > len(f.ud) {
-		return f.failed("join", fmt.Errorf("%w: %d paths, and the port has %d", unix.EINVAL, len(peer.UD), len(f.ud)))
+		return f.opError("join", fmt.Errorf("%w: %d paths, and the port has %d", unix.EINVAL, len(peer.UD), len(f.ud)))
 	}
-	c := cPeer(peer)
-	return f.order("join", pair, func() C.struct_result {
+	c := peerToC(peer)
+	return f.runOrder("join", pair, func() C.struct_result {
 		f.joining.Store(true)
 		defer f.joining.Store(false)
 		return C.native_fabric_join(f.c, C.int(pair), &c)
 	})
 }
 
-func cPeer(p *verbs.FabricPeer) C.struct_fabric_peer {
+func peerToC(p *verbs.FabricPeer) C.struct_fabric_peer {
 	c := C.struct_fabric_peer{
 		role: C.int32_t(p.Role), gid_index: C.int32_t(p.GIDIndex), lid: C.int32_t(p.LID), paths: C.int32_t(len(p.UD)),
 		qkey: C.uint32_t(p.QKey), rc: C.uint32_t(p.RC), psn: C.uint32_t(p.PSN), own_psn: C.uint32_t(p.OwnPSN),
@@ -150,27 +151,27 @@ func cPeer(p *verbs.FabricPeer) C.struct_fabric_peer {
 	return c
 }
 
-// Leave implements verbs.Fabric.
+// Leave implements verbs.FabricEndpoint.
 func (f *nativeFabric) Leave(pair int) error {
-	return f.order("leave", pair, func() C.struct_result { return C.native_fabric_leave(f.c, C.int(pair)) })
+	return f.runOrder("leave", pair, func() C.struct_result { return C.native_fabric_leave(f.c, C.int(pair)) })
 }
 
-// order carries out an order for a place.
-func (f *nativeFabric) order(what string, pair int, call func() C.struct_result) error {
+// runOrder carries out an order for a pair slot.
+func (f *nativeFabric) runOrder(what string, pair int, call func() C.struct_result) error {
 	if pair < 0 || pair >= verbs.MaxFabricPairs {
-		return f.failed(what, fmt.Errorf("%w: place %d of %d", unix.EINVAL, pair, verbs.MaxFabricPairs))
+		return f.opError(what, fmt.Errorf("%w: place %d of %d", unix.EINVAL, pair, verbs.MaxFabricPairs))
 	}
 	if err := f.enter(f.ordering); err != nil {
-		return f.failed(what, err)
+		return f.opError(what, err)
 	}
 	defer f.leave(f.ordering)
 	if r := call(); r.err != 0 {
-		return f.failed(callName(r.call), f.d.unmade(unix.Errno(r.err)))
+		return f.opError(callName(r.call), f.d.createError(unix.Errno(r.err)))
 	}
 	return nil
 }
 
-// Nudge implements verbs.Fabric. The lock keeps destroy from freeing the C fabric meanwhile.
+// Nudge implements verbs.FabricEndpoint. The lock keeps destroy from freeing the C fabric meanwhile.
 func (f *nativeFabric) Nudge() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +180,7 @@ func (f *nativeFabric) Nudge() {
 	}
 }
 
-// enter waits for the token of a call.
+// enter admits a call: it waits for the token of the call, and fails if the endpoint or the device is closed.
 func (f *nativeFabric) enter(t token) error {
 	if err := f.d.enter(); err != nil {
 		return err
@@ -203,26 +204,26 @@ func (f *nativeFabric) isClosed() bool {
 	return f.closed
 }
 
-// Close implements verbs.Fabric. It ends a Run, and waits for an order that has begun.
+// Close implements verbs.FabricEndpoint. It ends a current Run, and waits for a current order.
 func (f *nativeFabric) Close(timeout time.Duration) error {
 	if err := f.d.enter(); err != nil {
-		return f.failed("close fabric", err)
+		return f.opError("close fabric", err)
 	}
-	if !f.shut() {
+	if !f.markClosed() {
 		f.d.leave()
-		return f.failed("close fabric", verbs.ErrClosed)
+		return f.opError("close fabric", verbs.ErrClosed)
 	}
 	f.Nudge()
-	return f.failed("close fabric", withinUnlessResolving(f.resolving, timeout, func() error {
+	return f.opError("close fabric", runUnlessResolving(f.resolving, timeout, func() error {
 		defer f.d.leave()
 		err := f.destroy()
-		f.d.forgetFabric(f)
+		f.d.removeFabric(f)
 		return err
 	}))
 }
 
-// shut admits no new call and reports whether this was the first call of it.
-func (f *nativeFabric) shut() bool {
+// markClosed makes the endpoint admit no new call, and reports whether this was the first call of markClosed.
+func (f *nativeFabric) markClosed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	first := !f.closed
@@ -230,32 +231,32 @@ func (f *nativeFabric) shut() bool {
 	return first
 }
 
-// destroy waits until no call is inside, and frees the C fabric once. The device's Close calls it for a Fabric whose own Close
-// was not called.
+// destroy waits for the current calls and frees the C fabric, once. The device's Close calls it for endpoints that were not
+// closed.
 func (f *nativeFabric) destroy() error {
-	f.shut()
+	f.markClosed()
 	<-f.running
 	<-f.ordering
 	defer func() { f.running <- struct{}{}; f.ordering <- struct{}{} }()
 	f.mu.Lock()
-	gone := f.destroyed
+	already := f.destroyed
 	f.destroyed = true
 	f.mu.Unlock()
-	if gone {
+	if already {
 		return nil
 	}
 	if r := C.native_fabric_close(f.c); r.err != 0 {
-		return fmt.Errorf("%s: %w", callName(r.call), f.d.failed(unix.Errno(r.err)))
+		return fmt.Errorf("%s: %w", callName(r.call), f.d.commandError(unix.Errno(r.err)))
 	}
 	return nil
 }
 
-// resolving reports whether a Join waits for the address of the peer: the kernel seeks it both for an address handle and for a
-// queue pair that is connected.
+// resolving reports whether a Join waits until the kernel has resolved the peer's address, which it does both to create an
+// address handle and to connect a queue pair.
 func (f *nativeFabric) resolving() bool {
-	var s ledger.Snapshot
-	f.d.led.Snapshot(&s)
-	return f.joining.Load() && slices.ContainsFunc(s.Fabrics, func(l ledger.Fabric) bool {
+	var s ledger.Contents
+	f.d.led.CopyTo(&s)
+	return f.joining.Load() && slices.ContainsFunc(s.Fabrics, func(l ledger.FabricState) bool {
 		return l.Port == f.port && (l.Control.Call == ledger.CallCreateAH || l.Control.Call == ledger.CallModifyQP)
 	})
 }

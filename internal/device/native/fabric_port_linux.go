@@ -20,11 +20,12 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// topBit of a Q_Key says that the sender's queue pair gives it, not the work request (InfiniBand specification, 10.2.5).
+// topBit is the bit of a work request's Q_Key by which the Q_Key of the sending queue pair is used instead (InfiniBand
+// specification, 10.2.5).
 const topBit = 1 << 31
 
-// NewFabric implements verbs.Device.
-func (d *nativeDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
+// NewFabricEndpoint implements verbs.Device.
+func (d *nativeDevice) NewFabricEndpoint(c verbs.FabricConfig) (verbs.FabricEndpoint, verbs.FabricPort, error) {
 	f, port, err := d.newFabric(c)
 	if err != nil {
 		return nil, verbs.FabricPort{}, verbs.NewOpError("new fabric", d.name, c.Port, err)
@@ -46,20 +47,20 @@ func (d *nativeDevice) newFabric(c verbs.FabricConfig) (*nativeFabric, verbs.Fab
 		return nil, verbs.FabricPort{}, err
 	}
 	if err := f.open(c, pkey); err != nil {
-		d.forgetFabric(f)
+		d.removeFabric(f)
 		return nil, verbs.FabricPort{}, err
 	}
 	port.UD, port.QKey = f.UD()
 	return f, port, nil
 }
 
-// reserveFabric gives a port's part of the ledger to a new Fabric, unless another one of the port still has it.
+// reserveFabric gives a port's slot of the ledger to a new endpoint. It fails if another endpoint of the port still has it.
 func (d *nativeDevice) reserveFabric(port int) (*nativeFabric, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for f := range d.fabrics {
 		if f.port == port {
-			return nil, fmt.Errorf("%w: the port has another Fabric, which is not closed", verbs.ErrLimit)
+			return nil, fmt.Errorf("%w: the port still has another endpoint for probes between hosts", verbs.ErrLimit)
 		}
 	}
 	slot, err := d.led.AddFabric(port)
@@ -74,13 +75,13 @@ func (d *nativeDevice) reserveFabric(port int) (*nativeFabric, error) {
 	return f, nil
 }
 
-func (d *nativeDevice) forgetFabric(f *nativeFabric) {
+func (d *nativeDevice) removeFabric(f *nativeFabric) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.fabrics, f)
 }
 
-// open makes the queues.
+// open creates the queues.
 func (f *nativeFabric) open(c verbs.FabricConfig, pkey int) error {
 	var random [4]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -96,7 +97,7 @@ func (f *nativeFabric) open(c verbs.FabricConfig, pkey int) error {
 	}
 	var numbers [verbs.MaxFabricPaths]C.uint32_t
 	if r := C.native_fabric_open(f.d.c, &cfg, &f.c, &numbers[0]); r.err != 0 {
-		return fmt.Errorf("%s: %w", callName(r.call), f.d.unmadeFabric(r))
+		return fmt.Errorf("%s: %w", callName(r.call), f.d.createFabricError(r))
 	}
 	for _, n := range numbers[:c.Paths] {
 		f.ud = append(f.ud, uint32(n))
@@ -107,17 +108,18 @@ func (f *nativeFabric) open(c verbs.FabricConfig, pkey int) error {
 	return nil
 }
 
-// unmadeFabric returns the error of a verb that could not make its part of a Fabric. Drivers without queue pairs of a kind say
-// so (efa, mana, qedr).
-func (d *nativeDevice) unmadeFabric(r C.struct_result) error {
+// createFabricError returns the error of a verb that could not create its part of an endpoint. Drivers without a type of queue
+// pair return EOPNOTSUPP or ENOSYS (efa, mana, qedr).
+func (d *nativeDevice) createFabricError(r C.struct_result) error {
 	errno := unix.Errno(r.err)
 	if callName(r.call) == "ibv_create_qp" && (errno == unix.EOPNOTSUPP || errno == unix.ENOSYS) {
 		return fmt.Errorf("%w: %w", verbs.ErrNeverFabric, errno)
 	}
-	return d.unmade(errno)
+	return d.createError(errno)
 }
 
-// queryFabricPort returns what peers have to know of a port that can have a Fabric, and the index of its P_Key.
+// queryFabricPort returns the description of a port for its peers, and the index of its P_Key. It fails if the port cannot have
+// an endpoint now, or never can.
 func (d *nativeDevice) queryFabricPort(c verbs.FabricConfig) (port verbs.FabricPort, pkey int, err error) {
 	if c.Paths < 1 || c.Paths > verbs.MaxFabricPaths || c.Interval <= 0 {
 		return port, 0, fmt.Errorf("%w: %d paths every %v", verbs.ErrUnsupported, c.Paths, c.Interval)
@@ -126,7 +128,7 @@ func (d *nativeDevice) queryFabricPort(c verbs.FabricConfig) (port verbs.FabricP
 	case "iwarp", "usnic", "usnic_udp":
 		return port, 0, fmt.Errorf("%w: %s", verbs.ErrNeverFabric, d.attr.Transport)
 	}
-	attr, needsGRH, err := d.query(c.Port)
+	attr, needsGRH, err := d.queryPort(c.Port)
 	if err != nil {
 		return port, 0, fmt.Errorf("ibv_query_port: %w", err)
 	}
@@ -144,7 +146,7 @@ func (d *nativeDevice) queryFabricPort(c verbs.FabricConfig) (port verbs.FabricP
 	return port, pkey, err
 }
 
-// queryFabricGIDs returns the GIDs that a Fabric may send from, the best first.
+// queryFabricGIDs returns the GIDs from which an endpoint may send, the best first.
 func (d *nativeDevice) queryFabricGIDs(c verbs.FabricConfig, port verbs.FabricPort) ([]verbs.FabricGID, error) {
 	table, err := d.queryGIDs(c.Port)
 	if err != nil && !errors.Is(err, verbs.ErrNoDevice) {
@@ -168,13 +170,14 @@ func (d *nativeDevice) queryFabricGIDs(c verbs.FabricConfig, port verbs.FabricPo
 	return nil, nil
 }
 
-// mostNetworks limits how many GIDs of a kind are announced.
-const mostNetworks = 8
+// maxNetworks is the largest number of announced GIDs of a kind.
+const maxNetworks = 8
 
-// chooseFabricGIDs returns those GIDs of a table that packets may be sent from: on InfiniBand the one at index want, 0 if that is
-// negative; on Ethernet those of RoCE v2, routable ones first. Of those that reach the same kind of GID it returns the first, and the
-// first of each other network that the same network device has: the keeper of the pairs chooses one in the network of the peer. A Fabric is
-// made anew when one of its GIDs goes, so the addresses of containers, which come and go on devices of their own, concern no pair.
+// chooseFabricGIDs returns the GIDs of a table from which packets may be sent. On InfiniBand that is the GID at index want, or at
+// index 0 if want is negative. On Ethernet these are RoCE v2 GIDs, routable ones first. Of the GIDs of the same kind (link-local or
+// not, IPv4 or IPv6) it returns the first one, and the first one of each further network on the same network device: package pairs
+// then chooses a GID in the peer's network. GIDs on other network devices are left out, because an endpoint is recreated when one of
+// its GIDs disappears, and the addresses of containers come and go on network devices of their own.
 func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verbs.FabricGID {
 	if layer == verbs.LinkInfiniBand {
 		want = max(want, 0)
@@ -199,7 +202,7 @@ func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verb
 		switch f, more := first[k]; {
 		case !more:
 			first[k] = g
-		case k.local || g.NetDev == "" || g.NetDev != f.NetDev || len(networks[k]) == mostNetworks || slices.Contains(networks[k], network):
+		case k.local || g.NetDev == "" || g.NetDev != f.NetDev || len(networks[k]) == maxNetworks || slices.Contains(networks[k], network):
 			continue
 		}
 		networks[k] = append(networks[k], network)
@@ -208,7 +211,7 @@ func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verb
 	return gids
 }
 
-// networkOf returns the network that a GID is assumed to be in, as package pairs does: a GID has no prefix length.
+// networkOf returns the assumed network of a GID, which has no prefix length: /24 for IPv4 and /64 otherwise, as in package pairs.
 func networkOf(g verbs.GID) netip.Prefix {
 	a, bits := netip.AddrFrom16(g.Raw).Unmap(), 64
 	if a.Is4() {
@@ -218,7 +221,7 @@ func networkOf(g verbs.GID) netip.Prefix {
 	return network
 }
 
-// queryFabricPKey returns the index and the value of the P_Key that a Fabric uses.
+// queryFabricPKey returns the index and the value of an endpoint's P_Key.
 func (d *nativeDevice) queryFabricPKey(c verbs.FabricConfig) (index int, value uint16, err error) {
 	index = c.PKeyIndex
 	if index < 0 {
@@ -228,6 +231,6 @@ func (d *nativeDevice) queryFabricPKey(c verbs.FabricConfig) (index int, value u
 	}
 	d.querying.Lock()
 	defer d.querying.Unlock()
-	d.readSysfs(0, func() { value, err = d.sysfs.PKey(d.name, c.Port, index) })
+	d.callControlSysfs(0, func() { value, err = d.sysfs.PKey(d.name, c.Port, index) })
 	return index, value, err
 }

@@ -11,37 +11,36 @@ import (
 	"syscall"
 )
 
-// Files returns the paths that the native backend and the libraries below it open. read
-// are the files and directories that they read; devices are the directories of device
-// nodes, where a device may appear at any time. It is for a process that gives up access
-// to all other files.
+// Files returns the paths that the native backend and its libraries open, for a process that
+// gives up access to all other files. read lists the files and directories that they read;
+// devices lists the directories of device nodes, where a device may appear at any time.
 func Files() (read, devices []string) {
 	read = []string{
 		"/sys",
-		"/proc/cpuinfo", // mlx5 reads the processor's maker
+		"/proc/cpuinfo", // mlx5 reads the processor's vendor
 		"/etc/ld.so.cache", "/etc/ld.so.preload",
 		// These list the provider libraries that packages and administrators have installed.
 		"/etc/libibverbs.d", "/usr/local/etc/libibverbs.d",
 	}
 	dirs := loaderDirs("/etc/ld.so.conf")
-	return slices.Concat(read, dirs, ownDirs(dirs)), []string{"/dev/infiniband"}
+	return slices.Concat(read, dirs, libraryDirs(dirs)), []string{"/dev/infiniband"}
 }
 
-// defaultDirs returns the directories in which the loader searches last, whatever its configuration.
+// defaultDirs returns the directories that the loader searches last, with any configuration.
 func defaultDirs() []string { return []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"} }
 
 // loaderDirs returns the directories in which the dynamic loader searches for libraries
-// (ld.so(8)): those of the environment, of its configuration file conf, and its default
-// ones.
+// (ld.so(8)): directories from the environment, from its configuration file conf, and its
+// default directories.
 func loaderDirs(conf string) []string {
 	named := strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), func(r rune) bool { return r == ':' || r == ';' })
 	return slices.DeleteFunc(slices.Concat(named, configuredDirs(conf, 10), defaultDirs()),
 		func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// configuredDirs reads a file of ldconfig(8). Each line has a directory, or "include" and
-// a pattern of further files. These may include each other, so configuredDirs follows
-// them to depth only.
+// configuredDirs reads a configuration file of ldconfig(8). Each line has a directory, or
+// "include" and a pattern of further files. Files may include each other, so configuredDirs
+// follows includes only to depth.
 func configuredDirs(conf string, depth int) []string {
 	text, err := os.ReadFile(conf)
 	if err != nil || depth == 0 {
@@ -70,25 +69,25 @@ func relativeTo(conf, pattern string) string {
 	return filepath.Join(filepath.Dir(conf), pattern)
 }
 
-// ownDirs returns the directories that the libibverbs of each of some directories names itself: that of its configuration and
-// of its providers, which are built in by the prefix of an rdma-core, and those in RUNPATH of it and its providers, which the
-// loader searches for their dependencies (ld.so(8)). The loader alone finds none of them by LD_LIBRARY_PATH or ldconfig(8).
+// libraryDirs returns the directories that libibverbs itself names, for each libibverbs in dirs. These are the directories of its
+// configuration and its providers, which are compiled in with the prefix of rdma-core, and the RUNPATH of the library and its
+// providers, which the loader searches for dependencies (ld.so(8)). LD_LIBRARY_PATH and ldconfig(8) do not contain them.
 //
-// A library is believed only if root or this process' user owns it and no other user can write to it, and only as far as the
-// name of a directory is one of libraries: a worker shows a library no other files.
-func ownDirs(dirs []string) []string {
+// libraryDirs trusts a library only if root or this process's user owns it and no other user can write to it. It accepts only
+// directories with the name of a library directory: a worker gives a library access to no other files.
+func libraryDirs(dirs []string) []string {
 	var own []string
 	for _, dir := range dirs {
 		if isDefault(dir) {
-			continue // its directories are known, and reading it would delay the start of each worker
+			continue // the directories of such a library are known, and reading it would delay the start of each worker
 		}
-		built, runpath := readNames(filepath.Join(dir, "libibverbs.so.1"))
+		built, runpath := readLibraryDirs(filepath.Join(dir, "libibverbs.so.1"))
 		own = append(own, built...)
 		own = append(own, runpath...)
 		for _, providers := range append(built, dir) {
 			files, _ := filepath.Glob(filepath.Join(providers, "lib*-rdmav*.so")) // a bad pattern names no file
 			for _, file := range files {
-				_, runpath := readNames(file)
+				_, runpath := readLibraryDirs(file)
 				own = append(own, runpath...)
 			}
 		}
@@ -97,20 +96,20 @@ func ownDirs(dirs []string) []string {
 	return slices.Compact(own)
 }
 
-// isDefault reports whether a directory is one of the loader's own, or below it.
+// isDefault reports whether a directory is a default directory of the loader, or below one.
 func isDefault(dir string) bool {
 	return slices.ContainsFunc(defaultDirs(), func(d string) bool { return dir == d || strings.HasPrefix(dir, d+"/") })
 }
 
-// readNames returns the directories that a library names: those built into it, and those of its RUNPATH or RPATH. It returns
-// none for a file that is not believed, or is no library.
-func readNames(path string) (built, runpath []string) {
+// readLibraryDirs returns the directories that a library names: compiled-in directories, and its RUNPATH or RPATH. It returns none
+// for a file that is not trusted or is no library.
+func readLibraryDirs(path string) (built, runpath []string) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil
 	}
 	defer func() { _ = f.Close() }() // nothing was written
-	if info, err := f.Stat(); err != nil || !believed(info) {
+	if info, err := f.Stat(); err != nil || !isTrusted(info) {
 		return nil, nil
 	}
 	library, err := elf.NewFile(f)
@@ -126,19 +125,19 @@ func readNames(path string) (built, runpath []string) {
 			}
 		}
 	}
-	return ofLibraries(builtIn(library)), ofLibraries(runpath)
+	return keepLibraryDirs(builtInDirs(library)), keepLibraryDirs(runpath)
 }
 
-// believed reports whether no other user than root and that of this process can have written the file.
-func believed(info fs.FileInfo) bool {
+// isTrusted reports whether only root and this process's user can have written the file.
+func isTrusted(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	const others = 0o022
 	return ok && info.Mode().IsRegular() && info.Mode().Perm()&others == 0 && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
-// builtIn returns the directories of the texts that libibverbs has as IBV_CONFIG_DIR and VERBS_PROVIDER_DIR
-// (libibverbs/dynamic_driver.c of rdma-core): the first ends with libibverbs.d, the second is before the pattern of a provider.
-func builtIn(library *elf.File) []string {
+// builtInDirs returns IBV_CONFIG_DIR and VERBS_PROVIDER_DIR of a libibverbs (libibverbs/dynamic_driver.c of rdma-core). It finds
+// them among the library's strings: the first ends with libibverbs.d, the second precedes the pattern of a provider's file name.
+func builtInDirs(library *elf.File) []string {
 	const most = 16 << 20
 	section := library.Section(".rodata")
 	if section == nil || section.Size > most {
@@ -162,9 +161,9 @@ func builtIn(library *elf.File) []string {
 	return dirs
 }
 
-// ofLibraries returns those directories whose name is one of libraries: lib, lib64, libibverbs, libibverbs.d,
+// keepLibraryDirs returns the directories with the name of a library directory: lib, lib64, libibverbs, libibverbs.d,
 // x86_64-linux-gnu.
-func ofLibraries(dirs []string) []string {
+func keepLibraryDirs(dirs []string) []string {
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		base := filepath.Base(dir)
 		return !filepath.IsAbs(dir) || !strings.HasPrefix(base, "lib") && !strings.Contains(base, "-linux-")

@@ -17,17 +17,17 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// The room for GIDs with which the library is called: what most devices need, and the
-// most. The kernel answers EINVAL if there are more (rdma_query_gid_table in
-// drivers/infiniband/core/cache.c). Tables with more than the most are read from sysfs,
-// which takes 0.3 ms for each entry.
+// The numbers of GIDs for which the library is called: first as many as most devices have,
+// then the maximum. The kernel answers EINVAL if there are more (rdma_query_gid_table in
+// drivers/infiniband/core/cache.c). Larger tables are read from sysfs, which takes 0.3 ms for
+// each entry.
 const (
-	fewGIDs  = 64
-	mostGIDs = 1024
+	fewGIDs = 64
+	maxGIDs = 1024
 )
 
-// ReadGIDs implements verbs.Device. It asks the library for the whole table, and reads sysfs
-// if the library or the kernel cannot give it, or if the device has more GIDs than fit.
+// ReadGIDs implements verbs.Device. It asks the library for the whole table, and reads sysfs if
+// the library or the kernel does not support that, or if the device has more than maxGIDs.
 func (d *nativeDevice) ReadGIDs(port int) (verbs.GIDTable, error) {
 	if err := d.enter(); err != nil {
 		return verbs.GIDTable{}, verbs.NewOpError("ibv_query_gid_table", d.name, port, err)
@@ -48,14 +48,14 @@ func (d *nativeDevice) ReadGIDs(port int) (verbs.GIDTable, error) {
 func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
 	var table []C.struct_gid_entry
 	n := -C.int(unix.EINVAL)
-	for _, room := range []int{fewGIDs, mostGIDs} {
+	for _, room := range []int{fewGIDs, maxGIDs} {
 		if n == -C.int(unix.EINVAL) {
 			table = make([]C.struct_gid_entry, room)
 			n = C.native_gids(d.c, &table[0], C.int(room))
 		}
 	}
 	if n < 0 {
-		return nil, d.failed(unix.Errno(-n))
+		return nil, d.commandError(unix.Errno(-n))
 	}
 	var gids []verbs.GID
 	netdevs := map[C.uint32_t]string{0: ""}
@@ -79,7 +79,7 @@ func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
 	return gids, nil
 }
 
-// probedGIDs returns the indexes of the GIDs that the open probes of a port send from.
+// probedGIDs returns the indexes of the source GIDs of a port's open probes.
 func (d *nativeDevice) probedGIDs(port int) []int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

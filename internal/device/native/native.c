@@ -25,19 +25,19 @@ static int load_locked(char *why, int size)
 		return 0;
 	// After a removal, old kernels refuse every destroy with EIO. The library reads
 	// this variable when it starts. If it is set, the library takes EIO for success and
-	// frees the object without waiting for the acknowledgement of its events. Then no
-	// thread may read events while another one destroys an object (ibv_open_device(3)).
-	// Here the reader reads on while probers destroy objects. With a lock around both,
-	// a destroy that hangs would stop the reader. Without the variable, a refused
-	// destroy frees nothing, whatever events the reader holds. A removal ends the
-	// worker, and its exit frees the rest. Newer kernels do not refuse.
+	// frees the object without waiting for the acknowledgement of its events. No thread
+	// may then read events while another one destroys an object (ibv_open_device(3)).
+	// In this program the reader continues to read while probers destroy objects, and
+	// with a lock around both, a destroy that hangs would stop the reader. Without the
+	// variable, a refused destroy frees nothing, whatever events the reader holds. A
+	// removal ends the worker, and its exit frees the rest. Newer kernels do not refuse.
 	unsetenv("RDMAV_ALLOW_DISASSOC_DESTROY");
 	so = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!so) {
 		snprintf(why, size, "%s", dlerror());
 		return ENOENT;
 	}
-	// IBVERBS_1.0 has symbols of the same names for an older ABI.
+	// IBVERBS_1.0 has symbols with the same names for an older ABI.
 #define X(f) \
 	lib.f = dlvsym(so, "ibv_" #f, "IBVERBS_1.1"); \
 	if (!lib.f) \
@@ -105,7 +105,7 @@ static struct result open_context(const char *name, struct ledger *led, struct i
 	return *ctx ? (struct result){ 0 } : failed(C_OPEN_DEVICE, err);
 }
 
-static struct result describe(struct device *d, struct device_info *info)
+static struct result read_device_info(struct device *d, struct device_info *info)
 {
 	struct ibv_device_attr attr;
 	int err = CALL(&d->led->control, C_QUERY_DEVICE, lib.query_device(d->ctx, &attr));
@@ -120,7 +120,7 @@ static struct result describe(struct device *d, struct device_info *info)
 	return (struct result){ 0 };
 }
 
-int nonblocking(int fd)
+int set_nonblocking(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
 
@@ -146,9 +146,9 @@ struct result native_open(const char *name, struct ledger *led, int doorbell, ui
 	}
 	r = open_context(name, led, &d->ctx);
 	if (!r.err)
-		r = describe(d, info);
+		r = read_device_info(d, info);
 	if (!r.err) {
-		int err = nonblocking(d->ctx->async_fd);
+		int err = set_nonblocking(d->ctx->async_fd);
 		if (err)
 			r = failed(C_OPEN_DEVICE, err);
 	}
@@ -163,12 +163,12 @@ void wake_up(int fd)
 {
 	uint64_t one = 1;
 
-	// The write fails only when the counter is full; fd is readable then.
+	// The write fails only if the counter is full, and then fd is readable.
 	if (write(fd, &one, sizeof one) < 0)
 		return;
 }
 
-void drained(int fd)
+void clear_eventfd(int fd)
 {
 	uint64_t count;
 
@@ -202,10 +202,11 @@ struct result native_query_port(struct device *d, int port, struct port_info *ou
 
 	memset(&a, 0, sizeof a);
 	if (ops)
-		err = ASK(&d->led->control, C_QUERY_PORT, port, ops->query_port(d->ctx, port, &a, sizeof a));
+		err = PORT_CALL(&d->led->control, C_QUERY_PORT, port,
+				ops->query_port(d->ctx, port, &a, sizeof a));
 	else
-		err = ASK(&d->led->control, C_QUERY_PORT, port,
-			  lib.query_port(d->ctx, port, (struct _compat_ibv_port_attr *)&a));
+		err = PORT_CALL(&d->led->control, C_QUERY_PORT, port,
+				lib.query_port(d->ctx, port, (struct _compat_ibv_port_attr *)&a));
 	if (err)
 		return failed(C_QUERY_PORT, err);
 	*out = (struct port_info){
@@ -226,14 +227,15 @@ struct result native_query_port_speed(struct device *d, int port, uint64_t *spee
 {
 	int err = EOPNOTSUPP;
 
-	// The thread state is that of a query: ibv_query_port_speed is one, and hangs in the same way.
+	// The call is recorded as a query of the port, which it is: it hangs in the same way.
 	if (lib.query_port_speed)
-		err = ASK(&d->led->control, C_QUERY_PORT, port, lib.query_port_speed(d->ctx, port, speed));
+		err = PORT_CALL(&d->led->control, C_QUERY_PORT, port,
+				lib.query_port_speed(d->ctx, port, speed));
 	return err ? failed(C_QUERY_PORT, err) : (struct result){ 0 };
 }
 
-// native_gids records no call in the ledger: the thread state for such calls may belong to
-// a query of a port that hangs, and the kernel answers from its own table.
+// native_gids records no call in the ledger. The kernel answers from its own table, and the
+// thread state for such calls may be in use by a port query that hangs.
 int native_gids(struct device *d, struct gid_entry *out, int cap)
 {
 	struct ibv_gid_entry *entries;
@@ -257,7 +259,7 @@ int native_gids(struct device *d, struct gid_entry *out, int cap)
 	return n;
 }
 
-// await repeats ppoll after a signal: Linux never restarts ppoll, and the Go runtime
+// await repeats ppoll after a signal, because Linux never restarts ppoll and the Go runtime
 // sends many signals.
 int await(struct device *d, int fd, int64_t until)
 {
@@ -279,7 +281,7 @@ int await(struct device *d, int fd, int64_t until)
 			return ETIMEDOUT;
 		if (fds[1].revents)
 			return ECANCELED;
-		// Before Linux 6.4 a read of a closed channel returns EAGAIN, and the caller would wait again.
+		// Before Linux 6.4 a read of a closed channel returns EAGAIN, so the caller would wait again.
 		return fds[0].revents & POLLIN ? 0 : EIO;
 	}
 }
@@ -301,16 +303,16 @@ struct ledger_event *event_slot(struct ledger *led, int32_t type, int32_t port)
 	return e;
 }
 
-// An event's element is a port number only for port events. For unknown event types
-// the library fills it too, but it may be a truncated pointer.
-static int32_t port_of(struct device *d, const struct ibv_async_event *e)
+// event_port returns the port of an event, or 0. An event's element is a port number only for port
+// events. The library also fills it for unknown event types, but it may be a truncated pointer.
+static int32_t event_port(struct device *d, const struct ibv_async_event *e)
 {
 	unsigned type = e->event_type;
 
 	return type < 64 && d->port_types >> type & 1 ? e->element.port_num : 0;
 }
 
-static void note(struct run *r, int64_t hold, int64_t ack)
+static void add_times(struct run *r, int64_t hold, int64_t ack)
 {
 	r->hold_sum += hold;
 	r->ack_sum += ack;
@@ -320,8 +322,8 @@ static void note(struct run *r, int64_t hold, int64_t ack)
 		r->ack_max = ack;
 }
 
-// begin_run and end_run compute a run's count from the ledger, which counts each event
-// anyway.
+// begin_run and end_run compute the count of a run from the ledger's count of its events, before
+// and after the run.
 static void begin_run(struct run *r, const struct ibv_async_event *e, int32_t port, int64_t got,
 		      uint64_t before)
 {
@@ -337,8 +339,8 @@ static void end_run(struct run *r, int64_t got, uint64_t after)
 int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 {
 	// In an endless storm native_read returns after this many events.
-	enum { SHARE = 1 << 14 };
-	struct ledger_lane *lane = &d->led->reader;
+	enum { MAX_EVENTS = 1 << 14 };
+	struct thread_state *state = &d->led->reader;
 	struct ledger_event *counts = NULL;
 	struct run *r = NULL;
 	struct ibv_async_event e;
@@ -348,22 +350,22 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 	ended = await(d, d->ctx->async_fd, wait_ns < 0 ? -1 : now() + wait_ns);
 	if (ended == ETIMEDOUT)
 		return 0;
-	// Events that are queued when the device closes are still read.
+	// Events that are queued when the device is closed are still read.
 	if (ended && ended != ECANCELED)
 		return -ended;
 	t = now();
 	errno = 0;
-	for (i = 0; i < SHARE; i++) {
+	for (i = 0; i < MAX_EVENTS; i++) {
 		int32_t port;
 
-		go_on_at(lane, C_GET_ASYNC_EVENT, t);
+		set_call_at(state, C_GET_ASYNC_EVENT, t);
 		err = lib.get_async_event(d->ctx, &e);
 		if (err) {
 			err = failed(C_GET_ASYNC_EVENT, err).err;
 			break;
 		}
 		t = now();
-		port = port_of(d, &e);
+		port = event_port(d, &e);
 		if (!r || r->type != (int32_t)e.event_type || r->port != port) {
 			if (r)
 				end_run(r, got, counts->read);
@@ -372,21 +374,21 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 			begin_run(r, &e, port, t, counts->read);
 		}
 		got = t;
-		add(&counts->read, 1);
-		go_on(lane, C_ACK_ASYNC_EVENT);
+		add_count(&counts->read, 1);
+		set_call(state, C_ACK_ASYNC_EVENT);
 		before = now();
 		lib.ack_async_event(&e);
 		t = now();
-		add(&counts->acked, 1);
-		note(r, t - got, t - before);
+		add_count(&counts->acked, 1);
+		add_times(r, t - got, t - before);
 		if (n == cap)
 			break;
 	}
-	leave(lane);
+	leave_call(state);
 	if (r)
 		end_run(r, got, counts->read);
 	if (n) {
-		list_runs(d, runs, n);
+		publish_runs(d, runs, n);
 		return n;
 	}
 	return ended ? -ended : err == EAGAIN || err == EINTR ? 0 : -err;

@@ -1,6 +1,6 @@
-// The C interface of the native backend. Only native_linux.go and probe_linux.go
-// call it. Rules: integers have fixed widths; C keeps no Go memory after a call
-// returns; struct result carries a positive errno with the call that failed.
+// The C interface of the native backend. Only the Go files *_linux.go of this
+// package call it. Rules: integers have fixed widths; C keeps no Go memory after a
+// call returns; struct result has a positive errno and the call that failed.
 #ifndef RDMA_EVENTS_NATIVE_H
 #define RDMA_EVENTS_NATIVE_H
 
@@ -8,15 +8,15 @@
 
 // The layout of the ledger. internal/device/ledger/layout.go explains the fields.
 // clang-format off
-enum { LEDGER_EVENTS = 2048, LEDGER_PROBES = 1536, LANE_PORT_SHIFT = 16 };
+enum { LEDGER_EVENTS = 2048, LEDGER_PROBES = 1536, CALL_PORT_SHIFT = 16 };
 enum { LEDGER_FABRICS = 8, FABRIC_PAIRS = 64, FABRIC_PATHS = 4 };
 enum { RUN_RING = 4096, ROUND_RING = 128 };
-struct ledger_lane { uint32_t call, thread; int64_t beat; };
+struct thread_state { uint32_t call, thread; int64_t since; };
 struct ledger_event { int32_t type, port; uint64_t read, acked, unlisted; };
 // clang-format on
 struct ledger_probe {
 	uint32_t port, vector, method, pad;
-	struct ledger_lane lane;
+	struct thread_state thread;
 	uint64_t rounds, successes, errors, lost_events, lost_completions;
 	uint64_t events, acked, spurious, late, resent, disturbed;
 	uint8_t pad2[8];
@@ -27,7 +27,7 @@ struct ledger_fabric_pair {
 };
 struct ledger_fabric {
 	uint32_t port, pad;
-	struct ledger_lane lane, control;
+	struct thread_state thread, control;
 	uint64_t events, acked, spurious, echoed, refused, foreign, dry;
 	uint8_t pad2[32];
 	struct ledger_fabric_pair pair[FABRIC_PAIRS];
@@ -43,9 +43,9 @@ struct round {
 	int32_t wc_status;
 	int64_t start, wake, get, arm, drain, hold, ack, total;
 };
-// The rings, whose entries the host copies. native_ring.c writes them.
+// The rings. native_ring.c writes their entries, and the host copies them.
 struct ring {
-	uint64_t written, taken, left;
+	uint64_t written, taken, omitted;
 	uint8_t pad[40];
 };
 struct run_ring {
@@ -59,7 +59,7 @@ struct round_ring {
 struct ledger {
 	uint64_t magic;
 	uint32_t events, probes;
-	struct ledger_lane reader, control, evidence;
+	struct thread_state reader, control, evidence;
 	uint32_t fabrics, pad0;
 	int64_t alive;
 	uint8_t pad[1024 - 16 - 3 * 16 - 16];
@@ -73,8 +73,8 @@ struct ledger {
 // The layout test in internal/device/ledger asserts the same numbers.
 _Static_assert(sizeof(struct ledger_event) == 32, "event slot");
 _Static_assert(sizeof(struct ledger_probe) == 128, "probe slot");
-_Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
-_Static_assert(__builtin_offsetof(struct ledger, evidence) == 48, "evidence lane");
+_Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader state");
+_Static_assert(__builtin_offsetof(struct ledger, evidence) == 48, "evidence state");
 _Static_assert(__builtin_offsetof(struct ledger, event) == 1024, "event slots");
 _Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 2048 * 32, "probe slots");
 _Static_assert(__builtin_offsetof(struct ledger, fabrics) == 64, "number of fabric slots");
@@ -82,7 +82,7 @@ _Static_assert(__builtin_offsetof(struct ledger, fabric) == 1024 + 2048 * 32 + 1
 _Static_assert(sizeof(struct ledger_fabric) == 128 + 64 * 64, "fabric slot");
 _Static_assert(__builtin_offsetof(struct ledger_fabric, events) == 40, "fabric counts");
 _Static_assert(__builtin_offsetof(struct ledger_fabric, pair) == 128, "fabric pairs");
-_Static_assert(__builtin_offsetof(struct ledger_probe, lane) == 16, "probe lane");
+_Static_assert(__builtin_offsetof(struct ledger_probe, thread) == 16, "probe state");
 _Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
 _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
 _Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
@@ -94,7 +94,7 @@ _Static_assert(__builtin_offsetof(struct ledger, rounds) == 296960 + 64 + 4096 *
 _Static_assert(sizeof(struct round_ring) == 64 + 128 * 80, "ring of rounds");
 _Static_assert(__builtin_offsetof(struct round, start) == 16, "times of a round");
 
-// NO_ERRNO stands for the errno of a call that failed and set none (bnxt_re's
+// NO_ERRNO stands in for the errno of a call that failed without setting one (bnxt_re's
 // create_qp, hns' create_ah). The kernel's errno values end at 4095
 // (include/linux/err.h).
 enum { NO_ERRNO = 4096 };
@@ -116,34 +116,34 @@ struct gid_entry {
 	uint32_t index, port, type, ifindex;
 };
 
-// native_load opens libibverbs once per process. This runs code of the library and
-// may hang; led records the call meanwhile. On failure it returns an errno and writes
-// the message of dlopen or the name of the missing symbol to why.
+// native_load loads libibverbs, once per process. This runs code of the library and may
+// hang; led records the call meanwhile. On failure it returns an errno and writes the
+// message of dlopen or the name of the missing symbol to why.
 int native_load(struct ledger *led, char *why, int size);
-// native_listed returns how many devices libibverbs lists, or -errno. It sets has to 1 if
-// one of them has that name, and else to 0.
+// native_listed returns the number of devices that libibverbs lists, or -errno. It sets has
+// to 1 if one of them has this name, and to 0 otherwise.
 int native_listed(struct ledger *led, const char *name, int *has);
-// native_library returns the path that libibverbs was loaded from; NULL if that is unknown.
+// native_library returns the path from which libibverbs was loaded; NULL if it is unknown.
 const char *native_library(void);
-// native_open opens a device by name. doorbell is an eventfd that the device rings, or -1. port_types is a bit mask of
-// the event types whose element is a port number.
+// native_open opens a device by name. doorbell is the eventfd by which the device wakes the host, or -1. port_types is the
+// bit mask of the event types whose element is a port number.
 struct result native_open(const char *name, struct ledger *led, int doorbell, uint64_t port_types,
 			  struct device **out, struct device_info *info);
 struct result native_query_port(struct device *d, int port, struct port_info *out);
-// native_query_port_speed writes what the port can carry now, in units of 100 Mb/s. EOPNOTSUPP: the library cannot ask.
+// native_query_port_speed writes the port's current data rate, in units of 100 Mb/s. EOPNOTSUPP: the library lacks the query.
 struct result native_query_port_speed(struct device *d, int port, uint64_t *speed);
 // native_gids reads the filled entries of the GID tables of all ports. It returns their
-// number or -errno: -ENOSYS if the library cannot read whole tables. cap times the size of
-// an entry has to fit into the 16 bits of an attribute's length (struct ib_uverbs_attr in
+// number or -errno; -ENOSYS if the library cannot read whole tables. cap times the size of
+// an entry must fit into the 16 bits of an attribute's length (struct ib_uverbs_attr in
 // include/uapi/rdma/rdma_user_ioctl_cmds.h).
 int native_gids(struct device *d, struct gid_entry *out, int cap);
-// native_read waits up to wait_ns (negative: for ever) for asynchronous events. It
-// then reads and acknowledges events until the queue is empty, runs is full or the
+// native_read waits up to wait_ns (negative: without limit) for asynchronous events. It
+// then reads and acknowledges events until the queue is empty, runs is full, or the
 // limit for one call is reached, as in a storm. It writes the runs into the ring of
-// the ledger, rings the doorbell, and returns the number of runs or
-// -errno: -ECANCELED after native_wake.
+// the ledger, rings the doorbell, and returns the number of runs or -errno; -ECANCELED
+// after native_wake.
 int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns);
-// native_wake makes every wait on d return at once, later waits included.
+// native_wake makes all current and later waits on d return at once.
 void native_wake(struct device *d);
 // native_close must not run concurrently with any other call on d except native_wake.
 int native_close(struct device *d);
@@ -151,41 +151,41 @@ int native_close(struct device *d);
 struct probe;
 struct probe_config {
 	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, global, lid, trial;
-	int32_t keep_handle;	// one handle for all rounds: holding it moves no address here
-	int32_t handle_command; // making an address handle is a command to the device
+	int32_t keep_handle; // keep one address handle for all rounds: addresses do not change on this port
+	int32_t handle_command; // creating an address handle is a firmware command
 	int64_t timeout_ns;
 	uint8_t gid[16];
 };
 struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out);
-// native_probe_rounds does rounds at a pace (verbs.Pace) until one does not succeed, writes each into the ring of the
-// probe, and returns their number. If native_probe_nudge ends the pause before a round, that round is canceled. usable
-// is whether another round can succeed.
+// native_probe_rounds runs rounds at a pace (verbs.Pace) until one fails, writes each into the ring of the probe, and
+// returns their number. If native_probe_nudge ends the pause before a round, that round is canceled. usable is set to
+// whether another round can succeed.
 int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
 			struct round *last, int *usable);
-// native_probe_keep ends a trial: the outcomes of its rounds are counted, and the last of
-// them is written into the ring. It must not
-// run concurrently with native_probe_rounds.
+// native_probe_keep ends a trial: it counts the outcomes of its rounds and writes the last
+// round into the ring. It must not run concurrently with native_probe_rounds.
 void native_probe_keep(struct probe *p);
 void native_probe_nudge(struct probe *p);
 struct result native_probe_close(struct probe *p);
-// native_query_qp queries the state of the probe's queue pair. It may run concurrently
-// with all other calls on p but native_probe_close, unless rounds make new queue pairs (flush).
+// native_query_qp queries the state of the probe's queue pair. It may run concurrently with
+// all other calls on p except native_probe_close. It must not be used with the flush method,
+// whose rounds create new queue pairs.
 struct result native_query_qp(struct probe *p);
 
-// Probes between hosts (native_fabric.c). The order of the kinds is that of verbs.FabricKind.
+// Probes between hosts (native_fabric.c). verbs.FabricKind has the same order.
 enum fabric_kind {
 	FK_PROBE,	 // a probe was sent
-	FK_ECHO,	 // its echo came
+	FK_ECHO,	 // the echo of a probe arrived
 	FK_WRITE,	 // a write was posted
-	FK_WRITE_DONE,	 // the peer's device acknowledged it
-	FK_WRITE_FAILED, // it ended in an error, and its queue pair with it
+	FK_WRITE_DONE,	 // the peer's device acknowledged the write
+	FK_WRITE_FAILED, // the write ended in an error, which also put its queue pair into the error state
 	FK_MISSING,	 // an echo is missing
-	FK_LATE,	 // the thread woke later than it should by took
+	FK_LATE,	 // the thread woke later than planned, by took
 	FK_UNSENT,	 // the device refused a probe
 };
 enum fabric_role { FR_PROBES, FR_ANSWERS };
-// FABRIC_ROOM is the number of items that native_fabric_run needs room for: those of one batch of completions and of one
-// pair's round.
+// FABRIC_ROOM is the number of items for which native_fabric_run needs space: the items of one batch of completions and of
+// one round of a pair.
 enum { FABRIC_BATCH = 384, FABRIC_ROOM = FABRIC_BATCH + 8 };
 struct fabric;
 struct fabric_config {
@@ -193,11 +193,11 @@ struct fabric_config {
 	uint32_t qkey;
 	int32_t more_probes;
 	int64_t interval_ns;
-	// The times of verdict.EchoWatch, and LateAfter.
+	// The times of verdict.EchoWatch, and verdict.LateAfter.
 	int64_t missing_ns, write_silent_ns, more_ns, late_ns;
 };
-// fabric_peer is what a port knows of a port of another host. The PSNs are of the RC queue pairs: own_psn of what this
-// side sends, psn of what the peer sends.
+// fabric_peer describes a port of another host, and how this port reaches it. The PSNs are the first ones of the RC queue
+// pairs: own_psn for packets of this side, psn for packets of the peer.
 struct fabric_peer {
 	int32_t role, global, gid_index, lid, paths;
 	uint32_t qkey, rc, psn, own_psn;
@@ -206,31 +206,31 @@ struct fabric_peer {
 	int64_t first_ns; // from now to the first probe
 	uint8_t gid[16];
 };
-// status is that of a completion, or a negative errno of ibv_post_send.
+// fabric_item is a verbs.FabricFact. status is a completion status, or a negative errno of ibv_post_send.
 struct fabric_item {
 	int32_t kind, pair, path, dry, status;
 	uint32_t seq, rx, tx;
 	uint64_t session;
 	int64_t at, took, delay;
 };
-// fabric_end is how a native_fabric_run ended. After a failure the queues cannot be used any more. If it is none of a call,
-// a queue pair of datagrams was flushed, and wc_status says why.
+// fabric_end tells how a native_fabric_run ended. After a failure the queues cannot be used any more. Either a call failed,
+// or a UD queue pair was flushed; wc_status then is the reason.
 struct fabric_end {
 	struct result failed;
 	int32_t wc_status;
-	int64_t up_to; // all that had completed by then was taken
+	int64_t up_to; // everything that had completed by then has been handled
 };
-// native_fabric_open makes the queues of a port, and writes the numbers of its UD queue pairs to ud.
+// native_fabric_open creates the queues of a port, and writes the numbers of its UD queue pairs to ud.
 struct result native_fabric_open(struct device *d, const struct fabric_config *c, struct fabric **out,
 				 uint32_t ud[FABRIC_PATHS]);
 // native_fabric_run echoes and probes for for_ns, and returns the number of items. It returns early when out is nearly full,
-// when something is amiss, and after native_fabric_nudge or native_wake. cap is at least FABRIC_ROOM.
+// after an urgent item, and after native_fabric_nudge or native_wake. cap must be at least FABRIC_ROOM.
 int native_fabric_run(struct fabric *f, int64_t for_ns, struct fabric_item *out, int cap,
 		      struct fabric_end *end);
-// native_fabric_offer makes the RC queue pair of a place, in state INIT, and writes its number to rc. native_fabric_join
-// connects it, in place of the pair that runs there; after a failure that one goes on. These two and native_fabric_leave may
-// run concurrently with native_fabric_run, but not with each other. They may block as long as the kernel seeks the peer's
-// address.
+// native_fabric_offer creates the RC queue pair for a slot, in state INIT, and writes its number to rc. native_fabric_join
+// connects it and replaces the pair that runs in the slot; after a failure that pair continues. These two functions and
+// native_fabric_leave may run concurrently with native_fabric_run, but not with each other. They may block while the kernel
+// resolves the peer's address.
 struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t *rc);
 struct result native_fabric_join(struct fabric *f, int pair, const struct fabric_peer *peer);
 struct result native_fabric_leave(struct fabric *f, int pair);

@@ -6,7 +6,7 @@
 
 #include "native_fabric.h"
 
-struct fabric_item *item(struct sink *s, int kind, int pair, const struct pair *p, int64_t at)
+struct fabric_item *add_item(struct sink *s, int kind, int pair, const struct pair *p, int64_t at)
 {
 	struct fabric_item *i = &s->out[s->n++];
 
@@ -14,13 +14,13 @@ struct fabric_item *item(struct sink *s, int kind, int pair, const struct pair *
 	return i;
 }
 
-// room reports whether n more items fit.
-static int room(const struct sink *s, int n)
+// has_room reports whether n more items fit.
+static int has_room(const struct sink *s, int n)
 {
 	return s->n + n <= s->cap;
 }
 
-// send_probe sends the next probe of a pair. One that the device refuses has not used up its number.
+// send_probe sends the next probe of a pair. If the device refuses it, the next probe gets the same number.
 static void send_probe(struct fabric *f, int i, struct pair *p, struct sink *s)
 {
 	uint32_t seq = p->seq + 1;
@@ -28,7 +28,7 @@ static void send_probe(struct fabric *f, int i, struct pair *p, struct sink *s)
 	struct datagram_wire m = { .type = T_PROBE, .seq = htobe32(seq) };
 	int64_t t = now();
 	int err = post_datagram_to(f, p, path, &m);
-	struct fabric_item *out = item(s, err ? FK_UNSENT : FK_PROBE, i, p, t);
+	struct fabric_item *out = add_item(s, err ? FK_UNSENT : FK_PROBE, i, p, t);
 
 	out->path = path;
 	out->seq = seq;
@@ -39,30 +39,30 @@ static void send_probe(struct fabric *f, int i, struct pair *p, struct sink *s)
 	p->seq = seq;
 	p->sent[seq % 256].seq = seq;
 	p->sent[seq % 256].at = t;
-	add(&p->led->sent, 1);
-	if (!p->look) {
-		p->look = t + f->c.missing_ns;
+	add_count(&p->led->sent, 1);
+	if (!p->missing_at) {
+		p->missing_at = t + f->c.missing_ns;
 		p->awaited = seq;
 	}
 }
 
 void fail_write(int i, struct pair *p, int64_t t, int status, struct sink *s)
 {
-	struct fabric_item *out = item(s, FK_WRITE_FAILED, i, p, t);
+	struct fabric_item *out = add_item(s, FK_WRITE_FAILED, i, p, t);
 
 	out->status = status;
 	out->took = t - p->write_at;
 	p->write_at = 0;
 	p->write_failed = 1;
-	s->amiss = 1;
-	add(&p->led->write_errors, 1);
+	s->urgent = 1;
+	add_count(&p->led->write_errors, 1);
 }
 
-// send_write posts a write of no bytes. Its key and address are zeros: a responder must not check them for a write without
-// bytes (InfiniBand specification, C9-88). A write that the device refuses was posted and failed.
+// send_write posts a zero-length write. Its key and address are zeros: a responder must not check them for a zero-length
+// write (InfiniBand specification, C9-88). A write that the device refuses counts as posted and failed.
 static void send_write(struct fabric *f, int i, struct pair *p, struct sink *s)
 {
-	struct ibv_send_wr wr = { .wr_id = work(WR_WRITE, i, p->generation),
+	struct ibv_send_wr wr = { .wr_id = work_id(WR_WRITE, i, p->generation),
 				  .opcode = IBV_WR_RDMA_WRITE,
 				  .send_flags = IBV_SEND_SIGNALED };
 	struct ibv_send_wr *bad;
@@ -70,34 +70,36 @@ static void send_write(struct fabric *f, int i, struct pair *p, struct sink *s)
 
 	p->write_at = now();
 	err = FABRIC_CALL(f, C_POST_SEND, ibv_post_send(p->rc, &wr, &bad));
-	item(s, FK_WRITE, i, p, p->write_at);
-	add(&p->led->writes, 1);
+	add_item(s, FK_WRITE, i, p, p->write_at);
+	add_count(&p->led->writes, 1);
 	if (err)
 		fail_write(i, p, p->write_at, -failed(C_POST_SEND, err).err, s);
 }
 
-// missing is called when the echo that is awaited has not come in time. If the write is silent too, more probes follow soon;
-// a peer whose device acknowledges is merely busy, and is never asked more. The rule is that of verdict.EchoWatch, with its times.
-static void missing(const struct fabric *f, int i, struct pair *p, int64_t t, struct sink *s)
+// handle_missing reports that the awaited echo has not come in time. If the write is silent, too, it requests further probes.
+// A peer whose device acknowledges the write is merely busy, and gets no further probes. The rule and its times are those of
+// verdict.EchoWatch.
+static void handle_missing(const struct fabric *f, int i, struct pair *p, int64_t t, struct sink *s)
 {
-	p->look = 0;
+	p->missing_at = 0;
 	if (!p->reported) {
-		item(s, FK_MISSING, i, p, t);
-		s->amiss = 1;
+		add_item(s, FK_MISSING, i, p, t);
+		s->urgent = 1;
 		p->reported = 1;
 	}
-	if (!p->asked && (p->write_failed || (p->write_at && t - p->write_at >= f->c.write_silent_ns))) {
-		p->asked = 1;
+	if (!p->more_requested &&
+	    (p->write_failed || (p->write_at && t - p->write_at >= f->c.write_silent_ns))) {
+		p->more_requested = 1;
 		p->more = f->c.more_probes;
 		p->next_more = t;
 	}
 }
 
-// step does what is due of a pair: it makes four items at most.
-static void step(struct fabric *f, int i, struct pair *p, int64_t t, int all_taken, struct sink *s)
+// step_pair does what is due for a pair. It adds at most four items.
+static void step_pair(struct fabric *f, int i, struct pair *p, int64_t t, int all_taken, struct sink *s)
 {
-	if (all_taken && p->look && t >= p->look)
-		missing(f, i, p, t, s);
+	if (all_taken && p->missing_at && t >= p->missing_at)
+		handle_missing(f, i, p, t, s);
 	if (t >= p->next) {
 		int64_t interval = f->c.interval_ns;
 
@@ -112,8 +114,8 @@ static void step(struct fabric *f, int i, struct pair *p, int64_t t, int all_tak
 	}
 }
 
-// due returns when the next step of any pair is due, at most until.
-static int64_t due(const struct fabric *f, int64_t until)
+// next_due returns when the next step of any pair is due, at most until.
+static int64_t next_due(const struct fabric *f, int64_t until)
 {
 	int i;
 
@@ -124,16 +126,16 @@ static int64_t due(const struct fabric *f, int64_t until)
 			continue;
 		if (p->next < until)
 			until = p->next;
-		if (p->look && p->look < until)
-			until = p->look;
+		if (p->missing_at && p->missing_at < until)
+			until = p->missing_at;
 		if (p->more && p->next_more < until)
 			until = p->next_more;
 	}
 	return until;
 }
 
-// notice_late excuses the pairs from what the thread was too late for: they have all of their time once more.
-static void notice_late(struct fabric *f, int64_t t, struct sink *s)
+// handle_late reports that the thread woke too late, and gives all pairs their full time for an echo again.
+static void handle_late(struct fabric *f, int64_t t, struct sink *s)
 {
 	int64_t late = f->expected ? t - f->expected : 0;
 	int i;
@@ -141,31 +143,31 @@ static void notice_late(struct fabric *f, int64_t t, struct sink *s)
 	if (late <= f->c.late_ns)
 		return;
 	for (i = 0; i < FABRIC_PAIRS; i++)
-		if (f->pair[i] && f->pair[i]->look)
-			f->pair[i]->look = t + f->c.missing_ns;
-	item(s, FK_LATE, -1, NULL, t)->took = late;
-	s->amiss = 1;
+		if (f->pair[i] && f->pair[i]->missing_at)
+			f->pair[i]->missing_at = t + f->c.missing_ns;
+	add_item(s, FK_LATE, -1, NULL, t)->took = late;
+	s->urgent = 1;
 }
 
-// turn takes what has completed, and after that does what is due. It returns as drain does. While there is more to take, no
-// echo is missing.
-static int turn(struct fabric *f, struct sink *s)
+// run_once handles all completions, and then does what is due. It returns the result of drain_completions. While completions
+// remain, no echo counts as missing.
+static int run_once(struct fabric *f, struct sink *s)
 {
-	int more = ended(f) ? -1 : drain(f, s), i;
+	int more = has_failed(f) ? -1 : drain_completions(f, s), i;
 	int64_t t = more ? now() : f->up_to;
 
 	if (more < 0)
 		return more;
 	if (!more)
-		notice_late(f, t, s);
-	for (i = 0; i < FABRIC_PAIRS && room(s, 4); i++)
+		handle_late(f, t, s);
+	for (i = 0; i < FABRIC_PAIRS && has_room(s, 4); i++)
 		if (f->pair[i] && f->pair[i]->peer.role == FR_PROBES)
-			step(f, i, f->pair[i], t, !more, s);
-	f->expected = due(f, t + SECOND_NS);
+			step_pair(f, i, f->pair[i], t, !more, s);
+	f->expected = next_due(f, t + SECOND_NS);
 	return more;
 }
 
-// wait_fabric waits until there is an event, a nudge or until. It returns an errno: ECANCELED when the device is being
+// wait_fabric waits for an event or a nudge, or until the time until. It returns an errno: ECANCELED if the device is being
 // closed, EINTR after a nudge.
 static int wait_fabric(struct fabric *f, int64_t until)
 {
@@ -185,7 +187,7 @@ static int wait_fabric(struct fabric *f, int64_t until)
 		return EIO;
 	if (!fds[1].revents)
 		return 0;
-	drained(f->nudge);
+	clear_eventfd(f->nudge);
 	return EINTR;
 }
 
@@ -198,9 +200,9 @@ int native_fabric_run(struct fabric *f, int64_t for_ns, struct fabric_item *out,
 
 	while (!err) {
 		pthread_mutex_lock(&f->lock);
-		more = turn(f, &s);
+		more = run_once(f, &s);
 		pthread_mutex_unlock(&f->lock);
-		if (more < 0 || s.amiss || now() >= until || !room(&s, FABRIC_ROOM))
+		if (more < 0 || s.urgent || now() >= until || !has_room(&s, FABRIC_ROOM))
 			break;
 		err = wait_fabric(f, more ? 0 : f->expected < until ? f->expected : until);
 	}

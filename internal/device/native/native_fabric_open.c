@@ -61,7 +61,7 @@ static struct result make_memory(struct fabric *f)
 	return f->mr ? (struct result){ 0 } : failed(C_REG_MR, errno);
 }
 
-// try_rc finds out whether the device has RC queue pairs, before any peer makes its part of a pair.
+// try_rc checks whether the device has RC queue pairs, before any peer creates its part of a pair.
 static struct result try_rc(struct fabric *f)
 {
 	struct pair p = { 0 };
@@ -84,7 +84,7 @@ static struct result make_fabric(struct fabric *f)
 	f->channel = FABRIC_ORDER(f, C_CREATE_COMP_CHANNEL, lib.create_comp_channel(ctx));
 	if (!f->channel)
 		return failed(C_CREATE_COMP_CHANNEL, errno);
-	err = nonblocking(f->channel->fd);
+	err = set_nonblocking(f->channel->fd);
 	if (err)
 		return failed(C_CREATE_COMP_CHANNEL, err);
 	f->cq = FABRIC_ORDER(f, C_CREATE_CQ, lib.create_cq(ctx, FABRIC_CQ, f, f->channel, 0));
@@ -136,13 +136,14 @@ void native_fabric_nudge(struct fabric *f)
 	wake_up(f->nudge);
 }
 
-// keep returns the first error of two.
-static struct result keep(struct result first, enum call call, int err)
+// first_error returns the first of two errors.
+static struct result first_error(struct result first, enum call call, int err)
 {
 	return !first.err && err ? failed(call, err) : first;
 }
 
-// native_fabric_close destroys each object after those that use it. All events were acknowledged where they were read.
+// native_fabric_close destroys each object after the objects that use it. All events have been acknowledged where they were
+// read.
 struct result native_fabric_close(struct fabric *f)
 {
 	struct result r = { 0 }, pairs;
@@ -150,25 +151,27 @@ struct result native_fabric_close(struct fabric *f)
 
 	for (i = 0; i < f->c.paths; i++)
 		if (f->ud[i])
-			r = keep(r, C_DESTROY_QP, FABRIC_ORDER(f, C_DESTROY_QP, lib.destroy_qp(f->ud[i])));
+			r = first_error(r, C_DESTROY_QP,
+					FABRIC_ORDER(f, C_DESTROY_QP, lib.destroy_qp(f->ud[i])));
 	pairs = drop_pairs(f);
 	r = r.err ? r : pairs;
 	if (f->mr)
-		r = keep(r, C_DEREG_MR, FABRIC_ORDER(f, C_DEREG_MR, lib.dereg_mr(f->mr)));
-	// If a queue pair or the memory region was not destroyed, the device may still write there.
+		r = first_error(r, C_DEREG_MR, FABRIC_ORDER(f, C_DEREG_MR, lib.dereg_mr(f->mr)));
+	// If a queue pair or the memory region was not destroyed, the device may still write into the buffer.
 	if (f->buffer && !r.err)
 		munmap(f->buffer, BUFFER_SIZE);
 	if (f->send_cq)
-		r = keep(r, C_DESTROY_CQ, FABRIC_ORDER(f, C_DESTROY_CQ, lib.destroy_cq(f->send_cq)));
+		r = first_error(r, C_DESTROY_CQ, FABRIC_ORDER(f, C_DESTROY_CQ, lib.destroy_cq(f->send_cq)));
 	if (f->cq)
-		r = keep(r, C_DESTROY_CQ, FABRIC_ORDER(f, C_DESTROY_CQ, lib.destroy_cq(f->cq)));
+		r = first_error(r, C_DESTROY_CQ, FABRIC_ORDER(f, C_DESTROY_CQ, lib.destroy_cq(f->cq)));
 	if (f->channel)
-		r = keep(r, C_DESTROY_COMP_CHANNEL,
-			 FABRIC_ORDER(f, C_DESTROY_COMP_CHANNEL, lib.destroy_comp_channel(f->channel)));
+		r = first_error(
+			r, C_DESTROY_COMP_CHANNEL,
+			FABRIC_ORDER(f, C_DESTROY_COMP_CHANNEL, lib.destroy_comp_channel(f->channel)));
 	if (f->rc_pd)
-		r = keep(r, C_DEALLOC_PD, FABRIC_ORDER(f, C_DEALLOC_PD, lib.dealloc_pd(f->rc_pd)));
+		r = first_error(r, C_DEALLOC_PD, FABRIC_ORDER(f, C_DEALLOC_PD, lib.dealloc_pd(f->rc_pd)));
 	if (f->pd)
-		r = keep(r, C_DEALLOC_PD, FABRIC_ORDER(f, C_DEALLOC_PD, lib.dealloc_pd(f->pd)));
+		r = first_error(r, C_DEALLOC_PD, FABRIC_ORDER(f, C_DEALLOC_PD, lib.dealloc_pd(f->pd)));
 	if (f->nudge >= 0)
 		close(f->nudge);
 	pthread_mutex_destroy(&f->lock);

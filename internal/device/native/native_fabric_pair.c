@@ -8,14 +8,15 @@
 
 enum { RC_SENDS = 4 };
 
-// Former pairs whose datagrams are not sent yet: for so long it is waited, and so many there may be.
-enum { SENT_MS = 20, FORMERS = 64 };
+// A retired pair has ended, but its datagrams have not all completed. SENT_MS is the time to wait for them, MAX_RETIRED the
+// largest number of such pairs.
+enum { SENT_MS = 20, MAX_RETIRED = 64 };
 
-// An error of the device takes at most RC_RETRIES + 1 times four times 4.096 us << RC_TIMEOUT: two seconds. 7 retries never end
-// on rxe of Linux 6.1 (rxe_requester in rxe_req.c).
+// The device reports an error after at most RC_RETRIES + 1 times four times 4.096 us << RC_TIMEOUT, which is two seconds. With 7
+// retries rxe of Linux 6.1 never stops retrying (rxe_requester in rxe_req.c).
 enum { RC_TIMEOUT = 14, RC_RETRIES = 6 };
 
-// Only a responder's queue pair lets the peer write, and its protection domain has no memory to write to.
+// Only a responder's queue pair allows the peer to write, and its protection domain has no memory region to write to.
 struct result make_rc(struct fabric *f, struct pair *p, int role)
 {
 	struct ibv_qp_init_attr init = {
@@ -46,20 +47,20 @@ struct result drop_rc(struct fabric *f, struct pair *p)
 	return err ? failed(C_DESTROY_QP, err) : (struct result){ 0 };
 }
 
-// unsent reports whether datagrams of a former pair are not sent yet.
-static int unsent(struct fabric *f, const struct pair *p)
+// has_unsent reports whether datagrams of a retired pair have not completed yet.
+static int has_unsent(struct fabric *f, const struct pair *p)
 {
 	int i, left = 0;
 
 	pthread_mutex_lock(&f->lock);
-	FABRIC_ORDER(f, C_POLL_CQ, (take_sent(f), 0));
+	FABRIC_ORDER(f, C_POLL_CQ, (poll_sent(f), 0));
 	for (i = 0; i < p->peer.paths; i++)
 		left |= (int32_t)(p->posted[i] - f->done[i]) > 0;
 	pthread_mutex_unlock(&f->lock);
 	return left;
 }
 
-// free_pair destroys what is left of a pair that is in no table.
+// free_pair destroys the remaining objects of a pair that is in no table.
 static struct result free_pair(struct fabric *f, struct pair *p)
 {
 	struct result r = drop_rc(f, p);
@@ -72,42 +73,43 @@ static struct result free_pair(struct fabric *f, struct pair *p)
 	return r;
 }
 
-// sweep frees the former pairs whose datagrams are sent; all of them, if the queue pairs of datagrams are no more.
-static struct result sweep(struct fabric *f, int all)
+// free_retired frees the retired pairs whose datagrams have completed. With all it frees all of them; the UD queue pairs must
+// have been destroyed before.
+static struct result free_retired(struct fabric *f, int all)
 {
-	struct pair **at = &f->former, *p;
+	struct pair **at = &f->retired, *p;
 	struct result r = { 0 }, one;
 
 	while ((p = *at)) {
-		if (!all && unsent(f, p)) {
-			at = &p->next_former;
+		if (!all && has_unsent(f, p)) {
+			at = &p->next_retired;
 			continue;
 		}
-		*at = p->next_former;
-		f->formers--;
+		*at = p->next_retired;
+		f->retired_count--;
 		one = free_pair(f, p);
 		r = r.err ? r : one;
 	}
 	return r;
 }
 
-// part_with ends a pair that is in no table any more, if there is one, and those of before that can go. An address handle outlives the datagrams that use it:
-// if they are not sent soon, a later order destroys it.
-static struct result part_with(struct fabric *f, struct pair *p)
+// retire_pair ends a pair that is in no table any more; p may be NULL. It also frees earlier retired pairs. An address handle
+// must outlive the datagrams that use it: if they do not complete soon, a later order destroys the handle.
+static struct result retire_pair(struct fabric *f, struct pair *p)
 {
 	const struct timespec pause = { .tv_nsec = MS };
 	struct result r, one;
 	int i;
 
 	if (!p)
-		return sweep(f, 0);
+		return free_retired(f, 0);
 	r = drop_rc(f, p);
-	for (i = 0; i < SENT_MS && unsent(f, p); i++)
+	for (i = 0; i < SENT_MS && has_unsent(f, p); i++)
 		nanosleep(&pause, NULL);
-	p->next_former = f->former;
-	f->former = p;
-	f->formers++;
-	one = sweep(f, 0);
+	p->next_retired = f->retired;
+	f->retired = p;
+	f->retired_count++;
+	one = free_retired(f, 0);
 	return r.err ? r : one;
 }
 
@@ -121,11 +123,11 @@ static struct pair *take_offered(struct fabric *f, int pair)
 
 struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t *rc)
 {
-	struct result r = part_with(f, take_offered(f, pair));
+	struct result r = retire_pair(f, take_offered(f, pair));
 	struct pair *p;
 
-	if (!r.err && f->formers >= FORMERS)
-		r = failed(C_CREATE_QP, EAGAIN); // nothing has left the device for long
+	if (!r.err && f->retired_count >= MAX_RETIRED)
+		r = failed(C_CREATE_QP, EAGAIN); // the device has completed no datagram for long
 	if (r.err)
 		return r;
 	p = calloc(1, sizeof *p);
@@ -135,7 +137,7 @@ struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t
 	p->generation = ++f->generation;
 	r = make_rc(f, p, role);
 	if (r.err) {
-		free_pair(f, p); // its error is ignored: the first one is the cause
+		free_pair(f, p); // its error is ignored, since the first error is the cause
 		return r;
 	}
 	*rc = p->rc->qp_num;
@@ -143,14 +145,14 @@ struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t
 	return r;
 }
 
-// flow_label returns a label for each path. Switches choose a way by it, and by the UDP source port that drivers make of it.
-// It is never 0, which mlx5 replaces by a random port (mlx5_ah_set_udp_sport in mlx5/ah.c).
+// flow_label returns the flow label of a path. Switches choose a route by it, and by the UDP source port that drivers derive
+// from it. The label is never 0, which mlx5 replaces by a random port (mlx5_ah_set_udp_sport in mlx5/ah.c).
 static uint32_t flow_label(int path)
 {
 	return 0x1b3c5u * (path + 1) & 0xfffff;
 }
 
-static struct ibv_ah_attr address_of(const struct fabric *f, const struct fabric_peer *to, int path)
+static struct ibv_ah_attr path_address(const struct fabric *f, const struct fabric_peer *to, int path)
 {
 	struct ibv_ah_attr a = {
 		.dlid = to->lid,
@@ -176,7 +178,7 @@ static struct result connect_pair(struct fabric *f, struct pair *p)
 		.rq_psn = p->peer.psn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12,
-		.ah_attr = address_of(f, &p->peer, 0),
+		.ah_attr = path_address(f, &p->peer, 0),
 	};
 	struct ibv_qp_attr rts = {
 		.qp_state = IBV_QPS_RTS,
@@ -203,7 +205,7 @@ static struct result make_handles(struct fabric *f, struct pair *p)
 	int i;
 
 	for (i = 0; i < p->peer.paths; i++) {
-		struct ibv_ah_attr to = address_of(f, &p->peer, i);
+		struct ibv_ah_attr to = path_address(f, &p->peer, i);
 
 		p->ah[i] = FABRIC_ORDER(f, C_CREATE_AH, lib.create_ah(f->pd, &to));
 		if (!p->ah[i])
@@ -212,9 +214,10 @@ static struct result make_handles(struct fabric *f, struct pair *p)
 	return (struct result){ 0 };
 }
 
-// install puts a pair into its place, and returns the one that was there. A host that reads the ledger after this process has
-// died finds no counts of one session under the number of another.
-static struct pair *install(struct fabric *f, int pair, struct pair *p)
+// install_pair puts a pair into a slot, and returns the pair that was there. It clears the session in the ledger before it
+// clears the counts, so that a host never finds the counts of one session under the number of another, even if this process
+// dies meanwhile.
+static struct pair *install_pair(struct fabric *f, int pair, struct pair *p)
 {
 	enum {
 		FIRST = offsetof(struct ledger_fabric_pair, sent) / sizeof(uint64_t),
@@ -238,8 +241,8 @@ static struct pair *install(struct fabric *f, int pair, struct pair *p)
 	return before;
 }
 
-// take_out takes a pair out of its place and returns it, or NULL.
-static struct pair *take_out(struct fabric *f, int pair)
+// remove_pair removes the pair from a slot and returns it, or NULL if there is none.
+static struct pair *remove_pair(struct fabric *f, int pair)
 {
 	struct pair *p;
 
@@ -262,32 +265,32 @@ struct result native_fabric_join(struct fabric *f, int pair, const struct fabric
 	if (!r.err)
 		r = connect_pair(f, p);
 	if (r.err) {
-		free_pair(f, p); // its error is ignored: the first one is the cause
+		free_pair(f, p); // its error is ignored, since the first error is the cause
 		return r;
 	}
-	r = part_with(f, install(f, pair, p));
+	r = retire_pair(f, install_pair(f, pair, p));
 	if (r.err)
-		part_with(f, take_out(f, pair)); // its error is ignored too
+		retire_pair(f, remove_pair(f, pair)); // its error is ignored, too
 	native_fabric_nudge(f);
 	return r;
 }
 
 struct result native_fabric_leave(struct fabric *f, int pair)
 {
-	struct result r = part_with(f, take_out(f, pair));
-	struct result offered = part_with(f, take_offered(f, pair));
+	struct result r = retire_pair(f, remove_pair(f, pair));
+	struct result offered = retire_pair(f, take_offered(f, pair));
 
 	return r.err ? r : offered;
 }
 
 struct result drop_pairs(struct fabric *f)
 {
-	struct result r = sweep(f, 1), one;
+	struct result r = free_retired(f, 1), one;
 	struct pair *p;
 	int i;
 
 	for (i = 0; i < 2 * FABRIC_PAIRS; i++) {
-		p = i < FABRIC_PAIRS ? take_out(f, i) : take_offered(f, i - FABRIC_PAIRS);
+		p = i < FABRIC_PAIRS ? remove_pair(f, i) : take_offered(f, i - FABRIC_PAIRS);
 		one = p ? free_pair(f, p) : r;
 		r = r.err ? r : one;
 	}

@@ -1,4 +1,4 @@
-// Declarations that the C files of the native backend share. Go sees native.h only.
+// Declarations shared by the C files of the native backend. Go uses native.h only.
 #ifndef RDMA_EVENTS_NATIVE_LIB_H
 #define RDMA_EVENTS_NATIVE_LIB_H
 
@@ -12,8 +12,8 @@
 
 #include "native.h"
 
-// These symbols are resolved at run time. So the worker starts without the library
-// and can report what is missing. Inline verbs (post, poll, arm) come from the header.
+// These symbols are resolved at run time, so that the worker can start without the library
+// and report what is missing. Inline verbs (post, poll, arm) come from the header.
 // clang-format off
 #define SYMBOLS(X) \
 	X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
@@ -35,7 +35,7 @@ struct verbs_library {
 
 extern struct verbs_library lib;
 
-// The order is that of the Call constants in internal/device/ledger.
+// The Call constants in internal/device/ledger have the same order.
 // clang-format off
 enum call {
 	C_NONE, C_GET_DEVICE_LIST, C_OPEN_DEVICE, C_QUERY_DEVICE, C_QUERY_PORT, C_QUERY_GID,
@@ -52,7 +52,7 @@ struct device {
 	struct ledger *led;
 	uint64_t port_types;
 	int wake;
-	int doorbell; // eventfd that tells the host of news in a ring; -1: none
+	int doorbell; // eventfd that wakes the host after an urgent ring entry; -1: none
 };
 
 static inline int64_t read_clock(clockid_t id)
@@ -67,59 +67,59 @@ static inline int64_t now(void)
 	return read_clock(CLOCK_MONOTONIC);
 }
 
-// One thread writes each word, so a load and a store are enough.
-static inline void add(uint64_t *word, uint64_t n)
+// add_count adds to a count of the ledger. Each word has one writing thread, so a load and a store are enough.
+static inline void add_count(uint64_t *word, uint64_t n)
 {
 	__atomic_store_n(word, *word + n, __ATOMIC_RELEASE);
 }
 
-// go_on records the next call right after another one and does not clear errno. Use
-// it where nothing in between has touched errno, or where the next call sets none.
-static inline void go_on(struct ledger_lane *lane, uint32_t call)
+// set_call records the next call of a thread without clearing errno. Use it if nothing has
+// touched errno since the last call, or if the next call does not set it.
+static inline void set_call(struct thread_state *state, uint32_t call)
 {
-	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
+	__atomic_store_n(&state->call, call, __ATOMIC_RELEASE);
 }
 
-static inline void go_on_at(struct ledger_lane *lane, uint32_t call, int64_t t)
+static inline void set_call_at(struct thread_state *state, uint32_t call, int64_t t)
 {
-	__atomic_store_n(&lane->beat, t, __ATOMIC_RELAXED);
-	go_on(lane, call);
+	__atomic_store_n(&state->since, t, __ATOMIC_RELAXED);
+	set_call(state, call);
 }
 
-// enter clears errno, since calls that succeed may leave any value in it and some
-// calls fail without setting it.
-static inline void enter(struct ledger_lane *lane, uint32_t call, int64_t t)
+// enter_call records a call and clears errno, since successful calls may leave any value in it
+// and some calls fail without setting it.
+static inline void enter_call(struct thread_state *state, uint32_t call, int64_t t)
 {
 	errno = 0;
-	go_on_at(lane, call, t);
+	set_call_at(state, call, t);
 }
 
-static inline void leave(struct ledger_lane *lane)
+static inline void leave_call(struct thread_state *state)
 {
-	go_on(lane, C_NONE);
+	set_call(state, C_NONE);
 }
 
-// CALL records a call that may hang in the thread state while it is under way.
-#define CALL(lane, id, expr) \
+// CALL makes a call that may hang, and records it in the thread state meanwhile.
+#define CALL(state, id, expr) \
 	({ \
-		enter(lane, id, now()); \
+		enter_call(state, id, now()); \
 		__typeof__(expr) value_ = (expr); \
-		leave(lane); \
+		leave_call(state); \
 		value_; \
 	})
 
-// ASK is CALL for a call about a port, for whose end no other thread waits. The host gets
-// the TID too, by which it sees whether the thread waits in the kernel.
-#define ASK(lane, id, port, expr) \
+// PORT_CALL is CALL for a call about a port for whose end no other thread waits. It also records
+// the TID, by which the host can see whether the thread waits in the kernel.
+#define PORT_CALL(state, id, port, expr) \
 	({ \
-		__atomic_store_n(&(lane)->thread, syscall(SYS_gettid), __ATOMIC_RELAXED); \
-		__typeof__(expr) answer_ = CALL(lane, (id) | (uint32_t)(port) << LANE_PORT_SHIFT, expr); \
-		__atomic_store_n(&(lane)->thread, 0, __ATOMIC_RELAXED); \
+		__atomic_store_n(&(state)->thread, syscall(SYS_gettid), __ATOMIC_RELAXED); \
+		__typeof__(expr) answer_ = CALL(state, (id) | (uint32_t)(port) << CALL_PORT_SHIFT, expr); \
+		__atomic_store_n(&(state)->thread, 0, __ATOMIC_RELAXED); \
 		answer_; \
 	})
 
-// failed converts what a verb returned. The man pages specify errno, but some drivers
-// return -errno (siw's post verbs), or -1 and set errno; others fail without setting it.
+// failed converts the return value of a verb to a result. The man pages specify errno, but some drivers
+// return -errno (siw's post verbs), or return -1 and set errno; others fail without setting errno.
 static inline struct result failed(enum call call, int err)
 {
 	if (err == -1)
@@ -128,22 +128,22 @@ static inline struct result failed(enum call call, int err)
 }
 
 // await returns 0 when fd is readable, EIO when it is closed or broken, ETIMEDOUT at
-// until, or ECANCELED after native_wake. until is CLOCK_MONOTONIC in ns; negative: for
-// ever.
+// until, or ECANCELED after native_wake. until is CLOCK_MONOTONIC in ns; negative: no
+// limit.
 int await(struct device *d, int fd, int64_t until);
-// wake_up makes an eventfd readable; drained makes it unreadable again.
+// wake_up makes an eventfd readable; clear_eventfd makes it unreadable again.
 void wake_up(int fd);
-void drained(int fd);
-// The rings (native_ring.c). list_runs writes runs into the ring and rings the doorbell; list_round does that with a round,
+void clear_eventfd(int fd);
+// The rings (native_ring.c). publish_runs writes runs into the ring and rings the doorbell. publish_round writes a round,
 // and rings only if the round did not succeed or half of the ring is in use.
-void list_runs(struct device *d, const struct run *runs, int n);
-void list_round(struct probe *p, const struct round *r);
-// event_slot finds or makes the slot of an event's counts. The last slot counts all events for which no slot is left.
+void publish_runs(struct device *d, const struct run *runs, int n);
+void publish_round(struct probe *p, const struct round *r);
+// event_slot finds or adds the slot of an event's counts. The last slot counts all events that have no slot of their own.
 struct ledger_event *event_slot(struct ledger *led, int32_t type, int32_t port);
-// nonblocking sets O_NONBLOCK; it returns an errno.
-int nonblocking(int fd);
+// set_nonblocking sets O_NONBLOCK and returns an errno.
+int set_nonblocking(int fd);
 
-// The order is that of verbs.Method and verbs.Outcome.
+// verbs.Method and verbs.Outcome have the same order.
 enum method { M_NONE, M_RC_WRITE, M_UD_SEND, M_FLUSH };
 enum outcome { O_SUCCESS, O_ERROR, O_LOST_EVENT, O_LOST_COMPLETION, O_DISTURBED, O_CANCELED };
 
@@ -162,71 +162,71 @@ struct probe {
 	struct ibv_ah *ah; // ud_send only; on RoCE it exists during a round only
 	struct ibv_mr *mr;
 	void *buffer;
-	int unanswered;	     // consecutive address handles that the device did not make in time
+	int unanswered;	     // consecutive address handles that the device did not create in time
 	int nudge;	     // eventfd that ends a pause
-	uint64_t round;	     // number of the last work request, its wr_id
+	uint64_t round;	     // number of the last work request, which is its wr_id
 	int receives, sends; // ud_send only: posted and not completed
-	int again;	     // the round has sent a second datagram, at sent_again
+	int again;	     // the round has sent a second datagram, at time sent_again
 	int64_t sent_again;
 	enum ibv_wc_status send_status; // of the round's send, if it failed
-	int given_up;			// rounds that ended without their event
+	int given_up;			// number of rounds that ended without their event
 	int disturbed;			// the host was paused or suspended during the round
-	int excused;			// disturbed rounds that ended without their event
+	int excused;			// number of disturbed rounds that ended without their event
 	int usable;			// another round can succeed
 	uint64_t held[O_CANCELED];	// rounds of a trial, by outcome
 	uint64_t held_resent;
-	struct round last; // of a trial
+	struct round last; // last round of a trial
 	int unacked;
-	int64_t oldest; // when the oldest unacknowledged event was read
+	int64_t oldest; // time when the oldest unacknowledged event was read
 };
 
-#define PROBE_CALL(p, id, expr) CALL(&(p)->led->lane, id, expr)
+#define PROBE_CALL(p, id, expr) CALL(&(p)->led->thread, id, expr)
 
-// seen is the result of polling the completion queue.
-struct seen {
-	int mine;   // the round's own completion was found
+// poll_result is the result of polling the completion queue.
+struct poll_result {
+	int mine;   // the completion of the current round was found
 	int others; // number of completions of rounds that were given up
-	int second; // the round's own completion is that of its second datagram
+	int second; // the round's completion belongs to its second datagram
 	enum ibv_wc_status status;
 };
 
 // Completions and their events (native_completions.c).
-// take polls the CQ until it is empty; it returns an errno.
-int take(struct probe *p, struct seen *s);
-// next_event reads one event and polls the completions that it announces. It returns
+// poll_completions polls the CQ until it is empty, and returns an errno.
+int poll_completions(struct probe *p, struct poll_result *s);
+// read_cq_event reads one event and polls the completions that it announces. It returns
 // EAGAIN if there is no event.
-struct result next_event(struct probe *p, struct seen *s, struct round *out);
-void count_stray(struct probe *p, const struct seen *s);
+struct result read_cq_event(struct probe *p, struct poll_result *s, struct round *out);
+void count_stray(struct probe *p, const struct poll_result *s);
 
-// The parts of a probe that are recreated (native_qp.c).
+// The parts of a probe that may be recreated (native_qp.c).
 struct result make_qp(struct probe *p);
 struct result drop_qp(struct probe *p);
-// prepare_flush makes the queue pair that the next round of the flush method moves to the
+// prepare_flush creates the queue pair that the next round of the flush method moves to the
 // error state.
 struct result prepare_flush(struct probe *p);
 // acknowledge (native_completions.c) acknowledges all events that were read and returns
 // their number; t is the current time.
 int acknowledge(struct probe *p, int64_t t);
 
-// ud_send, and the address that a port sends to itself with (native_ud.c).
+// ud_send, and the address with which a port sends to itself (native_ud.c).
 struct ibv_ah_attr own_address(const struct probe *p);
-// hold_address makes the address handle for a round unless there is one. The handle
-// holds the entry of the GID table that it is made from: while the handle exists, an
-// address that is deleted and added again gets another index.
+// hold_address creates the address handle for a round unless it exists. The handle holds
+// its entry of the GID table: while the handle exists, an address that is deleted and added
+// again gets another index.
 struct result hold_address(struct probe *p);
 struct result drop_address(struct probe *p);
-// missing_address reports whether hold_address found no address to send from. It is
-// also true when a device that has the address does not answer for the first time: the
-// next round decides.
+// missing_address reports whether hold_address found no address to send from. It also
+// returns true if a device with the address does not answer for the first time; the next
+// round then decides.
 int missing_address(const struct probe *p, struct result r);
 struct result post_datagram(struct probe *p, int64_t t);
 struct result fill_receives(struct probe *p);
-// poll_sends polls the sends that have completed; it returns an errno.
+// poll_sends polls the completed sends, and returns an errno.
 int poll_sends(struct probe *p);
 // finish_sends waits until all sends have completed, or until the time until.
 void finish_sends(struct probe *p, int64_t until);
 
-// datagram identifies the round's datagrams; bit 0 is set in the second one.
+// datagram returns the identifier of the round's datagrams; bit 0 is set in the second one.
 static inline uint32_t datagram(const struct probe *p)
 {
 	return (uint32_t)p->round << 1 | (p->again ? 1 : 0);

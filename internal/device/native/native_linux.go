@@ -34,8 +34,8 @@ import (
 // runsPerRead is the largest number of runs that one C call returns.
 const runsPerRead = 256
 
-// New returns the backend for libibverbs, which the first Open opens. sysfs is normally
-// that of "/sys".
+// New returns the backend for libibverbs. The first Open loads the library. sysfs is
+// normally at "/sys".
 func New(sysfs sysfs.FS) verbs.Backend { return backend{sysfs, "/dev/infiniband"} }
 
 type backend struct {
@@ -44,7 +44,7 @@ type backend struct {
 }
 
 func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
-	if err := load(led); err != nil {
+	if err := loadLibrary(led); err != nil {
 		return nil, verbs.NewOpError("open", name, 0, err)
 	}
 	cname := C.CString(name)
@@ -55,7 +55,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	if r.err != 0 {
 		return nil, verbs.NewOpError(callName(r.call), name, 0, b.explainOpen(name, led, unix.Errno(r.err)))
 	}
-	d.readSysfs(0, func() {
+	d.callControlSysfs(0, func() {
 		d.attr = b.sysfs.Device(name)
 		d.attr.CountsFlushes = b.sysfs.CountsFlushes(name)
 	})
@@ -69,7 +69,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	return d, nil
 }
 
-// LoadLibrary loads libibverbs and returns the file that the loader chose for it. It returns
+// LoadLibrary loads libibverbs and returns the path of the file that the loader chose. It returns
 // ErrNoLibrary if there is none, or if a symbol that the backend needs is missing.
 func LoadLibrary() (string, error) {
 	led, f, err := ledger.New("library")
@@ -78,10 +78,10 @@ func LoadLibrary() (string, error) {
 	}
 	defer led.Close()
 	defer f.Close()
-	if err := load(led); err != nil {
+	if err := loadLibrary(led); err != nil {
 		return "", err
 	}
-	maps, err := os.ReadFile("/proc/self/maps") // proc_pid_maps(5): the path comes last
+	maps, err := os.ReadFile("/proc/self/maps") // proc_pid_maps(5): the path is the last field
 	if err != nil {
 		return "", fmt.Errorf("find libibverbs among the mapped files: %w", err)
 	}
@@ -93,7 +93,7 @@ func LoadLibrary() (string, error) {
 	return "", errors.New("find libibverbs among the mapped files: it is not there under this name")
 }
 
-func load(led *ledger.Ledger) error {
+func loadLibrary(led *ledger.Ledger) error {
 	var why [256]C.char
 	if errno := C.native_load((*C.struct_ledger)(led.Base()), &why[0], C.int(len(why))); errno != 0 {
 		return fmt.Errorf("%w: %s", verbs.ErrNoLibrary, C.GoString(&why[0]))
@@ -101,11 +101,10 @@ func load(led *ledger.Ledger) error {
 	return nil
 }
 
-// explainOpen determines why a device cannot be opened. When libibverbs cannot open the
-// node, it searches for it in other places, and errno comes from that search. So
-// explainOpen opens the node again itself. ENODEV is also the errno if the library has no
-// provider for a device that exists, and EPERM if the device is in another network
-// namespace.
+// explainOpen returns why a device could not be opened. If libibverbs cannot open the node, it
+// searches for it in other places, and errno comes from that search. explainOpen therefore
+// opens the node once more itself. The library also returns ENODEV if it has no provider for
+// an existing device, and EPERM if the device is in another network namespace.
 func (b backend) explainOpen(name string, led *ledger.Ledger, errno unix.Errno) error {
 	node, err := b.sysfs.Node(name)
 	switch {
@@ -127,16 +126,16 @@ func (b backend) explainOpen(name string, led *ledger.Ledger, errno unix.Errno) 
 		return fmt.Errorf("%w: there is no %s; in a container, mount it", verbs.ErrUnsupported, path)
 	case unix.EAGAIN:
 		// mlx5, mlx4, hns, pvrdma and mthca return EAGAIN for a device in error state.
-		// The rdma cgroup returns it too, when its limit of open devices is reached.
+		// The rdma cgroup returns it as well, at its limit of open devices.
 		return fmt.Errorf("%s: %w: %w", path, verbs.ErrRecovering, errno)
-	case unix.EIO: // the kernel is taking the device away
+	case unix.EIO: // the kernel is removing the device
 		return fmt.Errorf("%s: %w: %w", path, verbs.ErrNoDevice, errno)
 	case unix.EPERM:
 		if b.sysfs.ExclusiveNetns() {
 			return fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, errno)
 		}
 	}
-	return fmt.Errorf("%s: %w", path, classify(errno))
+	return fmt.Errorf("%s: %w", path, toVerbsError(errno))
 }
 
 // portTypes returns the bit mask of the event types whose element is a port number.
@@ -148,8 +147,8 @@ func portTypes() C.uint64_t {
 	return mask
 }
 
-// nativeDevice guards the C device: each call enters and leaves. Close admits no new
-// call and waits for the calls inside.
+// nativeDevice guards the C device: each call is between enter and leave. Close admits no
+// new call and waits for the current ones.
 type nativeDevice struct {
 	c     *C.struct_device
 	name  string
@@ -157,8 +156,8 @@ type nativeDevice struct {
 	sysfs sysfs.FS
 	attr  verbs.DeviceAttr
 
-	instance sysfs.Instance  // that was opened
-	refusals *verbs.Refusals // nil: no read is limited
+	instance sysfs.Instance  // the registration of the device that was opened
+	refusals *verbs.Refusals // nil: reads are not limited
 
 	runs [runsPerRead]C.struct_run // used by ReadEvents only
 
@@ -167,19 +166,19 @@ type nativeDevice struct {
 
 	pkeys pkeyIndexes
 
-	netDevs sync.Map // the network devices that queries found last: names by port
+	netDevs sync.Map // by port: name of the network device that a query found last
 
 	mu      sync.Mutex
 	closed  bool
-	inside  int
-	idle    chan struct{} // closed when closed is true and no call is inside
+	inside  int           // number of current calls
+	idle    chan struct{} // closed when closed is true and there is no current call
 	probes  map[*nativeProbe]struct{}
 	fabrics map[*nativeFabric]struct{}
 }
 
 func (d *nativeDevice) Attr() verbs.DeviceAttr { return d.attr }
 
-// LimitReads implements verbs.RefusalUser.
+// LimitReads implements verbs.ReadLimiter.
 func (d *nativeDevice) LimitReads(r *verbs.Refusals) { d.refusals = r }
 
 func (d *nativeDevice) enter() error {
@@ -208,12 +207,12 @@ func (d *nativeDevice) leave() {
 }
 
 func (d *nativeDevice) QueryPort(port int) (verbs.PortAttr, error) {
-	attr, _, err := d.query(port)
+	attr, _, err := d.queryPort(port)
 	return attr, verbs.NewOpError("ibv_query_port", d.name, port, err)
 }
 
-// query is QueryPort and also reports whether the port needs a GRH in every packet.
-func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err error) {
+// queryPort queries a port, and also reports whether the port needs a GRH in every packet.
+func (d *nativeDevice) queryPort(port int) (attr verbs.PortAttr, needsGRH bool, err error) {
 	if port < 1 || port > d.attr.Ports {
 		return verbs.PortAttr{}, false, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, d.attr.Ports)
 	}
@@ -221,13 +220,13 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		return verbs.PortAttr{}, false, err
 	}
 	defer d.leave()
-	// The ledger has one thread state for such calls. A second caller waits, so that a
-	// call that hangs stays visible there.
+	// The ledger has one thread state for such calls. A second caller waits, so that the
+	// record of a call that hangs is not overwritten.
 	d.querying.Lock()
 	defer d.querying.Unlock()
 	var info C.struct_port_info
 	if r := C.native_query_port(d.c, C.int(port), &info); r.err != 0 {
-		return verbs.PortAttr{}, false, d.failed(unix.Errno(r.err))
+		return verbs.PortAttr{}, false, d.commandError(unix.Errno(r.err))
 	}
 	attr = verbs.PortAttr{
 		State: verbs.PortState(info.state), Phys: verbs.PhysState(info.phys), LinkLayer: verbs.LinkLayer(info.link_layer),
@@ -235,14 +234,14 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 	}
 	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
 	attr.EffectiveGbps = d.queryEffectiveGbps(port, attr.LinkLayer)
-	d.readSysfs(port, func() {
+	d.callControlSysfs(port, func() {
 		if info.speed == speedNDR {
 			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)
 		}
 		d.sysfs.PortLink(d.name, port, &attr)
 		if d.refusals.Allow(port, verbs.ReadCounters) {
 			n, err := d.sysfs.LinkDowned(d.name, port)
-			d.refusals.Note(port, verbs.ReadCounters, err)
+			d.refusals.Record(port, verbs.ReadCounters, err)
 			attr.LinkDowned, attr.HasLinkDowned = n, err == nil
 		}
 	})
@@ -252,10 +251,10 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 	return attr, info.needs_grh != 0, nil
 }
 
-// failed returns the error of a command. It is ErrNoDevice only if the kernel has removed the device:
-// mlx4, mlx5, hns and mthca pass on EIO from their firmware, and others ENODEV, for a device that the
-// kernel keeps and whose next command may succeed.
-func (d *nativeDevice) failed(errno unix.Errno) error {
+// commandError returns the error of a command. It is ErrNoDevice only if the kernel has removed the device:
+// mlx4, mlx5, hns and mthca pass on EIO from their firmware, and other drivers ENODEV, for a device that
+// the kernel keeps and whose next command may succeed.
+func (d *nativeDevice) commandError(errno unix.Errno) error {
 	switch errno {
 	case unix.EIO, unix.ENODEV, unix.ENXIO:
 		if d.instance.Removed() {
@@ -263,20 +262,20 @@ func (d *nativeDevice) failed(errno unix.Errno) error {
 		}
 		return errno
 	}
-	return classify(errno)
+	return toVerbsError(errno)
 }
 
-// readSysfs runs f, which reads sysfs, and records it in the ledger's control thread
-// state: to read an attribute may be a command to the device, which can hang (link_downed
-// of mlx5's InfiniBand). The caller holds querying, or no other goroutine has d yet.
-func (d *nativeDevice) readSysfs(port int, f func()) { inSysfs(d.led.Control, port, f) }
+// callControlSysfs runs f, which reads sysfs, and records it as the call of the control thread:
+// reading an attribute may be a firmware command, which can hang (link_downed of mlx5's
+// InfiniBand). The caller holds querying, unless no other goroutine has d yet.
+func (d *nativeDevice) callControlSysfs(port int, f func()) { callSysfs(d.led.SetControlCall, port, f) }
 
-// inSysfs runs f, which reads sysfs, on one thread, and records that by set.
-func inSysfs(set func(ledger.Lane), port int, f func()) {
+// callSysfs runs f, which reads sysfs, on one thread, and records the call with set.
+func callSysfs(set func(ledger.ThreadCall), port int, f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	set(ledger.Lane{Call: ledger.CallReadSysfs, Port: port, Thread: unix.Gettid(), Beat: clock.Monotonic()})
-	defer func() { set(ledger.Lane{Beat: clock.Monotonic()}) }()
+	set(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: port, Thread: unix.Gettid(), Since: clock.Monotonic()})
+	defer func() { set(ledger.ThreadCall{Since: clock.Monotonic()}) }()
 	f()
 }
 
@@ -295,16 +294,16 @@ func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, er
 		switch errno := unix.Errno(-n); errno {
 		case unix.ECANCELED:
 		case unix.EIO:
-			// The kernel has taken the device from this process (ib_uverbs_event_read in
-			// drivers/infiniband/core/uverbs_main.c). No firmware is asked for it.
+			// The kernel has disassociated the device from this process (ib_uverbs_event_read
+			// in drivers/infiniband/core/uverbs_main.c). This error never comes from firmware.
 			err = fmt.Errorf("%w: %w", verbs.ErrNoDevice, errno)
 		default:
-			err = classify(errno)
+			err = toVerbsError(errno)
 		}
 		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
 	}
 	for i := range n {
-		runs[i] = verbs.RunOf((*ledger.Run)(unsafe.Pointer(&d.runs[i])))
+		runs[i] = verbs.RunFromRing((*ledger.Run)(unsafe.Pointer(&d.runs[i])))
 		if runs[i].Type == verbs.EventPKeyChange {
 			d.pkeys.forget()
 		}
@@ -324,7 +323,7 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 	}
 	d.mu.Unlock()
 	C.native_wake(d.c)
-	return verbs.NewOpError("ibv_close_device", d.name, 0, withinUnlessResolving(d.resolving, timeout, func() error {
+	return verbs.NewOpError("ibv_close_device", d.name, 0, runUnlessResolving(d.resolving, timeout, func() error {
 		<-d.idle
 		var errs []error
 		for _, p := range d.openProbes() {
@@ -334,13 +333,13 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 			errs = append(errs, f.destroy())
 		}
 		if errno := C.native_close(d.c); errno != 0 {
-			errs = append(errs, d.failed(unix.Errno(errno)))
+			errs = append(errs, d.commandError(unix.Errno(errno)))
 		}
 		return errors.Join(errs...)
 	}))
 }
 
-// openProbes returns the probes that no caller has closed. One may have been made while
+// openProbes returns the probes that no caller has closed. A probe may have been created while
 // Close waited for the device to be idle.
 func (d *nativeDevice) openProbes() []*nativeProbe {
 	d.mu.Lock()
@@ -348,36 +347,36 @@ func (d *nativeDevice) openProbes() []*nativeProbe {
 	return slices.Collect(maps.Keys(d.probes))
 }
 
-// openFabrics is openProbes for Fabrics.
+// openFabrics returns the FabricEndpoints that no caller has closed, as openProbes does.
 func (d *nativeDevice) openFabrics() []*nativeFabric {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.fabrics))
 }
 
-// resolveGrace is how long Close waits for a probe that resolves its address, or for a Fabric that resolves a peer's. A handle
-// that can be made takes less time.
-const resolveGrace = 100 * time.Millisecond
+// resolveDelay is the time that Close waits while the kernel resolves the address of a probe or of a FabricEndpoint's peer. If the
+// address exists, an address handle takes less time.
+const resolveDelay = 100 * time.Millisecond
 
-// resolving reports whether a probe is having its address resolved, or a Fabric that of a peer.
+// resolving reports whether the kernel is resolving the address of a probe or of a FabricEndpoint's peer.
 func (d *nativeDevice) resolving() bool {
 	if slices.ContainsFunc(d.openFabrics(), (*nativeFabric).resolving) {
 		return true
 	}
-	var s ledger.Snapshot
-	d.led.Snapshot(&s)
-	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Lane.Call == ledger.CallCreateAH })
+	var s ledger.Contents
+	d.led.CopyTo(&s)
+	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Call.Call == ledger.CallCreateAH })
 }
 
-// withinUnlessResolving is within, but gives up with ErrResolving after resolveGrace if f then waits for
-// an address to be resolved. That may take seconds, and the removal of the device waits
-// for it.
-func withinUnlessResolving(resolving func() bool, timeout time.Duration, f func() error) error {
+// runUnlessResolving runs f as runWithin does, but returns ErrResolving after resolveDelay if f then
+// waits until the kernel has resolved an address. That may take seconds, for which the removal of the
+// device would wait.
+func runUnlessResolving(resolving func() bool, timeout time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	var grace <-chan time.Time
-	if timeout > resolveGrace {
-		t := time.NewTimer(resolveGrace)
+	if timeout > resolveDelay {
+		t := time.NewTimer(resolveDelay)
 		defer t.Stop()
 		grace = t.C
 	}
@@ -397,10 +396,10 @@ func withinUnlessResolving(resolving func() bool, timeout time.Duration, f func(
 	}
 }
 
-// within runs f and returns ErrStuck if f takes longer than timeout: the library may
+// runWithin runs f and returns ErrStuck if f takes longer than timeout, since the library may
 // block f for ever. After ErrStuck the goroutine and the thread of f are lost.
-func within(timeout time.Duration, f func() error) error {
-	return withinUnlessResolving(func() bool { return false }, timeout, f)
+func runWithin(timeout time.Duration, f func() error) error {
+	return runUnlessResolving(func() bool { return false }, timeout, f)
 }
 
 func callName(c C.uint32_t) string { return ledger.Call(c).String() }

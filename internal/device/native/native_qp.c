@@ -9,7 +9,7 @@
 
 enum { CQ_SIZE = 64, QP_SIZE = 16 };
 
-static struct result modify(struct probe *p, struct ibv_qp_attr *a, int mask)
+static struct result modify_probe_qp(struct probe *p, struct ibv_qp_attr *a, int mask)
 {
 	int err = PROBE_CALL(p, C_MODIFY_QP, lib.modify_qp(p->qp, a, mask));
 
@@ -39,9 +39,9 @@ struct result make_qp(struct probe *p)
 	p->qp = PROBE_CALL(p, C_CREATE_QP, lib.create_qp(p->pd, &init));
 	if (!p->qp)
 		return failed(C_CREATE_QP, errno);
-	return modify(p, &a,
-		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-			      (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+	return modify_probe_qp(p, &a,
+			       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				       (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
 
 struct result drop_qp(struct probe *p)
@@ -52,9 +52,9 @@ struct result drop_qp(struct probe *p)
 	return err ? failed(C_DESTROY_QP, err) : (struct result){ 0 };
 }
 
-// The device's own retries must end before the round's deadline. Otherwise a broken
-// path would appear as a lost completion. The local ACK timeout is 4.096 us << n, and a
-// device may take four times that (InfiniBand specification, 9.7.6.1.3).
+// ack_timeout returns the exponent n of the local ACK timeout, 4.096 us << n. A device may take
+// four times that (InfiniBand specification, 9.7.6.1.3). The device's own retries must end before
+// the round's deadline; otherwise a broken path would look like a lost completion.
 static uint8_t ack_timeout(const struct probe *p, int tries)
 {
 	uint8_t n = 1;
@@ -81,27 +81,28 @@ static struct result connect_rc(struct probe *p)
 		.retry_cnt = RETRIES,
 		.max_rd_atomic = 1,
 	};
-	struct result r = modify(p, &rtr,
-				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-					 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	struct result r =
+		modify_probe_qp(p, &rtr,
+				IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 
 	if (r.err)
 		return r;
-	return modify(p, &rts,
-		      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-			      IBV_QP_MAX_QP_RD_ATOMIC);
+	return modify_probe_qp(p, &rts,
+			       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 static struct result connect_ud(struct probe *p)
 {
 	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR }, rts = { .qp_state = IBV_QPS_RTS };
-	struct result r = modify(p, &rtr, IBV_QP_STATE);
+	struct result r = modify_probe_qp(p, &rtr, IBV_QP_STATE);
 
 	if (!r.err)
-		r = modify(p, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
+		r = modify_probe_qp(p, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	if (r.err)
 		return r;
-	// Make one handle now: many devices have queue pairs for datagrams and no address handles.
+	// Create one handle now, as a check: many devices have UD queue pairs but no address handles.
 	r = hold_address(p);
 	if (!r.err && !p->c.keep_handle)
 		r = drop_address(p);
@@ -129,7 +130,7 @@ static struct result make_queues(struct probe *p)
 	p->channel = PROBE_CALL(p, C_CREATE_COMP_CHANNEL, lib.create_comp_channel(p->d->ctx));
 	if (!p->channel)
 		return failed(C_CREATE_COMP_CHANNEL, errno);
-	err = nonblocking(p->channel->fd);
+	err = set_nonblocking(p->channel->fd);
 	if (err)
 		return failed(C_CREATE_COMP_CHANNEL, err);
 	p->cq = PROBE_CALL(p, C_CREATE_CQ, lib.create_cq(p->d->ctx, CQ_SIZE, p, p->channel, p->c.vector));
@@ -148,7 +149,7 @@ static struct result make_queues(struct probe *p)
 
 struct result prepare_flush(struct probe *p)
 {
-	// siw refuses a receive without an element. An element of length 0 needs no memory region.
+	// siw refuses a receive without a scatter element. An element of length 0 needs no memory region.
 	struct ibv_sge nothing = { 0 };
 	struct ibv_recv_wr wr = { .wr_id = ++p->round, .sg_list = &nothing, .num_sge = 1 }, *bad;
 	struct result r = make_qp(p);
@@ -160,7 +161,7 @@ struct result prepare_flush(struct probe *p)
 			r = failed(C_POST_RECV, err);
 	}
 	if (r.err)
-		drop_qp(p); // its error is ignored: the first one is the cause
+		drop_qp(p); // its error is ignored, since the first error is the cause
 	return r;
 }
 
@@ -191,19 +192,19 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 	return r;
 }
 
-// native_probe_close destroys each object after the objects that use it. Every destroy
-// of a CQ waits for the acknowledgement of its events, and the destroy of a parent fails
-// while its child exists.
 struct result native_query_qp(struct probe *p)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
-	int err = ASK(&p->d->led->evidence, C_QUERY_QP, p->c.port,
-		      lib.query_qp(p->qp, &a, IBV_QP_STATE, &init));
+	int err = PORT_CALL(&p->d->led->evidence, C_QUERY_QP, p->c.port,
+			    lib.query_qp(p->qp, &a, IBV_QP_STATE, &init));
 
 	return err ? failed(C_QUERY_QP, err) : (struct result){ 0 };
 }
 
+// native_probe_close destroys each object after the objects that use it. Every destroy of a CQ
+// waits for the acknowledgement of its events, and the destroy of a parent fails while its child
+// exists.
 struct result native_probe_close(struct probe *p)
 {
 	struct result r, handle;
@@ -217,7 +218,7 @@ struct result native_probe_close(struct probe *p)
 		r = handle;
 	if (p->mr && (err = PROBE_CALL(p, C_DEREG_MR, lib.dereg_mr(p->mr))) && !r.err)
 		r = failed(C_DEREG_MR, err);
-	// If the queue pair or the memory region was not destroyed, the device may still write there.
+	// If the queue pair or the memory region was not destroyed, the device may still write into the buffer.
 	if (p->buffer && !r.err)
 		munmap(p->buffer, MR_SIZE);
 	if (p->send_cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->send_cq))) && !r.err)

@@ -6,19 +6,19 @@
 
 enum { POLL_SENDS_NS = 1000000 };
 
-// unresolved reports whether create_ah failed because the address does not exist yet or
-// no longer: the entry is empty (ENODATA), or it has changed a moment ago and the kernel
-// searches the network for the former address (addr_resolve in
-// drivers/infiniband/core/addr.c). Such an errno is no evidence against the device.
-static int unresolved(int err)
+// is_unresolved reports whether create_ah failed because the address does not exist yet or
+// any more: the entry is empty (ENODATA), or it has just changed and the kernel searches the
+// network for the former address (addr_resolve in drivers/infiniband/core/addr.c). Such an
+// errno is no evidence against the device.
+static int is_unresolved(int err)
 {
 	return err == ENODATA || err == ETIMEDOUT || err == EHOSTUNREACH || err == ENETUNREACH ||
 	       err == EADDRNOTAVAIL;
 }
 
-// own_gid reads the current value of the probe's entry in the GID table. An empty entry
-// is zeros; some kernels return ENODATA for it.
-static struct result own_gid(struct probe *p, union ibv_gid *gid)
+// read_own_gid reads the current value of the probe's entry in the GID table. An empty entry
+// has only zeros; some kernels return ENODATA for it.
+static struct result read_own_gid(struct probe *p, union ibv_gid *gid)
 {
 	static const union ibv_gid none;
 	int err = PROBE_CALL(p, C_QUERY_GID, lib.query_gid(p->d->ctx, p->c.port, p->c.gid_index, gid));
@@ -28,13 +28,13 @@ static struct result own_gid(struct probe *p, union ibv_gid *gid)
 	return memcmp(gid, &none, sizeof none) ? (struct result){ 0 } : failed(C_QUERY_GID, ENODATA);
 }
 
-// silent reports whether the device may be the one that did not answer: the probe's
-// entry still has the address that was not found in time.
-static int silent(struct probe *p, struct result r, const union ibv_gid *sought)
+// device_is_silent reports whether it may be the device that did not answer: the creation
+// timed out, and the probe's entry still has the address that was not found.
+static int device_is_silent(struct probe *p, struct result r, const union ibv_gid *sought)
 {
 	union ibv_gid gid;
 
-	return r.err == ETIMEDOUT && p->c.handle_command && p->c.global && !own_gid(p, &gid).err &&
+	return r.err == ETIMEDOUT && p->c.handle_command && p->c.global && !read_own_gid(p, &gid).err &&
 	       !memcmp(&gid, sought, sizeof gid);
 }
 
@@ -59,14 +59,14 @@ struct result hold_address(struct probe *p)
 	if (p->ah)
 		return r;
 	if (p->c.global) {
-		r = own_gid(p, &own.grh.dgid);
+		r = read_own_gid(p, &own.grh.dgid);
 		if (r.err)
 			return r;
 	}
 	p->ah = PROBE_CALL(p, C_CREATE_AH, lib.create_ah(p->pd, &own));
 	if (!p->ah)
 		r = failed(C_CREATE_AH, errno);
-	p->unanswered = silent(p, r, &own.grh.dgid) ? p->unanswered + 1 : 0;
+	p->unanswered = device_is_silent(p, r, &own.grh.dgid) ? p->unanswered + 1 : 0;
 	return r;
 }
 
@@ -78,15 +78,15 @@ struct result drop_address(struct probe *p)
 	return err ? failed(C_DESTROY_AH, err) : (struct result){ 0 };
 }
 
-// One failure is no proof: the kernel does not find a new IPv6 address for a second or
-// two, until it has checked that no other host has the address (RFC 4862, 5.4).
+// One failure is no proof. The kernel does not find a new IPv6 address for a second or two,
+// until it has checked that no other host has the address (RFC 4862, 5.4).
 int missing_address(const struct probe *p, struct result r)
 {
-	return (r.call == C_CREATE_AH || r.call == C_QUERY_GID) && unresolved(r.err) && p->unanswered < 2;
+	return (r.call == C_CREATE_AH || r.call == C_QUERY_GID) && is_unresolved(r.err) && p->unanswered < 2;
 }
 
-// The datagram carries the number of its round, and whether it is the second one. So a
-// late datagram of a round that was given up is not taken for one of this round.
+// The datagram contains the number of its round, and whether it is the second one. A late
+// datagram of a round that was given up is therefore not taken for one of this round.
 struct result post_datagram(struct probe *p, int64_t t)
 {
 	struct ibv_send_wr wr = { .wr_id = p->round,
@@ -99,9 +99,9 @@ struct result post_datagram(struct probe *p, int64_t t)
 	wr.wr.ud.ah = p->ah;
 	wr.wr.ud.remote_qpn = p->qp->qp_num;
 	wr.wr.ud.remote_qkey = QKEY;
-	enter(&p->led->lane, C_POST_SEND, t);
+	enter_call(&p->led->thread, C_POST_SEND, t);
 	err = ibv_post_send(p->qp, &wr, &bad);
-	leave(&p->led->lane);
+	leave_call(&p->led->thread);
 	if (err)
 		return failed(C_POST_SEND, err);
 	p->sends++;
@@ -116,7 +116,8 @@ static int post_ud_receive(struct probe *p)
 	return PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
 }
 
-// Without a posted receive the device would count its own packet as dropped.
+// fill_receives posts receives. Without a posted receive the device would count the probe's packet
+// as dropped.
 struct result fill_receives(struct probe *p)
 {
 	for (; p->receives < UD_RECEIVES; p->receives++) {
@@ -127,8 +128,8 @@ struct result fill_receives(struct probe *p)
 	return (struct result){ 0 };
 }
 
-// take_sends polls the sends that have completed and records a bad status.
-static int take_sends(struct probe *p)
+// poll_send_cq polls the completed sends and records a bad status.
+static int poll_send_cq(struct probe *p)
 {
 	struct ibv_wc wc;
 	int n;
@@ -143,10 +144,10 @@ static int take_sends(struct probe *p)
 
 int poll_sends(struct probe *p)
 {
-	return PROBE_CALL(p, C_POLL_CQ, take_sends(p));
+	return PROBE_CALL(p, C_POLL_CQ, poll_send_cq(p));
 }
 
-// The address handle must not be destroyed before the send that uses it is done: some
+// The address handle must not be destroyed before the send that uses it has completed: some
 // devices read it when they send.
 void finish_sends(struct probe *p, int64_t until)
 {

@@ -18,7 +18,7 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// Each object is its thread's, and each queue pair in its state.
+// The list shows the thread that holds each object, and the state of each queue pair.
 func TestObjectsOfThisThreadAreCountedByState(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	guest.AddRxe(t, device, netdev)

@@ -49,12 +49,12 @@ func (p *probing) round() verbs.Round {
 }
 
 func (p *probing) counts() ledger.ProbeCounts {
-	var s ledger.Snapshot
-	p.led.Snapshot(&s)
+	var s ledger.Contents
+	p.led.CopyTo(&s)
 	return s.Probes[0].ProbeCounts
 }
 
-// The kernel may raise an event for a completion that has been drained already.
+// The kernel may raise an event for a completion that has already been polled.
 func TestNativeBackendCountsAnEventWithoutACompletionAsSpurious(t *testing.T) {
 	method := verbs.MethodRCWrite
 	if guest.Driver() == "siw" {
@@ -82,9 +82,9 @@ func TestNativeBackendSaysWhatFailedWhenTheLinkIsDown(t *testing.T) {
 	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 1, Errors: 1, Events: c.Events, Acked: c.Events}, c)
 }
 
-// siw of Linux 6.1 flushes every queue pair when its netdev goes down, and so the receive that
-// waits in the pause for the next round. The round must neither miss it nor call its event
-// spurious. siw of 6.12 flushes nothing then.
+// siw of Linux 6.1 flushes every queue pair when its netdev goes down, and therefore also the
+// receive that is posted during the pause for the next round. The round must neither miss the
+// flush nor count its event as spurious. siw of 6.12 flushes nothing then.
 func TestNativeBackendOnSIWReplacesAReceiveFlushedInThePause(t *testing.T) {
 	const downs = 20
 	guest.RequireDriver(t, "siw")
@@ -110,7 +110,7 @@ func kernel(t *testing.T) string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// prepare begins a round and ends it in its pause, with the queue pair of the next one ready.
+// prepare begins a round and ends it during its pause, so that the queue pair of the next round is ready.
 func (p *probing) prepare() {
 	p.t.Helper()
 	p.probe.Nudge()

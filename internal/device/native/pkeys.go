@@ -2,15 +2,15 @@ package native
 
 import "sync"
 
-// pkeyIndexes caches the index of the P_Key that the probes of each port use, until the
-// table changes. It may be used concurrently; only get blocks, and only while it reads.
+// pkeyIndexes caches the index of the P_Key for the probes of each port until the table
+// changes. It may be used concurrently. Only get blocks, while it calls read.
 type pkeyIndexes struct {
 	mu      sync.Mutex
 	changes uint64
 	index   map[int]int // by port
 }
 
-// get returns a port's index and calls read if the index is unknown. It does not keep an
+// get returns a port's index, and calls read if the index is unknown. It does not cache an
 // index that was read while the table changed.
 func (k *pkeyIndexes) get(port int, read func() (int, error)) (int, error) {
 	index, known, changes := k.known(port)
@@ -39,7 +39,7 @@ func (k *pkeyIndexes) known(port int) (index int, known bool, changes uint64) {
 	return index, known, k.changes
 }
 
-// forget drops all indexes, since the tables have changed.
+// forget clears the cache after a change of the tables.
 func (k *pkeyIndexes) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

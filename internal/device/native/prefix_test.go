@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compile builds a library with a text that it has built in, and with a RUNPATH.
+// compile builds a library with a compiled-in string and with a RUNPATH.
 func compile(t *testing.T, path, text, runpath string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -26,15 +26,15 @@ func TestALibraryNamesItsOwnDirectories(t *testing.T) {
 	lib, providers := filepath.Join(root, "lib"), filepath.Join(root, "lib64/libibverbs")
 	library := filepath.Join(lib, "libibverbs.so.1")
 	compile(t, library, "/opt/rdma/etc/libibverbs.d", "/opt/other/lib:$ORIGIN/../lib64")
-	require.Equal(t, []string{"/opt/other/lib", "/opt/rdma/etc/libibverbs.d", filepath.Join(root, "lib64")}, ownDirs([]string{lib}))
+	require.Equal(t, []string{"/opt/other/lib", "/opt/rdma/etc/libibverbs.d", filepath.Join(root, "lib64")}, libraryDirs([]string{lib}))
 
 	compile(t, library, providers+"/lib%s-rdmav62.so", "/etc:/home/user:relative/lib")
 	compile(t, filepath.Join(providers, "libmlx5-rdmav62.so"), "", "/opt/x86_64-linux-gnu")
-	require.Equal(t, []string{"/opt/x86_64-linux-gnu", providers}, ownDirs([]string{lib}), "no other directories than of libraries")
+	require.Equal(t, []string{"/opt/x86_64-linux-gnu", providers}, libraryDirs([]string{lib}), "no other directories than of libraries")
 
 	require.NoError(t, os.Chmod(library, 0o775))
-	require.Empty(t, ownDirs([]string{lib}), "a group may have written it")
+	require.Empty(t, libraryDirs([]string{lib}), "a group may have written it")
 	require.NoError(t, os.WriteFile(library, []byte("no library"), 0o644))
 	require.NoError(t, os.Chmod(library, 0o644))
-	require.Empty(t, ownDirs([]string{lib, filepath.Join(root, "missing"), "/usr/lib", "/lib/x86_64-linux-gnu"}))
+	require.Empty(t, libraryDirs([]string{lib, filepath.Join(root, "missing"), "/usr/lib", "/lib/x86_64-linux-gnu"}))
 }

@@ -33,7 +33,7 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	}
 	p.idle <- struct{}{}
 	if r := C.native_probe_open(d.c, &cfg, &p.c); r.err != 0 {
-		return nil, verbs.NewOpError(callName(r.call), d.name, c.Port, d.unmade(unix.Errno(r.err)))
+		return nil, verbs.NewOpError(callName(r.call), d.name, c.Port, d.createError(unix.Errno(r.err)))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -44,25 +44,25 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return p, nil
 }
 
-// unmade returns the error of a verb that could not make its part of a probe: ErrNoDevice if the kernel
-// has removed the device, see failed.
-func (d *nativeDevice) unmade(errno unix.Errno) error {
-	if err := d.failed(errno); errors.Is(err, verbs.ErrNoDevice) {
+// createError returns the error of a verb that could not create its part of a probe. It is ErrNoDevice if
+// the kernel has removed the device, see commandError.
+func (d *nativeDevice) createError(errno unix.Errno) error {
+	if err := d.commandError(errno); errors.Is(err, verbs.ErrNoDevice) {
 		return err
 	}
 	return probeError(errno)
 }
 
-// readPKeys returns the index of the port's first full member. Some drivers ask the
-// device for a P_Key; the GIDs come from the kernel itself.
+// readPKeys returns the index of the port's first P_Key with full membership. It may hang: some
+// drivers ask the device for a P_Key, whereas GIDs come from the kernel itself.
 func (d *nativeDevice) readPKeys(port int) (index int, err error) {
 	d.querying.Lock()
 	defer d.querying.Unlock()
-	d.readSysfs(0, func() { index, err = d.sysfs.FirstFullMember(d.name, port) })
+	d.callControlSysfs(0, func() { index, err = d.sysfs.FirstFullMember(d.name, port) })
 	return index, err
 }
 
-// prepareProbe queries the port, chooses what the probe sends from, and takes a place in the ledger for it.
+// prepareProbe queries the port, chooses the probe's source address, and takes a slot of the ledger for the probe.
 func (d *nativeDevice) prepareProbe(c verbs.ProbeConfig) (C.struct_probe_config, error) {
 	var none C.struct_probe_config
 	if c.Method <= verbs.MethodNone || c.Method > verbs.MethodFlush {
@@ -71,7 +71,7 @@ func (d *nativeDevice) prepareProbe(c verbs.ProbeConfig) (C.struct_probe_config,
 	if c.Vector < 0 || c.Vector >= d.attr.Vectors {
 		return none, fmt.Errorf("%w: completion vector %d of %d", verbs.ErrUnsupported, c.Vector, d.attr.Vectors)
 	}
-	attr, needsGRH, err := d.query(c.Port)
+	attr, needsGRH, err := d.queryPort(c.Port)
 	if err != nil {
 		return none, verbs.NewOpError("ibv_query_port", d.name, c.Port, err)
 	}
@@ -101,11 +101,11 @@ func (d *nativeDevice) prepareProbe(c verbs.ProbeConfig) (C.struct_probe_config,
 	if path.Global {
 		cfg.global = 1
 	}
-	// Only RoCE has addresses that change. EFA has one that never changes, and to make a handle is a command there.
+	// Only RoCE has addresses that change. EFA's address never changes, and creating a handle is a command there.
 	if attr.LinkLayer != verbs.LinkEthernet {
 		cfg.keep_handle = 1
 	}
-	if verbs.HandleIsCommand(d.attr.Driver) {
+	if verbs.AddressHandleIsCommand(d.attr.Driver) {
 		cfg.handle_command = 1
 	}
 	for i, b := range path.GID {
@@ -114,17 +114,17 @@ func (d *nativeDevice) prepareProbe(c verbs.ProbeConfig) (C.struct_probe_config,
 	return cfg, nil
 }
 
-// nativeProbe guards the C probe: idle contains a token while no call is inside.
+// nativeProbe implements verbs.Probe. It guards the C probe: idle contains a token while there is no current call.
 type nativeProbe struct {
-	c        *C.struct_probe
-	d        *nativeDevice
-	port     int
-	gidIndex int            // of the GID that it sends from; -1: none
-	keepsQP  bool           // its queue pair is the same in all rounds
-	unusable bool           // set by Round's goroutine
-	last     C.struct_round // used by Rounds only
-	idle     chan struct{}
-	asking   sync.Mutex // held while the queue pair is queried, and destroyed
+	c          *C.struct_probe
+	d          *nativeDevice
+	port       int
+	gidIndex   int            // of the source GID; -1: none
+	keepsQP    bool           // all rounds use the same queue pair
+	unusable   bool           // set by Round's goroutine
+	last       C.struct_round // used by Rounds only
+	idle       chan struct{}
+	queryingQP sync.Mutex // held while the queue pair is queried, and destroyed
 
 	mu        sync.Mutex
 	closed    bool // no Round may begin
@@ -142,13 +142,13 @@ func (p *nativeProbe) Rounds(pace verbs.Pace) (last verbs.Round, done int, err e
 		return canceled, 0, verbs.NewOpError("probe", p.d.name, p.port, err)
 	}
 	defer p.d.leave()
-	if !p.take() {
+	if !p.acquire() {
 		return canceled, 0, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
 	}
 	defer func() { p.idle <- struct{}{} }()
 	var usable C.int
 	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For), &p.last, &usable))
-	last = verbs.RoundOf((*ledger.Round)(unsafe.Pointer(&p.last)))
+	last = verbs.RoundFromRing((*ledger.Round)(unsafe.Pointer(&p.last)))
 	if last.Outcome == verbs.OutcomeCanceled {
 		n--
 		if p.d.isClosed() {
@@ -165,7 +165,7 @@ func (p *nativeProbe) Keep() {
 		return
 	}
 	defer p.d.leave()
-	if !p.take() {
+	if !p.acquire() {
 		return
 	}
 	defer func() { p.idle <- struct{}{} }()
@@ -181,8 +181,8 @@ func (p *nativeProbe) Nudge() {
 	}
 }
 
-// take waits for the token and reports whether a Round may begin.
-func (p *nativeProbe) take() bool {
+// acquire waits for the token and reports whether a Round may begin. If not, it returns the token.
+func (p *nativeProbe) acquire() bool {
 	<-p.idle
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,18 +194,18 @@ func (p *nativeProbe) take() bool {
 
 func (p *nativeProbe) Usable() bool { return !p.unusable }
 
-// Close ends the pause of a Round and waits for a Round that has begun. The latter ends
-// at its own deadline, or at once when the device is closed.
+// Close ends the pause of a current Round, or waits for the Round if it is past its pause. Such a
+// Round ends at its own deadline, or at once when the device is closed.
 func (p *nativeProbe) Close(timeout time.Duration) error {
 	if err := p.d.enter(); err != nil {
 		return verbs.NewOpError("close probe", p.d.name, p.port, err)
 	}
-	if !p.shut() {
+	if !p.markClosed() {
 		p.d.leave()
 		return verbs.NewOpError("close probe", p.d.name, p.port, verbs.ErrClosed)
 	}
 	p.Nudge()
-	return verbs.NewOpError("close probe", p.d.name, p.port, within(timeout, func() error {
+	return verbs.NewOpError("close probe", p.d.name, p.port, runWithin(timeout, func() error {
 		defer p.d.leave()
 		err := p.destroy()
 		p.d.mu.Lock()
@@ -215,8 +215,8 @@ func (p *nativeProbe) Close(timeout time.Duration) error {
 	}))
 }
 
-// shut admits no new Round and reports whether this was the first call of it.
-func (p *nativeProbe) shut() bool {
+// markClosed makes the probe admit no new Round, and reports whether this was the first call.
+func (p *nativeProbe) markClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := !p.closed
@@ -224,23 +224,23 @@ func (p *nativeProbe) shut() bool {
 	return first
 }
 
-// destroy waits until no Round is inside, and frees the C probe once. The device's Close
-// calls it for a probe whose own Close was not called.
+// destroy waits for a current Round and frees the C probe, once. The device's Close calls it for
+// probes that were not closed.
 func (p *nativeProbe) destroy() error {
-	p.shut()
+	p.markClosed()
 	<-p.idle
 	defer func() { p.idle <- struct{}{} }()
-	p.asking.Lock()
-	defer p.asking.Unlock()
+	p.queryingQP.Lock()
+	defer p.queryingQP.Unlock()
 	p.mu.Lock()
-	gone := p.destroyed
+	already := p.destroyed
 	p.destroyed = true
 	p.mu.Unlock()
-	if gone {
+	if already {
 		return nil
 	}
 	if r := C.native_probe_close(p.c); r.err != 0 {
-		return fmt.Errorf("%s: %w", callName(r.call), p.d.failed(unix.Errno(r.err)))
+		return fmt.Errorf("%s: %w", callName(r.call), p.d.commandError(unix.Errno(r.err)))
 	}
 	return nil
 }

@@ -21,10 +21,10 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// explainUnlisted returns why libibverbs does not open a device whose node was opened a moment ago. The
-// library is asked again: now it has seen that node. The error is ErrNoProvider only if nothing
-// that may pass explains it, as a library that is being installed, or one that could not open its
-// files for want of descriptors.
+// explainUnlisted returns why libibverbs does not open a device whose node could be opened just now. It
+// lists the devices again, since the node may have appeared only after the first list. The error is
+// ErrNoProvider only if no temporary cause can explain it, such as a library that is being installed, or
+// a library that could not open its files for lack of descriptors.
 func (b backend) explainUnlisted(name string, led *ledger.Ledger, node string) error {
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
@@ -32,7 +32,7 @@ func (b backend) explainUnlisted(name string, led *ledger.Ledger, node string) e
 	listed := int(C.native_listed((*C.struct_ledger)(led.Base()), cname, &has))
 	if listed >= 0 && has == 0 {
 		var want string
-		inSysfs(led.Control, 0, func() { want = verbs.ProviderOf(b.sysfs.Device(name).Driver) })
+		callSysfs(led.SetControlCall, 0, func() { want = verbs.ProviderName(b.sysfs.Device(name).Driver) })
 		dir := filepath.Join(filepath.Dir(C.GoString(C.native_library())), "libibverbs")
 		if lacksProvider(dir, want) && !isUsed(nldev.QueryUse(name)) {
 			return fmt.Errorf("%w: %s has none for %s, and nobody uses the device", verbs.ErrNoProvider, dir, want)
@@ -42,9 +42,9 @@ func (b backend) explainUnlisted(name string, led *ledger.Ledger, node string) e
 		verbs.ErrUnsupported, max(listed, 0), node)
 }
 
-// lacksProvider reports whether a directory has provider libraries, but none of this name, of whatever
-// ABI. It returns false for an empty directory: there the package with the providers is not installed
-// yet. It also returns false if the provider is there and the library refuses it, which is a fault.
+// lacksProvider reports whether a directory has provider libraries, but none with this name, whatever its
+// ABI. It returns false for an empty directory, where the package with the providers is not installed yet.
+// It also returns false if the provider exists and the library refuses it, which is a fault.
 func lacksProvider(dir, name string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -61,8 +61,8 @@ func lacksProvider(dir, name string) bool {
 }
 
 // isUsed reports whether a process, or a kernel module other than the RDMA core, has protection
-// domains on a device. A device counts as used if that cannot be read now, and as not used if the
-// kernel does not say it.
+// domains on a device. It returns true if the answer cannot be read now for a shortage of resources,
+// and false if the kernel does not provide it.
 func isUsed(use nldev.Use, err error) bool {
 	if err != nil {
 		return verbs.Shortage(err) != ""

@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/device/nldev"
 )
 
-// Only a library that has providers for other devices says that there is none for this one.
+// The error is ErrNoProvider only if the library has providers for other devices.
 func TestProviderIsLackingOnlyBesideOthers(t *testing.T) {
 	for name, row := range map[string]struct {
 		files []string

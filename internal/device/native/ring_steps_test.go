@@ -25,9 +25,9 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// steppedWriter is the program testdata/stepped_writer.c: a worker that writes into the rings of led, and is stopped or killed
-// at any instruction. A stopped process has stored all that its instructions were to store. So these tests see the order of the
-// instructions, and not the one in which another processor may see the stores of a running process.
+// steppedWriter is the program testdata/stepped_writer.c: a worker that writes into the rings of led, and that can be stopped or
+// killed at any instruction. All stores of a stopped process are visible. These tests therefore check the order of the instructions,
+// and not the order in which another processor may see the stores of a running process.
 type steppedWriter struct {
 	t      *testing.T
 	led    *ledger.Ledger
@@ -91,7 +91,7 @@ func startSteppedWriter(t *testing.T) *steppedWriter {
 	return w
 }
 
-// tell gives the program a command and returns its answer.
+// tell sends the program a command and returns its answer.
 func (w *steppedWriter) tell(format string, args ...any) string {
 	w.t.Helper()
 	command := fmt.Sprintf(format, args...)
@@ -106,13 +106,13 @@ func (w *steppedWriter) tell(format string, args ...any) string {
 	return answer
 }
 
-// begin has a writer start and stop before its first instruction.
+// begin starts a writer, which stops before its first instruction.
 func (w *steppedWriter) begin(format string, args ...any) {
 	w.t.Helper()
 	require.Equal(w.t, "stopped", w.tell(format, args...))
 }
 
-// step has the writer execute instructions, and reports whether it has ended.
+// step makes the writer execute instructions, and reports whether it has ended.
 func (w *steppedWriter) step(instructions int) (ended bool) {
 	w.t.Helper()
 	answer := w.tell("step %d", instructions)
@@ -130,7 +130,7 @@ func (w *steppedWriter) finish() {
 	require.Equal(w.t, "ended", w.tell("finish"))
 }
 
-// clear makes the ledger as it was when it was new, but for its magic number, and takes what the doorbell has.
+// clear resets the ledger, except its magic number, and the doorbell.
 func (w *steppedWriter) clear() {
 	w.t.Helper()
 	const hole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
@@ -138,7 +138,7 @@ func (w *steppedWriter) clear() {
 	w.rung()
 }
 
-// rung returns how often the doorbell has been rung since the call before.
+// rung returns how often the doorbell has been rung since the last call.
 func (w *steppedWriter) rung() uint64 {
 	w.t.Helper()
 	var count [8]byte
@@ -149,7 +149,7 @@ func (w *steppedWriter) rung() uint64 {
 	return binary.NativeEndian.Uint64(count[:])
 }
 
-// The entry of each number, as the writer writes it. Every field follows from the number, so that a torn entry shows.
+// The entry with each number, as the writer writes it. Every field is derived from the number, so that a torn entry is noticed.
 func numberedRun(n uint64) ledger.Run {
 	i := int64(n) * 8
 	return ledger.Run{
@@ -184,7 +184,7 @@ func numbersFrom(first, end int) []int {
 	return numbers
 }
 
-// writing is what a writer is about to write, and the ring into which it does.
+// writing describes the entries that a writer is about to write, and the state of their ring.
 type writing struct {
 	name    string
 	rounds  bool // into the ring of a probe; false: runs, into the ring of runs
@@ -196,7 +196,7 @@ type writing struct {
 	rings   uint64 // how often the writer rings the doorbell
 }
 
-// writings returns what writers of both kinds write into rings of all fillings.
+// writings returns writings of runs and of rounds into rings of all fill levels.
 func writings() []writing {
 	const runs, rounds, good, lost = ledger.RunRing, ledger.RoundRing, verbs.OutcomeSuccess, verbs.OutcomeLostEvent
 	return []writing{
@@ -237,20 +237,20 @@ type ringHost struct {
 	rung    uint64
 }
 
-// prepare returns the host of a worker whose ledger is as in s, and has the writer start. The counts of the ledger have what
+// prepare starts the writer for s, and returns the host of its ledger. The counts of the ledger already include the entries that
 // the writer is about to write, since a worker counts first.
 func (w *steppedWriter) prepare(s *writing) *ringHost {
 	w.t.Helper()
 	w.clear()
 	h := &ringHost{writing: s, w: w, reader: ledger.NewReader(w.led), numbers: []int{}}
-	write := func(n int) { w.led.AddRun(numberedRun(uint64(n))) }
+	write := func(n int) { w.led.WriteRun(numberedRun(uint64(n))) }
 	command := fmt.Sprintf("runs %d %d", s.listed, s.writes)
 	if s.rounds {
 		slot, err := w.led.AddProbe(1, 0, int(verbs.MethodUDSend))
 		require.NoError(w.t, err)
 		require.Zero(w.t, slot, "it is that of the writer")
-		w.led.AddRound(slot, ledger.ProbeCounts{Rounds: uint64(s.listed + s.writes)})
-		write = func(n int) { w.led.ListRound(slot, numberedRound(uint64(n), verbs.OutcomeSuccess), false) }
+		w.led.AddProbeCounts(slot, ledger.ProbeCounts{Rounds: uint64(s.listed + s.writes)})
+		write = func(n int) { w.led.WriteRound(slot, numberedRound(uint64(n), verbs.OutcomeSuccess), false) }
 		command = fmt.Sprintf("round %d %d", s.listed, s.outcome)
 	} else {
 		events := eventsOfRuns(0, s.listed+s.writes)
@@ -272,7 +272,7 @@ func (w *steppedWriter) prepare(s *writing) *ringHost {
 	return h
 }
 
-// collect takes what the rings have, and requires each entry to be whole.
+// collect reads the rings, and requires each entry to be complete.
 func (h *ringHost) collect() {
 	h.w.t.Helper()
 	h.rung += h.w.rung()
@@ -300,11 +300,11 @@ func (h *ringHost) collect() {
 	}))
 }
 
-// requireCounts requires the counts of the ledger to be as the worker left them, and no entry to be beyond them.
+// requireCounts requires that the counts of the ledger are unchanged, and that there are no more entries than counts.
 func (h *ringHost) requireCounts() {
 	h.w.t.Helper()
-	var s ledger.Snapshot
-	h.w.led.Snapshot(&s)
+	var s ledger.Contents
+	h.w.led.CopyTo(&s)
 	all := h.listed + h.writes
 	if h.rounds {
 		require.Empty(h.w.t, s.Events)
@@ -319,13 +319,13 @@ func (h *ringHost) requireCounts() {
 	require.EqualValues(h.w.t, h.listed+len(h.written()), h.w.led.RunsWritten())
 }
 
-// written returns the numbers of those entries that the stepped writer has written.
+// written returns the numbers of the entries that the stepped writer has written.
 func (h *ringHost) written() []int {
 	return h.numbers[min(len(h.numbers), h.listed-h.taken):]
 }
 
-// requireComplete requires of a writing that is over, and during which the host took entries, that the host knows of each run,
-// once, and of each round that had a place.
+// requireComplete requires that after a writing, during which the host has read entries, the host knows of each run exactly once, and
+// of each round that fitted into its ring.
 func (h *ringHost) requireComplete() {
 	h.w.t.Helper()
 	written := h.written()
@@ -350,8 +350,8 @@ func (h *ringHost) requireComplete() {
 	}
 }
 
-// A worker is killed after each number of instructions of the writing. The host finds the entries before it, and of its own
-// the first ones, each whole.
+// A worker is killed after each number of instructions of the writing. The host finds the earlier entries and the first entries of
+// the writing, each complete.
 func TestWriterKilledAtAnyInstructionLeavesWholeEntries(t *testing.T) {
 	for _, s := range writings() {
 		t.Run(s.name, func(t *testing.T) {
@@ -407,7 +407,7 @@ func TestHostThatReadsAtAnyInstructionMissesNothing(t *testing.T) {
 	}
 }
 
-// eventsKnown is what a host knows of the events that the writer's command read finds.
+// eventsKnown collects the host's knowledge of the events that the writer's command "read" finds.
 type eventsKnown struct {
 	w      *steppedWriter
 	reader *ledger.Reader
@@ -430,11 +430,11 @@ func (k *eventsKnown) addUnlisted() {
 	k.reader.Unlisted(func(typ, _ int32, events uint64) { k.events[typ] += events })
 }
 
-// requireCounted requires of each event that the host knows that the ledger has counted it.
+// requireCounted requires that the ledger has counted each event that the host knows.
 func (k *eventsKnown) requireCounted() {
 	k.w.t.Helper()
-	var s ledger.Snapshot
-	k.w.led.Snapshot(&s)
+	var s ledger.Contents
+	k.w.led.CopyTo(&s)
 	counted := map[int32]uint64{int32(verbs.EventPortActive): -k.before}
 	for _, e := range s.Events {
 		require.LessOrEqual(k.w.t, e.Acked, e.Read)
@@ -447,8 +447,8 @@ func (k *eventsKnown) requireCounted() {
 
 var eventsRead = map[int32]uint64{int32(verbs.EventPortErr): 3, int32(verbs.EventPortActive): 2}
 
-// The whole call that reads events is stepped through. The ledger has counted an event before the host can know of it, so that
-// no count is behind, whenever the worker is killed.
+// The test steps through the whole call that reads events. The ledger has counted an event before the host can know of it, so that
+// no count is too low, whenever the worker is killed.
 func TestEventsAreCountedBeforeTheyCanBeRead(t *testing.T) {
 	w := startSteppedWriter(t)
 	known := eventsKnown{w: w, reader: ledger.NewReader(w.led), events: map[int32]uint64{}}
@@ -463,13 +463,13 @@ func TestEventsAreCountedBeforeTheyCanBeRead(t *testing.T) {
 	require.EqualValues(t, 1, w.rung())
 }
 
-// The same with a ring that is full: of these events the host gets the numbers.
+// The same with a full ring: the host then gets only the counts of the events.
 func TestUnlistedEventsAreCountedBeforeTheyCanBeRead(t *testing.T) {
 	w := startSteppedWriter(t)
 	known := eventsKnown{w: w, reader: ledger.NewReader(w.led), before: ledger.RunRing, events: map[int32]uint64{}}
 	w.led.Count(int32(verbs.EventPortActive), 1, ledger.RunRing, ledger.RunRing)
 	for range ledger.RunRing {
-		w.led.AddRun(ledger.Run{Type: int32(verbs.EventPortActive), Port: 1, Count: 1, First: 1, Last: 1})
+		w.led.WriteRun(ledger.Run{Type: int32(verbs.EventPortActive), Port: 1, Count: 1, First: 1, Last: 1})
 	}
 	w.begin("read")
 	for ended := false; !ended; known.requireCounted() {
@@ -481,7 +481,7 @@ func TestUnlistedEventsAreCountedBeforeTheyCanBeRead(t *testing.T) {
 	require.Len(t, known.runs, ledger.RunRing)
 }
 
-// The round of a trial that is kept is counted and written into the ring by one call, which is stepped through.
+// One call counts the round of a kept trial and writes it into the ring. The test steps through that call.
 func TestRoundIsCountedBeforeItCanBeRead(t *testing.T) {
 	for _, outcome := range []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeLostEvent} {
 		t.Run(outcome.String(), func(t *testing.T) {
@@ -489,7 +489,7 @@ func TestRoundIsCountedBeforeItCanBeRead(t *testing.T) {
 			_, err := w.led.AddProbe(1, 0, int(verbs.MethodUDSend))
 			require.NoError(t, err)
 			reader := ledger.NewReader(w.led)
-			var s ledger.Snapshot
+			var s ledger.Contents
 			rounds := 0
 			w.begin("keep 4711 %d", outcome)
 			for ended := false; !ended; {
@@ -498,7 +498,7 @@ func TestRoundIsCountedBeforeItCanBeRead(t *testing.T) {
 					require.Equal(t, numberedRound(4711, outcome), *r)
 					rounds++
 				}))
-				w.led.Snapshot(&s)
+				w.led.CopyTo(&s)
 				require.LessOrEqual(t, uint64(rounds), s.Probes[0].Rounds)
 				require.LessOrEqual(t, s.Probes[0].Rounds, s.Probes[0].Successes+s.Probes[0].LostEvents)
 			}

@@ -14,21 +14,21 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// speedPause is how long a port is not asked for its speed after a refusal.
-const speedPause = 15 * time.Minute
+// speedRetryDelay is the time after a refusal before a port is asked for its speed again.
+const speedRetryDelay = 15 * time.Minute
 
-// maxSpeed bounds an answer of ibv_query_port_speed(3), in its units of 100 Mb/s. A greater one is no speed of a port.
+// maxSpeed is the largest plausible answer of ibv_query_port_speed(3), in its units of 100 Mb/s.
 const maxSpeed = 1_000_000
 
-// portSpeeds is what the device has answered when it was asked for the speed of its ports. The querying mutex guards it.
+// portSpeeds records how the device answered queries of its ports' speeds. The mutex nativeDevice.querying guards it.
 type portSpeeds struct {
 	unsupported bool
 	retryAt     map[int]int64 // by port, CLOCK_MONOTONIC ns
 }
 
-// queryEffectiveGbps returns what a port can carry now, in Gbit/s, or 0 if that is unknown. libibverbs answers since rdma-core 62,
-// and the kernel where the driver has query_port_speed (mlx5 and efa). A port of InfiniBand is not asked: its answer is made
-// of the attributes of ibv_query_port again, by up to five commands (mlx5_ib_query_port_speed in
+// queryEffectiveGbps returns the current data rate of a port in Gbit/s, or 0 if it is unknown. libibverbs supports the query since
+// rdma-core 62, and the kernel if the driver has query_port_speed (mlx5 and efa). InfiniBand ports are not queried: the answer would
+// be computed from the attributes of ibv_query_port, with up to five further commands (mlx5_ib_query_port_speed in
 // drivers/infiniband/hw/mlx5/main.c). The caller holds querying.
 func (d *nativeDevice) queryEffectiveGbps(port int, layer verbs.LinkLayer) float64 {
 	s := &d.speeds
@@ -45,7 +45,7 @@ func (d *nativeDevice) queryEffectiveGbps(port int, layer verbs.LinkLayer) float
 		if s.retryAt == nil {
 			s.retryAt = map[int]int64{}
 		}
-		s.retryAt[port] = clock.Monotonic() + int64(speedPause)
+		s.retryAt[port] = clock.Monotonic() + int64(speedRetryDelay)
 		return 0
 	case speed > maxSpeed:
 		return 0

@@ -84,8 +84,8 @@ func doReadings(s *subject) error {
 	return err
 }
 
-// openings watches directories below dir. The function that it returns reports the
-// files that were opened in them since.
+// openings watches directories below dir. The returned function lists the files that have
+// been opened in them since.
 func openings(dir string, below ...string) (func() ([]string, error), error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

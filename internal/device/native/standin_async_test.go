@@ -121,7 +121,7 @@ func TestAnAcknowledgementThatHangsIsSeenAndGivenUp(t *testing.T) {
 	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPortErr), Port: 1, Read: 1}}, r.Events)
 	require.Equal(t, ledger.CallAckAsyncEvent, r.Reader.Call)
 	require.Equal(t, r.Reader, r.Busy)
-	require.Positive(t, r.Reader.Beat)
+	require.Positive(t, r.Reader.Since)
 	require.Equal(t, []string{"stuck"}, r.Errors["close"].Is)
 	require.GreaterOrEqual(t, r.Took, missed)
 	require.Less(t, r.Took, long)

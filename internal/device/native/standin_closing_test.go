@@ -16,7 +16,7 @@ import (
 )
 
 // doHungProbe does a round and closes the probe and the device. One of the library's
-// calls in this never returns.
+// calls never returns.
 func doHungProbe(s *subject) error {
 	p, err := s.openProbe(verbs.MethodUDSend)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
 	}
 }
 
-// doLateProbe closes the device while a probe of it is being made.
+// doLateProbe closes the device while one of its probes is being created.
 func doLateProbe(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -140,7 +140,7 @@ func TestAQueryThatHangsIsSeenThoughOthersCome(t *testing.T) {
 }
 
 // doLateWrite closes a probe whose queue pair cannot be destroyed. The device then
-// writes to its receives once more.
+// writes into its receives once more.
 func doLateWrite(s *subject) error {
 	p, err := s.openProbe(verbs.MethodUDSend)
 	if err != nil {

@@ -59,8 +59,8 @@ func TestAskingMakesTheCallsOfTheTable(t *testing.T) {
 	require.Equal(t, facts.Asking("qede")[facts.QueryQP], got[facts.QueryQP])
 }
 
-// doHungCounter closes the device while a counter is read, which does not end, and reports
-// the ledger before that.
+// doHungCounter closes the device while the read of a counter hangs, and reports the ledger
+// before the close.
 func doHungCounter(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func doHungCounter(s *subject) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.dev.ReadCounter(1) }()
 	for begun := time.Now(); s.report.Evidence.Call != ledger.CallReadSysfs && time.Since(begun) < long; {
-		_, s.report.Evidence = s.led.Lanes()
+		_, s.report.Evidence = s.led.ControlCalls()
 	}
 	_, err := os.Stat(filepath.Join("/proc/self/task", strconv.Itoa(s.report.Evidence.Thread)))
 	s.check("thread", err)
@@ -85,7 +85,7 @@ func doHungCounter(s *subject) error {
 	}
 	s.check("release", w.Close())
 	s.check("read", <-ended)
-	if _, after := s.led.Lanes(); after.Call != ledger.CallNone {
+	if _, after := s.led.ControlCalls(); after.Call != ledger.CallNone {
 		s.check("ledger", errors.New("the call is in the ledger after its end"))
 	}
 	s.check("after close", s.dev.ReadCounter(1))
@@ -102,7 +102,7 @@ func TestACloseWaitsForNoCounter(t *testing.T) {
 	require.Empty(t, r.Errors)
 }
 
-// doHungQueryQP nudges and closes a probe whose queue pair is queried, which does not end.
+// doHungQueryQP nudges and closes a probe while the query of its queue pair hangs.
 func doHungQueryQP(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
@@ -112,7 +112,7 @@ func doHungQueryQP(s *subject) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.dev.QueryQP(1) }()
 	s.check("entered", s.entered())
-	_, s.report.Evidence = s.led.Lanes()
+	_, s.report.Evidence = s.led.ControlCalls()
 	_, err = p.Round(0)
 	s.check("round", err)
 	p.Nudge()

@@ -154,8 +154,8 @@ func TestAFailedOpenSaysWhy(t *testing.T) {
 	requireFailures(t, rows)
 }
 
-// probeCalls are the calls that can fail while a probe is made, with the method that
-// makes them and how often they succeed before.
+// probeCalls are the calls that can fail while a probe is created, with the method that
+// makes them and the number of calls that succeed before.
 var probeCalls = []failure{
 	{Call: ledger.CallAllocPD, Method: verbs.MethodRCWrite},
 	{Call: ledger.CallCreateCompChannel, Method: verbs.MethodRCWrite},
@@ -250,7 +250,7 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 	requireFailures(t, rows)
 }
 
-// doQueryEIO has queries of a port fail with EIO, before and after the kernel has removed the device from sysfs.
+// doQueryEIO makes port queries fail with EIO, before and after the kernel has removed the device from sysfs.
 func doQueryEIO(s *subject) error {
 	if err := s.open(); err != nil {
 		return err

@@ -14,13 +14,13 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// benched is how long the thread is measured.
+// benched is the time for which the thread is measured.
 const benched = 40 * time.Second
 
 func init() { scenes["minute"] = sceneMinute }
 
-// sceneMinute has each side probe the other by eight pairs, twice a second, each in a thread of its own, and notes the CPU time of
-// the near one's. What the stand-in does within a post is part of it; a device's driver is not.
+// sceneMinute makes each side probe the other with eight pairs, twice a second, each side in a thread of its own, and records the
+// CPU time of the near side's thread. It includes the work of the stand-in within a post, but no work of a device's driver.
 func sceneMinute(f *fabrics) error {
 	const pairs = 8
 	for i := range pairs {
@@ -45,8 +45,8 @@ var kindNames = map[verbs.FabricKind]string{
 	verbs.FabricSent: "sent", verbs.FabricEcho: "echoes", verbs.FabricWrite: "writes", verbs.FabricWriteDone: "written",
 }
 
-// alone runs a Fabric as the session does, in its own thread, and returns the thread's CPU time.
-func alone(fab verbs.Fabric, see func(*verbs.FabricFact)) (used time.Duration, err error) {
+// alone runs an endpoint as the session does, in its own thread, and returns the thread's CPU time.
+func alone(fab verbs.FabricEndpoint, see func(*verbs.FabricFact)) (used time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	facts := make([]verbs.FabricFact, 2*verbs.MinFabricFacts)
@@ -71,7 +71,7 @@ func threadTime() (time.Duration, error) {
 	return time.Duration(t.Nano()), err
 }
 
-// meetBack joins both sides of a pair of which the far side probes.
+// meetBack joins both sides of a pair whose requester is the far side.
 func (f *fabrics) meetBack(place int, session uint64) error {
 	turned := &fabrics{s: f.s, near: f.far, far: f.near, nearPort: f.farPort, farPort: f.nearPort}
 	return turned.meet(place, session)

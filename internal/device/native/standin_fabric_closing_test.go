@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// doHungFabric makes and runs a Fabric, and closes it and the device. One of the library's calls in this never returns.
+// doHungFabric creates, runs and closes an endpoint, and closes the device. One of the library's calls never returns.
 func doHungFabric(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -79,7 +79,7 @@ func TestACloseOfAFabricThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) 
 	}
 }
 
-// The kernel seeks the address of a peer for about a second, both for a handle and for a connection.
+// The kernel tries for about a second to resolve the address of a peer, both for an address handle and for a connection.
 func TestACloseDoesNotAwaitTheAddressOfAPeer(t *testing.T) {
 	for _, call := range []ledger.Call{ledger.CallCreateAH, ledger.CallModifyQP} {
 		t.Run(call.String(), func(t *testing.T) {
@@ -88,19 +88,19 @@ func TestACloseDoesNotAwaitTheAddressOfAPeer(t *testing.T) {
 			require.ElementsMatch(t, []string{"resolving", "stuck"}, r.Errors["close fabric"].Is)
 			require.ElementsMatch(t, []string{"resolving", "stuck"}, r.Errors["close"].Is)
 			require.Less(t, r.Took, long/10)
-			require.Equal(t, ledger.Lane{Call: call, Port: 1}, ledger.Lane{Call: r.Busy.Call, Port: r.Busy.Port})
+			require.Equal(t, ledger.ThreadCall{Call: call, Port: 1}, ledger.ThreadCall{Call: r.Busy.Call, Port: r.Busy.Port})
 			require.Positive(t, r.Busy.Thread, "the host sees by it that the kernel has the thread")
 		})
 	}
 }
 
-// doFabricProfile makes a Fabric on a device of each driver.
+// doFabricProfile creates an endpoint on a device of each driver.
 func doFabricProfile(s *subject) error {
-	p, _ := standin.ProfileOf(s.Profile)
+	p, _ := standin.FindProfile(s.Profile)
 	if err := p.WriteSysfs(s.root+"/sys", "standin0", "uverbs0"); err != nil {
 		return err
 	}
-	s.Take(p)
+	s.Apply(p)
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func doFabricProfile(s *subject) error {
 	return nil
 }
 
-// Without queue pairs of both kinds, or addresses for them, a device never has a Fabric.
+// A device without UD or RC queue pairs, or without addresses for them, can never have an endpoint.
 func TestADriverSaysWhetherItsDevicesCanHaveAFabric(t *testing.T) {
 	able := []string{"mlx5", "mlx5_vf", "mlx4", "bnxt_re", "bnxt_re of rdma-core 44", "irdma", "hns", "rxe"}
 	const now = "hns HIP08 on Linux 6.12" // its provider does not say why it makes none
@@ -136,13 +136,13 @@ func TestADriverSaysWhetherItsDevicesCanHaveAFabric(t *testing.T) {
 	}
 }
 
-// doFabricPort makes a Fabric on a port that cannot have one now.
+// doFabricPort tries to create an endpoint on a port that cannot have one now.
 func doFabricPort(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
 	try := func(o verbs.FabricOptions) {
-		f, _, err := s.dev.NewFabric(verbs.FabricConfig{Port: 1, FabricOptions: o})
+		f, _, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: 1, FabricOptions: o})
 		s.report.Failures = append(s.report.Failures, describe(err))
 		if err == nil {
 			s.check("close fabric", f.Close(long))

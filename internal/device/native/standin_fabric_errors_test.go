@@ -11,8 +11,9 @@ import (
 	"rdma_events/internal/device/ledger"
 )
 
-// fabricCalls are the calls that can fail while a Fabric is made, and how often they succeed before: two protection domains,
-// a queue with a channel and one without, an RC queue pair on trial, and four of datagrams with three transitions and 64 receives each.
+// fabricCalls are the calls that can fail while an endpoint is created, with the number of calls that succeed before: two protection
+// domains, a completion queue with a channel and one without, an RC queue pair as a check, and four UD queue pairs with three
+// transitions and 64 receives each.
 var fabricCalls = []failure{
 	{Call: ledger.CallAllocPD},
 	{Call: ledger.CallAllocPD, Skip: 1},
@@ -100,7 +101,7 @@ func TestAFabricThatCannotBeDestroyedSaysWhy(t *testing.T) {
 	requireFailures(t, rows)
 }
 
-// What a call of Run fails with is the error of Run, and what the device refuses to send a fact.
+// An error of a call within Run is the error of Run; a datagram that the device refuses to send is a fact.
 func TestARunThatFailsSaysWhy(t *testing.T) {
 	var rows []failureRow
 	add := func(stage string, c ledger.Call, skip int32, text string, styles ...int32) {

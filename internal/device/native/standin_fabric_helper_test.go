@@ -12,23 +12,23 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// fabrics are the Fabrics of both ports of the stand-in's device. The first one probes.
+// fabrics are the endpoints of both ports of the stand-in's device. The first one is the requester.
 type fabrics struct {
 	s                 *subject
-	near, far         verbs.Fabric
+	near, far         verbs.FabricEndpoint
 	nearPort, farPort verbs.FabricPort
 }
 
-// fabric makes a Fabric of a port with the options of the order, or those that most orders do with.
-func (s *subject) fabric(port int) (verbs.Fabric, verbs.FabricPort, error) {
+// fabric creates an endpoint on a port with the options of the order, or with default options.
+func (s *subject) fabric(port int) (verbs.FabricEndpoint, verbs.FabricPort, error) {
 	o := s.Fabric
 	if o.Paths == 0 {
 		o = verbs.FabricOptions{Paths: 4, Interval: time.Hour, GIDIndex: -1, PKeyIndex: -1}
 	}
-	return s.dev.NewFabric(verbs.FabricConfig{Port: port, FabricOptions: o})
+	return s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: port, FabricOptions: o})
 }
 
-// fabrics makes both Fabrics on a device that is open.
+// fabrics creates both endpoints on an open device.
 func (s *subject) fabrics() (*fabrics, error) {
 	f := &fabrics{s: s}
 	var err error
@@ -42,7 +42,7 @@ func (s *subject) fabrics() (*fabrics, error) {
 	return f, err
 }
 
-// peer returns how to reach one port from another, by the last GIDs of their tables, which are IPv4 addresses.
+// peer describes how one port reaches another, by the last GIDs of their tables, which are IPv4 addresses.
 func (f *fabrics) peer(to verbs.FabricPort, role verbs.FabricRole, session uint64, rc uint32) *verbs.FabricPeer {
 	p := &verbs.FabricPeer{
 		Role: role, Session: session, UD: to.UD, QKey: to.QKey, RC: rc, PSN: 100, OwnPSN: 200, LID: to.LID,
@@ -56,7 +56,7 @@ func (f *fabrics) peer(to verbs.FabricPort, role verbs.FabricRole, session uint6
 	return p
 }
 
-// answer has the far port answer a pair whose RC queue pair is rc, and returns what the near one has to know.
+// answer makes the far port join a pair whose RC queue pair is rc, and returns the description of the peer for the near port.
 func (f *fabrics) answer(place int, session uint64, rc uint32) (*verbs.FabricPeer, error) {
 	own, err := f.far.Offer(place, verbs.FabricAnswers)
 	if err != nil {
@@ -79,8 +79,8 @@ func (f *fabrics) meet(place int, session uint64) error {
 	return f.near.Join(place, peer)
 }
 
-// run runs a Fabric for a time, and notes the facts under a name. It repeats calls that return early.
-func (f *fabrics) run(fab verbs.Fabric, name string, lasting time.Duration) error {
+// run runs an endpoint for a time, and records the facts under a name. It repeats calls that return early.
+func (f *fabrics) run(fab verbs.FabricEndpoint, name string, lasting time.Duration) error {
 	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
 	if f.s.report.Facts == nil {
 		f.s.report.Facts = map[string][]verbs.FabricFact{}
@@ -94,8 +94,8 @@ func (f *fabrics) run(fab verbs.Fabric, name string, lasting time.Duration) erro
 	}
 }
 
-// once runs a Fabric for one turn, or as many as bring something.
-func (f *fabrics) once(fab verbs.Fabric, name string) error { return f.run(fab, name, 0) }
+// once runs an endpoint once, and again as long as a run returns facts.
+func (f *fabrics) once(fab verbs.FabricEndpoint, name string) error { return f.run(fab, name, 0) }
 
 // note records a number under a name.
 func (f *fabrics) note(name string, n int) {
@@ -105,7 +105,7 @@ func (f *fabrics) note(name string, n int) {
 	f.s.report.Steps[name] = n
 }
 
-// doFabric plays a scene with both Fabrics, and closes them and the device.
+// doFabric plays a scene with both endpoints, and closes them and the device.
 func doFabric(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func doFabric(s *subject) error {
 		return fmt.Errorf("scene %q: %w", s.Scene, err)
 	}
 	s.readLedger()
-	for name, fab := range map[string]verbs.Fabric{"close near": f.near, "close far": f.far} {
+	for name, fab := range map[string]verbs.FabricEndpoint{"close near": f.near, "close far": f.far} {
 		if err := fab.Close(long); !errors.Is(err, verbs.ErrClosed) {
 			s.check(name, err)
 		}
@@ -128,7 +128,7 @@ func doFabric(s *subject) error {
 	return nil
 }
 
-// failFabric returns the error of a stage's call. A refusal that is a fact of Run is one.
+// failFabric returns the error of a stage's call. A refusal that Run reports as a fact counts as an error.
 func (s *subject) failFabric(f failure, arm func(string)) (err error) {
 	if err := standin.WritePort(filepath.Join(s.root, "sys"), "standin0", 2); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (f *fabrics) fail(stage string, arm func(string)) error {
 	return f.near.Leave(3)
 }
 
-// refused runs the near Fabric for two turns, and returns its error, or the status of a fact.
+// refused runs the near endpoint twice, and returns its error or the status of a fact.
 func (f *fabrics) refused() error {
 	for range 2 {
 		clear(f.s.report.Facts)

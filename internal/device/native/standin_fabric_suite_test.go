@@ -19,7 +19,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// standinSuite is set in the process of this program that has loaded the stand-in, and runs the contract suite.
+// standinSuite is set in the process of this program that loads the stand-in and runs the contract suite.
 const standinSuite = "STANDIN_SUITE"
 
 // Two ports of the stand-in's device probe each other.
@@ -48,10 +48,10 @@ func runSuite(t *testing.T, link verbs.LinkLayer) {
 		Device:  "standin0", Port: 1,
 		Peer: &verbstest.Peer{Device: "standin0", Port: 2},
 	})
-	require.Empty(t, c.Broken())
+	require.Empty(t, c.BrokenRule())
 }
 
-// runWithStandIn runs the test again in a process that has the stand-in for its library.
+// runWithStandIn runs the test again in a process that uses the stand-in as its library.
 func runWithStandIn(t *testing.T) {
 	t.Helper()
 	exe, err := os.Executable()

@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// scenes are what the helper process does with two Fabrics, by name.
+// scenes are the actions of the helper process with two endpoints, by name.
 var scenes = map[string]func(*fabrics) error{
 	"one round": func(f *fabrics) error {
 		if err := f.meet(3, 1); err != nil {
@@ -29,10 +29,10 @@ var scenes = map[string]func(*fabrics) error{
 	"failed join": sceneFailedJoin, "replaced write": sceneReplacedWrite, "stray event": sceneStray, "full ledger": sceneFullLedger,
 }
 
-// round has the near side probe, the far one answer, and the near one take the echo.
+// round makes the near side probe, the far side answer, and the near side receive the echo.
 func (f *fabrics) round(name string) error {
 	for _, turn := range []struct {
-		fab  verbs.Fabric
+		fab  verbs.FabricEndpoint
 		name string
 	}{{f.near, name}, {f.far, "far"}, {f.near, name}} {
 		if err := f.once(turn.fab, turn.name); err != nil {
@@ -87,7 +87,7 @@ func TestARoundIsAProbeAndAWriteWithWhatThePortNeeds(t *testing.T) {
 	}
 }
 
-// requireHandles requires those of the pair's four paths on both sides: each path has its own label.
+// requireHandles requires an address handle for each of the pair's four paths on both sides, each with its own flow label.
 func requireHandles(t *testing.T, trace, want []string) {
 	t.Helper()
 	var labels []string
@@ -252,7 +252,7 @@ func TestAQueueOfDatagramsThatFailsEndsTheFabric(t *testing.T) {
 	require.Len(t, r.Failures, 2)
 }
 
-// sceneCorrupt has each part of a datagram changed on its way to the far side, its length, and of an echo its number.
+// sceneCorrupt changes each part of a datagram on its way to the far side, its length, and the number of an echo.
 func sceneCorrupt(f *fabrics) error {
 	for i, at := range []int32{1, 5, 6, 7, 9, 16, 0} {
 		f.s.Corrupt, f.s.Stretch = at, 0
@@ -293,13 +293,13 @@ func TestWhatIsNoDatagramOfAPairIsForeign(t *testing.T) {
 	require.Equal(t, far.Events, far.Acked)
 }
 
-// fabric returns what the ledger has of a port.
-func (r *report) fabric(port int) ledger.Fabric {
-	i := slices.IndexFunc(r.Fabrics, func(f ledger.Fabric) bool { return f.Port == port })
+// fabric returns the ledger's state of a port's endpoint.
+func (r *report) fabric(port int) ledger.FabricState {
+	i := slices.IndexFunc(r.Fabrics, func(f ledger.FabricState) bool { return f.Port == port })
 	return r.Fabrics[i]
 }
 
-// sceneLate does not run the near side for longer than an echo may take.
+// sceneLate pauses the near side for longer than an echo may take.
 func sceneLate(f *fabrics) error {
 	if _, err := f.near.Offer(0, verbs.FabricProbes); err != nil {
 		return err
@@ -378,7 +378,7 @@ func TestARemovalEndsRunAndOrders(t *testing.T) {
 	}
 }
 
-// sceneFailedJoin has a join fail in the place of a pair that runs.
+// sceneFailedJoin makes a join fail in the slot of a running pair.
 func sceneFailedJoin(f *fabrics) error {
 	if err := f.meet(0, 1); err != nil {
 		return err
@@ -449,7 +449,7 @@ func sceneFullLedger(f *fabrics) error {
 			return err
 		}
 	}
-	_, _, err := f.s.dev.NewFabric(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{Paths: 1, Interval: 1, GIDIndex: -1}})
+	_, _, err := f.s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{Paths: 1, Interval: 1, GIDIndex: -1}})
 	f.s.report.Failures = append(f.s.report.Failures, describe(err))
 	return nil
 }

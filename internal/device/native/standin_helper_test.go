@@ -76,8 +76,8 @@ func helper(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	s.report.Violation = s.Broken()
-	s.report.Trace = strings.Split(strings.TrimSpace(s.Written()), "\n")
+	s.report.Violation = s.BrokenRule()
+	s.report.Trace = strings.Split(strings.TrimSpace(s.CallTrace()), "\n")
 	if err := json.NewEncoder(os.Stdout).Encode(s.report); err != nil {
 		return 1
 	}
@@ -221,9 +221,9 @@ func (s *subject) release() error {
 
 // readLedger copies the current ledger into the report.
 func (s *subject) readLedger() {
-	var snap ledger.Snapshot
-	s.led.Snapshot(&snap)
-	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.Busy(nil)
+	var snap ledger.Contents
+	s.led.CopyTo(&snap)
+	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.LongestCall(nil)
 	if len(snap.Probes) > 0 {
 		s.report.Counts = snap.Probes[0].ProbeCounts
 	}

@@ -35,11 +35,11 @@ type meter struct {
 	queries int          // of the port, those of a new probe included
 }
 
-// patience is how many times as long as a session allows it a close may take here. A session allows a second, in which each of
-// several threads has to run, and here twenty processes share the processors with other tests.
+// patience is the factor by which a close may take longer here than a session allows. A session allows a second, in which each of
+// several threads has to run; here twenty processes share the processors with other tests.
 const patience = 10
 
-// work is how often an operation was done, and the calls that it took.
+// work counts how often an operation was done, and the calls that it made.
 type work struct {
 	n       int
 	queries int
@@ -50,10 +50,10 @@ func newMeter(b verbs.Backend, c *standin.Control) *meter {
 	return &meter{Backend: b, c: c, removed: make(chan struct{})}
 }
 
-// each returns how many commands to a device of p one of the w.n operations took, without
-// its queries.
+// each returns the number of firmware commands of one of the w.n operations on a device of p,
+// port queries not counted.
 func (w work) each(p standin.Profile) (int, error) {
-	commands := p.Sum(w.calls)
+	commands := p.CountCommands(w.calls)
 	if w.n == 0 || commands%w.n != 0 {
 		return 0, fmt.Errorf("%d times the same took %d commands: %v", w.n, commands, w.calls)
 	}
@@ -69,7 +69,7 @@ func (w *work) add(calls map[ledger.Call]int) {
 	}
 }
 
-// made returns the calls that f makes, without ibv_query_port.
+// made returns the calls that f makes, except ibv_query_port.
 func (m *meter) made(f func()) map[ledger.Call]int {
 	before := m.c.Calls
 	f()
@@ -174,7 +174,7 @@ func (d *meteredDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 // Close gives the library more time than a session does.
 func (d *meteredDevice) Close(timeout time.Duration) error { return d.Device.Close(patience * timeout) }
 
-// begin records that a probe is to be made, and whether a choice begins with it.
+// begin records that a probe is about to be created, and whether a choice begins with it.
 func (m *meter) begin(method verbs.Method) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

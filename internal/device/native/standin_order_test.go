@@ -42,8 +42,8 @@ func TestQueueIsDrainedBeforeAndAfterTheArm(t *testing.T) {
 // interrupt is the time from a completion to its event in the tests that set one.
 const interrupt = 2 * time.Millisecond
 
-// If a completion were announced twice, the second event would be in the channel when
-// the next round posts, and the wake-up of that round would need no interrupt.
+// If a completion were announced twice, the second event would be in the channel when the
+// next round posts, and that round would wake up without an interrupt.
 func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
 	for _, m := range allMethods {
 		for name, arm := range map[string]int32{"by doorbell": standin.ArmNever, "by consumer index": standin.ArmByIndex} {
@@ -83,8 +83,8 @@ func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 
 // doSlowCommands does flush rounds, each of which is four commands, with slow commands.
 func doSlowCommands(s *subject) error {
-	p, _ := standin.ProfileOf("irdma")
-	s.Take(p)
+	p, _ := standin.FindProfile("irdma")
+	s.Apply(p)
 	s.CommandUS = int32(interrupt.Microseconds())
 	return doRounds(s)
 }

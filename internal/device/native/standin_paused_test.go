@@ -17,8 +17,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// doStoppedRound stops the whole process for a second during its first round, as a guest is
-// stopped whose TSC goes on (a KVM guest with the clocksource tsc).
+// doStoppedRound stops the whole process for a second during its first round, like a guest
+// whose TSC continues while it is stopped (a KVM guest with the clocksource tsc).
 func doStoppedRound(s *subject) error {
 	p, err := s.openProbe(s.Method)
 	if err != nil {

@@ -88,9 +88,9 @@ func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
 	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
 }
 
-// doHungSysfs makes the read of a counter of the port hang, as in a driver: the counter
-// is a named pipe without a writer. It reads the ledger until the read is under way, but
-// for a second at most.
+// doHungSysfs makes the read of a counter of the port hang, as in a driver: the counter is
+// a named pipe without a writer. It reads the ledger until the read has begun, but for at
+// most a second.
 func doHungSysfs(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -120,7 +120,7 @@ func doHungSysfs(s *subject) error {
 func TestHungReadOfSysfsIsInTheLedger(t *testing.T) {
 	r := well(t, order{Kind: "hung sysfs"})
 	require.Equal(t, "read sysfs", r.Busy.Call.String())
-	require.Positive(t, r.Busy.Beat)
+	require.Positive(t, r.Busy.Since)
 }
 
 func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
@@ -138,7 +138,7 @@ func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
 	}
 }
 
-// A query reports NDR also for a port that is faster, with every library.
+// With every library a query reports NDR for faster ports as well.
 func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 	const speedEDR, speedNDR = 32, 128
 	for _, row := range []struct {
@@ -160,14 +160,14 @@ func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 	}
 }
 
-// doRefusedLinkDowned has reads of link_downed fail with EIO, and succeed later.
+// doRefusedLinkDowned makes reads of link_downed fail with EIO first, and succeed later.
 func doRefusedLinkDowned(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
 	var now int64
 	limits := verbs.NewRefusals(func() int64 { return now })
-	s.dev.(verbs.RefusalUser).LimitReads(limits)
+	s.dev.(verbs.ReadLimiter).LimitReads(limits)
 	dir := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/counters")
 	file := filepath.Join(dir, "link_downed")
 	s.check("make counters", os.MkdirAll(dir, 0o755))
@@ -193,7 +193,7 @@ func doRefusedLinkDowned(s *subject) error {
 
 // doQueries queries the port three times.
 func doQueries(s *subject) error {
-	if p, ok := standin.ProfileOf(s.Profile); ok {
+	if p, ok := standin.FindProfile(s.Profile); ok {
 		if err := p.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 
 var allMethods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush}
 
-// missed is a deadline that passes; it is short to keep the tests fast.
+// missed is a deadline that is meant to pass. It is short to keep the tests fast.
 const missed = 30 * time.Millisecond
 
 // doRounds opens a probe, does the rounds and closes everything.
@@ -267,7 +267,7 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 }
 
 // doFlushWithoutQueuePairs does a round that succeeds, and one for which no queue pair
-// can be made.
+// can be created.
 func doFlushWithoutQueuePairs(s *subject) error {
 	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
@@ -328,8 +328,8 @@ func TestNudgedFlushProbeKeepsItsQueuePair(t *testing.T) {
 	require.Equal(t, 2, strings.Count(names(r.Trace), " create_qp "))
 }
 
-// failingRound does the last round of a probe and closes everything. In the round a
-// call fails after it has succeeded as often as well says.
+// failingRound does the last round of a probe and closes everything. In that round a call
+// fails after it has succeeded well times.
 func (s *subject) failingRound(p verbs.Probe, pause time.Duration, call ledger.Call, well int32) {
 	s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = int32(unix.EIO), standin.StyleManual, well, int32(call)
 	r, err := p.Round(pause)
@@ -347,7 +347,7 @@ func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
 	require.Equal(t, ledger.ProbeCounts{}, r.Counts)
 }
 
-// doStrayAndFailure does a round in which an event of the round before comes, after
+// doStrayAndFailure does a round in which an event of the previous round comes, after
 // which the channel fails.
 func doStrayAndFailure(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)

@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// observation is what a user sees of a device from its start to its removal.
+// observation is the behavior of a device for a user, from its start to its removal.
 type observation struct {
 	Up, Down, Back, Recovered standin.Probing
 	GRH                       string            // "1": in the address of a connected queue pair; "": none reached RTR
@@ -39,11 +39,11 @@ type observation struct {
 // doProfile takes a device with a driver's profile through its states, in four watches,
 // or in two if it has no error state.
 func doProfile(s *subject) error {
-	p, ok := standin.ProfileOf(s.Profile)
+	p, ok := standin.FindProfile(s.Profile)
 	if !ok {
 		return fmt.Errorf("no profile %q", s.Profile)
 	}
-	s.Take(p)
+	s.Apply(p)
 	if err := p.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func doProfile(s *subject) error {
 	return nil
 }
 
-// move watches a start and a port that goes down and up.
+// move watches the device from a start, while its port goes down and up.
 func (l *observation) move(w *watched) error {
 	var err error
 	if l.Up, err = w.probing(0); err != nil {
@@ -106,7 +106,7 @@ func (l *observation) move(w *watched) error {
 		return fmt.Errorf("ibv_query_port was called %d times for %d queries", n, l.Queries)
 	}
 	l.Query = w.p.Commands[ledger.CallQueryPort] + l.LinkDowned/l.Queries*w.p.LinkDowned
-	l.GRH = last(values(strings.Split(w.s.Written(), "\n"), "modify_qp to=rtr", "global"))
+	l.GRH = last(values(strings.Split(w.s.CallTrace(), "\n"), "modify_qp to=rtr", "global"))
 	return nil
 }
 
@@ -117,7 +117,7 @@ func last(list []string) string {
 	return list[len(list)-1]
 }
 
-// turn changes the state of the port, and returns how it is probed then.
+// turn changes the state of the port, and returns how the port is then probed.
 func (w *watched) turn(to verbs.PortState, typ verbs.EventType) (standin.Probing, error) {
 	w.s.PortState = int32(to)
 	after := w.m.begun()
@@ -223,8 +223,8 @@ func (l *observation) unregister(w *watched) error {
 	return w.end()
 }
 
-// TestEachDriverIsSeenAsItsTableSays compares what a user sees of each profile with
-// the table, whose facts the stand-in follows.
+// TestEachDriverIsSeenAsItsTableSays compares the observation of each profile with the
+// table, whose facts the stand-in follows.
 func TestEachDriverIsSeenAsItsTableSays(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -242,7 +242,7 @@ func TestEachDriverIsSeenAsItsTableSays(t *testing.T) {
 	}
 }
 
-// requireObservation compares all fields. Of the reasons the table has only a part.
+// requireObservation compares all fields. The table contains only a part of each reason.
 func requireObservation(t *testing.T, p standin.Profile, got observation) {
 	t.Helper()
 	want := observation{
@@ -292,7 +292,7 @@ func (l *observation) died(p standin.Profile) {
 	switch p.Seen.Up.Method {
 	case verbs.MethodRCWrite, verbs.MethodUDSend:
 		l.DeadRounds["lost_completion"] = true
-		if verbs.HandleIsCommand(p.Module) {
+		if verbs.AddressHandleIsCommand(p.Module) {
 			l.DeadRounds = map[string]bool{"error": true} // the device makes no address handle
 		}
 	case verbs.MethodFlush:
@@ -300,8 +300,8 @@ func (l *observation) died(p standin.Profile) {
 	}
 }
 
-// row describes the cost of a profile's probing in commands a minute, at the default
-// pace: a round each second and a query each 5 s.
+// row returns the cost of a profile's probing in commands a minute, at the default pace: a
+// round each second and a query each 5 s.
 func row(p standin.Profile, l observation) string {
 	const rounds, queries = 60, 12
 	cost := func(s standin.Probing) string {

@@ -22,7 +22,7 @@ import (
 )
 
 // These tests run the native backend with a stand-in for libibverbs (package
-// standin). The library is opened once per process and hangs on demand. So each
+// standin). The library is loaded once per process and hangs on demand, so each
 // order is carried out by a new process of this test program, with the stand-in
 // in its library path.
 
@@ -90,15 +90,15 @@ type (
 		Errors     map[string]errReport
 		Failures   []errReport
 		LinkDowned []bool
-		Reader     ledger.Lane
-		Busy       ledger.Lane
-		Evidence   ledger.Lane
+		Reader     ledger.ThreadCall
+		Busy       ledger.ThreadCall
+		Evidence   ledger.ThreadCall
 		Took       time.Duration
 		Trace      []string
 		Opened     []string // files of sysfs
 		Violation  string
 		Observed   observation // of a profile
-		Fabrics    []ledger.Fabric
+		Fabrics    []ledger.FabricState
 		Facts      map[string][]verbs.FabricFact // by what was done
 		Made       verbs.FabricPort
 		Steps      map[string]int // numbers of calls, and whatever a scene counts
@@ -189,8 +189,8 @@ func begin(t *testing.T, o order, exe, libraries string) (end func(*testing.T) r
 	}
 }
 
-// well is carryOut and requires that the order breaks no rule of the library and that
-// no step of it fails.
+// well carries out an order as carryOut does. It requires that the order breaks no rule of
+// the library and that none of its steps fails.
 func well(t *testing.T, o order) report {
 	t.Helper()
 	r := carryOut(t, o)
@@ -199,7 +199,7 @@ func well(t *testing.T, o order) report {
 	return r
 }
 
-// standinRoot makes the sysfs of the stand-in's device, and its node beside it.
+// standinRoot creates the sysfs of the stand-in's device, and its node next to it.
 func standinRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// only returns the names of those calls of a trace that are among verbs.
+// only returns the calls of a trace that are among verbs.
 func only(trace []string, verbs ...string) []string {
 	var list []string
 	for _, line := range trace {
@@ -78,8 +78,8 @@ func TestUnsentDatagramIsAnError(t *testing.T) {
 	require.Equal(t, ledger.ProbeCounts{Rounds: 1, Errors: 1}, r.Counts)
 }
 
-// doAddressAway does a round that succeeds, and one in which there is no address, for
-// each way in which the kernel reports that.
+// doAddressAway does a round that succeeds, and then a round without an address for each
+// errno by which the kernel reports that.
 func doAddressAway(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -117,10 +117,10 @@ func TestMissingAddressIsNoRound(t *testing.T) {
 	require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
 }
 
-// doSilentDevice does a round that succeeds, and two for which the device makes no
-// address handle in time, although the address is there.
+// doSilentDevice does a round that succeeds, and two for which the device creates no
+// address handle in time, although the address exists.
 func doSilentDevice(s *subject) error {
-	bnxt, _ := standin.ProfileOf("bnxt_re")
+	bnxt, _ := standin.FindProfile("bnxt_re")
 	if err := bnxt.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 		return err
 	}

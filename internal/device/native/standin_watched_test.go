@@ -47,7 +47,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 		return nil, err
 	}
 	pace := 10 * time.Millisecond
-	if verbs.HandleIsCommand(p.Module) {
+	if verbs.AddressHandleIsCommand(p.Module) {
 		pace = time.Second // more handles a minute would be too many for it
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -74,7 +74,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 	return w, nil
 }
 
-// handle keeps the items of a batch, with copies of what the batch owns.
+// handle stores copies of the items of a batch.
 func (w *watched) handle(b verbs.Batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,9 +86,9 @@ func (w *watched) handle(b verbs.Batch) error {
 	return nil
 }
 
-// keep keeps items with copies of what the rings of the ledger have. The caller holds w.mu.
+// keep stores copies of items and of the ledger's ring entries. The caller holds w.mu.
 func (w *watched) keep(items []verbs.Item) {
-	all, err := w.rings.Take(items, clock.Monotonic())
+	all, err := w.rings.Merge(items, clock.Monotonic())
 	if err != nil {
 		panic(err)
 	}
@@ -112,7 +112,7 @@ func (w *watched) keep(items []verbs.Item) {
 	}
 }
 
-// seen returns the items after the first n ones.
+// seen returns the items after the first n.
 func (w *watched) seen(n int) []verbs.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *watched) seen(n int) []verbs.Item {
 	return append([]verbs.Item(nil), w.items[n:]...)
 }
 
-// await waits until reached returns true, but no longer than long.
+// await waits until reached returns true, for at most the time long.
 func (w *watched) await(what string, reached func() bool) error {
 	end := time.NewTimer(long)
 	defer end.Stop()
@@ -155,8 +155,8 @@ func (w *watched) choice() verbs.ProbeItem {
 	return w.chosen
 }
 
-// probing waits for a choice that is later than the number after, and then for some
-// rounds, or for the next attempt if the choice found no method.
+// probing waits for a choice with a number above after, and then for some rounds, or for
+// the next attempt if the choice found no method.
 func (w *watched) probing(after int) (standin.Probing, error) {
 	enough := 10
 	if w.pace == time.Second {
@@ -188,8 +188,8 @@ func (w *watched) probing(after int) (standin.Probing, error) {
 // events returns the ledger's counts of events by type and port, or nil while an event
 // is not acknowledged.
 func (w *watched) events() map[string]uint64 {
-	var snap ledger.Snapshot
-	w.led.Snapshot(&snap)
+	var snap ledger.Contents
+	w.led.CopyTo(&snap)
 	counts := map[string]uint64{}
 	for _, e := range snap.Events {
 		if e.Acked != e.Read {

@@ -22,16 +22,16 @@ func TestCloseReturnsItsErrorWheneverItEnds(t *testing.T) {
 		after          time.Duration
 	}{
 		"at once":                                {time.Second, 0, false, failed, 0},
-		"before the grace ends":                  {time.Second, resolveGrace / 2, true, failed, resolveGrace / 2},
-		"after the grace":                        {time.Second, 5 * resolveGrace, false, failed, 5 * resolveGrace},
+		"before the grace ends":                  {time.Second, resolveDelay / 2, true, failed, resolveDelay / 2},
+		"after the grace":                        {time.Second, 5 * resolveDelay, false, failed, 5 * resolveDelay},
 		"not in time":                            {time.Second, time.Minute, false, verbs.ErrStuck, time.Second},
-		"not in a time that is shorter":          {resolveGrace / 2, time.Minute, true, verbs.ErrStuck, resolveGrace / 2},
-		"not while an address is being resolved": {time.Second, time.Minute, true, verbs.ErrResolving, resolveGrace},
+		"not in a time that is shorter":          {resolveDelay / 2, time.Minute, true, verbs.ErrStuck, resolveDelay / 2},
+		"not while an address is being resolved": {time.Second, time.Minute, true, verbs.ErrResolving, resolveDelay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				err := withinUnlessResolving(func() bool { return c.resolving }, c.timeout, func() error {
+				err := runUnlessResolving(func() bool { return c.resolving }, c.timeout, func() error {
 					time.Sleep(c.takes)
 					return failed
 				})

@@ -10,111 +10,113 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// Clock is the time that an Asker goes by. Its methods are called concurrently.
+// Clock is the clock of an Asker. Its methods are called concurrently.
 type Clock interface {
-	// Now returns a time whose differences are those of a clock that is never set.
+	// Now returns the time of a clock that is never set; only differences of times matter.
 	Now() time.Time
 	// Monotonic reads CLOCK_MONOTONIC, in ns.
 	Monotonic() int64
-	// AfterFunc calls f, in another goroutine, after d. stop prevents that, and reports
-	// whether it did.
+	// AfterFunc calls f in another goroutine after d. stop prevents the call, and reports
+	// whether it was in time.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }
 
-// AskerConfig is the configuration of an Asker. All is set, except that Options may be zero.
+// AskerConfig is the configuration of an Asker. All fields are required, except that Options may be zero and WriteCommand nil.
 type AskerConfig struct {
 	Device  verbs.Device
 	Options verbs.Options // the intervals, and Ethtool
 	Clock   Clock
-	Send    func(verbs.Item) // gets what was found, and must not block
-	// List gets commands that the device has answered like the one before, and reports whether it had space for them. It must
-	// not block. nil: Send gets them too.
-	List func(*verbs.Command) bool
-	// Late is called when a call has lasted for CommandStuck. It must not block.
-	Late func()
-	// Wake is called when TakeSnapshots has something to do. It must not block.
-	Wake func()
-	// Free is called when a call under the kernel's RTNL lock has ended (HoldsRTNL). It must not
-	// block.
-	Free func()
+	Send    func(verbs.Item) // is called with each result, and must not block
+	// WriteCommand is called with a command that the device answered in time, like the previous one. It returns false if it
+	// has no space for the command; Send then gets it. It must not block. nil: Send gets all commands.
+	WriteCommand func(*verbs.Command) bool
+	// OnStuck is called when a call has lasted for CommandStuck. It must not block.
+	OnStuck func()
+	// OnSnapshotDue is called when TakeSnapshots has something to do. It must not block.
+	OnSnapshotDue func()
+	// OnRTNLFree is called when a call under the kernel's RTNL lock has ended (HoldsRTNL). It
+	// must not block.
+	OnRTNLFree func()
 }
 
-// Asker makes the calls of an open device that may hang for as long as its firmware does, or
-// for as long as another process holds the kernel's RTNL lock: queries of its ports, other
-// commands, and the snapshots. AskAll and TakeSnapshots are for one goroutine, QueryPort and
-// ReportQuery for another one, and the other methods may be called concurrently.
+// Asker makes the calls to an open device that may hang, because its firmware does not answer or
+// because another process holds the kernel's RTNL lock: port queries, other commands, and
+// snapshots. RunCommands and TakeSnapshots must be called from one goroutine, QueryPort and
+// ReportQuery from one goroutine, which may be another. The other methods may be called
+// concurrently.
 type Asker struct {
 	AskerConfig
 	commands verbs.CommandSet
 	refusals *verbs.Refusals
 	ports    []*askedPort
-	slow     atomic.Int32              // calls under way that have lasted longer than verbs.AnswerLimit
-	rtnl     atomic.Bool               // a call under the RTNL lock is under way
-	fatal    atomic.Pointer[time.Time] // when device_fatal was read last; nil: never
+	slow     atomic.Int32              // number of current calls that have lasted longer than verbs.AnswerLimit
+	rtnl     atomic.Bool               // a call holds the RTNL lock
+	fatal    atomic.Pointer[time.Time] // time of the last device_fatal; nil: none
 }
 
 type askedPort struct {
-	number int
-	layer  atomic.Int32                   // a verbs.LinkLayer, from the last query that succeeded
-	events atomic.Uint64                  // counts the runs of events after which the host needs another reading, see noteEvent
-	told   told                           // used by ReportQuery alone
-	good   [verbs.CommandQueryQP + 1]bool // by call: the device has answered the last one in time
-	kick   kick                           // why a snapshot is to be taken
-	pace   pace
-	// quality is when the quality of the link was read last; zero: never.
+	number   int
+	layer    atomic.Int32                   // verbs.LinkLayer by the last successful query
+	events   atomic.Uint64                  // counts the runs of events after which the host needs another reading, see countStateEvent
+	reported reportedState                  // used by ReportQuery alone
+	good     [verbs.CommandQueryQP + 1]bool // by call: the device answered the last call in time
+	request  snapshotRequest                // the pending request for a snapshot
+	limiter  snapshotLimiter
+	// quality is the time when the quality of the link was last read; zero: never.
 	quality time.Time
 	// countsBlocks reports whether the last hourly reading had counts of the forward error correction.
 	countsBlocks bool
 }
 
-// told is what the host knows of a port by its readings.
-type told struct {
+// reportedState is the state of a port as the host knows it from the readings sent so far.
+type reportedState struct {
 	known  bool
-	answer verbs.Reading // the first of those with the same answer; only Attr and Refused are used
-	events uint64        // the port's count when it came
-	at     int64         // when the last one came that confirms it, CLOCK_MONOTONIC ns
-	times  int           // how often it was confirmed
+	answer verbs.Reading // the first reading with the current answer; only Attr and Refused are used
+	events uint64        // askedPort.events when answer was read
+	at     int64         // time of the last confirmation, CLOCK_MONOTONIC ns
+	times  int           // number of confirmations
 }
 
-// confirmations is how often an answer has to be confirmed, each time portstate.Patience after the last, until another reading
-// tells the host nothing. Twice, since the lead of the driver's counter of lost links may have grown between two readings: the
-// first shows what has lasted of it, and the second the rest.
+// confirmations is the number of readings that have to confirm an answer, each portstate.Patience after the last, before further
+// readings with the same answer tell the host nothing. Two are needed because the driver's counter of lost links may be ahead of
+// the events, and its lead may have grown between two readings: the first confirmation settles the older part of the lead, the
+// second the rest.
 const confirmations = 2
 
-// noteEvent makes the next readings news after an event that names a state of the port, and after one of the whole device. The
-// host judges the state by both. Any other event leaves the answer as good as it was.
-func (p *askedPort) noteEvent(t verbs.EventType) {
+// countStateEvent counts an event that names a state of the port or concerns the whole device. The host judges the port by the
+// event and the next readings, so these are sent again. Other events do not invalidate the last answer.
+func (p *askedPort) countStateEvent(t verbs.EventType) {
 	switch t {
 	case verbs.EventPortErr, verbs.EventPortActive, verbs.EventDeviceFatal:
 		p.events.Add(1)
 	}
 }
 
-// isRepeated reports whether a reading tells the host nothing: its answer was confirmed, and noteEvent was told of no event since
-// that came. A slow one tells that the device has not answered for a while.
+// isRepeated reports whether a reading tells the host nothing new: its answer has been confirmed, and there was no state event
+// since. A slow reading always tells something: the device has not answered for a while.
 func (p *askedPort) isRepeated(r *verbs.Reading) bool {
 	events := p.events.Load()
-	same := p.told.known && p.told.events == events && p.told.answer.Attr == r.Attr && p.told.answer.Refused == r.Refused
+	same := p.reported.known && p.reported.events == events && p.reported.answer.Attr == r.Attr && p.reported.answer.Refused == r.Refused
 	if !same || r.Err != "" || r.RateOnly || r.Took > int64(verbs.AnswerLimit) {
-		p.told = told{known: r.Err == "" && !r.RateOnly, answer: *r, events: events, at: r.Mono}
+		p.reported = reportedState{known: r.Err == "" && !r.RateOnly, answer: *r, events: events, at: r.Mono}
 		return false
 	}
-	if p.told.times < confirmations && r.Mono-p.told.at >= int64(portstate.Patience) {
-		p.told.at, p.told.times = r.Mono, p.told.times+1
+	if p.reported.times < confirmations && r.Mono-p.reported.at >= int64(portstate.Patience) {
+		p.reported.at, p.reported.times = r.Mono, p.reported.times+1
 		return false
 	}
-	return p.told.times == confirmations
+	return p.reported.times == confirmations
 }
 
-// paused is how late a timer has to go off until the host counts as paused: what lasted for
-// so long then says nothing about the device.
-const paused = time.Second
+// hostPause is the delay of a timer from which on the host counts as paused. How long a call lasted
+// then says nothing about the device.
+const hostPause = time.Second
 
-// NewAsker returns an Asker for the ports of an open device that Options has.
+// NewAsker returns an Asker for the watched ports of an open device.
 func NewAsker(c AskerConfig) *Asker {
 	begin := c.Clock.Now()
 	a := &Asker{AskerConfig: c, refusals: verbs.NewRefusals(func() int64 { return int64(c.Clock.Now().Sub(begin)) })}
-	if u, ok := c.Device.(verbs.RefusalUser); ok {
+	if u, ok := c.Device.(verbs.ReadLimiter); ok {
 		u.LimitReads(a.refusals)
 	}
 	if c.Options.CommandInterval > 0 {
@@ -135,25 +137,26 @@ func (a *Asker) port(number int) *askedPort {
 	return nil
 }
 
-// Answers reports whether no call is under way that has lasted longer than verbs.AnswerLimit.
+// Answers reports whether the device answers in time: no current call has lasted longer than
+// verbs.AnswerLimit.
 func (a *Asker) Answers() bool { return a.slow.Load() == 0 }
 
-// HoldsRTNL reports whether a call is under way that holds the kernel's RTNL lock. Many drivers
-// take the lock for a query of a port (ib_get_eth_speed in drivers/infiniband/core/verbs.c), and
-// Close waits for a query.
+// HoldsRTNL reports whether a current call of this Asker holds the kernel's RTNL lock. Port queries
+// are then put off: many drivers take the lock for a query as well (ib_get_eth_speed in
+// drivers/infiniband/core/verbs.c), and Close waits for a query.
 func (a *Asker) HoldsRTNL() bool { return a.rtnl.Load() }
 
-// underRTNL makes a call that holds the RTNL lock.
-func (a *Asker) underRTNL(call func()) {
+// callUnderRTNL makes a call during which the kernel holds its RTNL lock.
+func (a *Asker) callUnderRTNL(call func()) {
 	a.rtnl.Store(true)
-	defer a.Free()
+	defer a.OnRTNLFree()
 	defer a.rtnl.Store(false)
 	call()
 }
 
-// QueryPort queries a port. The Reading also has what a failed query has, and is to be passed
-// to ReportQuery. The error is verbs.ErrRefused, and there is no Reading, if the firmware has refused queries and is not
-// asked now.
+// QueryPort queries a port. It returns a Reading also if the query fails; the caller passes it to
+// ReportQuery. If the firmware has refused queries and must not be asked now, QueryPort returns
+// verbs.ErrRefused and no Reading.
 func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
 	if !a.refusals.Allow(number, verbs.ReadQueryPort) {
 		return nil, verbs.ErrRefused
@@ -162,15 +165,15 @@ func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
 	if a.Options.CommandInterval > 0 {
 		due := a.Clock.Monotonic() + int64(a.Options.CommandStuck)
 		stop := a.Clock.AfterFunc(a.Options.CommandStuck, func() {
-			if now := a.Clock.Monotonic(); now-due < int64(paused) {
-				a.Kick(number, verbs.TriggerCommand, now)
+			if now := a.Clock.Monotonic(); now-due < int64(hostPause) {
+				a.RequestSnapshot(number, verbs.TriggerCommand, now)
 			}
 		})
 		defer stop()
 	}
-	r.Mono, r.Took = a.timed(func() { r.Attr, err = a.Device.QueryPort(number) })
-	a.refusals.Note(number, verbs.ReadQueryPort, err)
-	r.Refused = a.refused(number)
+	r.Mono, r.Took = a.timeCall(func() { r.Attr, err = a.Device.QueryPort(number) })
+	a.refusals.Record(number, verbs.ReadQueryPort, err)
+	r.Refused = a.refusedReads(number)
 	if err != nil {
 		r.Err = err.Error()
 	} else if p := a.port(number); p != nil {
@@ -179,12 +182,12 @@ func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
 	return r, err
 }
 
-// refused returns which reads of a port the firmware refuses, "" if none. That counters cannot be read is normal
-// unless reading them asks the firmware.
-func (a *Asker) refused(port int) string {
+// refusedReads lists the reads of a port that the firmware refuses; "" if none. Counters are included only if reading them is a
+// firmware command: otherwise it is normal that they cannot be read.
+func (a *Asker) refusedReads(port int) string {
 	set := a.Device.Commands()
 	reads := []verbs.Read{verbs.ReadQueryPort}
-	if set.Has(verbs.CommandQueryPort) { // link_downed too is a command
+	if set.Has(verbs.CommandQueryPort) { // reading link_downed is then a command, too
 		reads = append(reads, verbs.ReadCounters)
 	}
 	if set.Has(verbs.CommandHWCounters) {
@@ -193,8 +196,8 @@ func (a *Asker) refused(port int) string {
 	return a.refusals.Text(port, reads...)
 }
 
-// readOf returns the Read that a call makes.
-func readOf(c verbs.CommandCall) verbs.Read {
+// readForCall returns the Read that a call makes.
+func readForCall(c verbs.CommandCall) verbs.Read {
 	switch c {
 	case verbs.CommandHWCounters:
 		return verbs.ReadHWCounters
@@ -204,7 +207,7 @@ func readOf(c verbs.CommandCall) verbs.Read {
 	return verbs.ReadQueryPort
 }
 
-// hostClock is the Clock of the host.
+// hostClock implements Clock by the host's clocks.
 type hostClock struct{}
 
 func (hostClock) Now() time.Time { return time.Now() }
@@ -215,8 +218,8 @@ func (hostClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	return time.AfterFunc(d, f).Stop
 }
 
-// CommandInterval is how often AskAll is to be called, 0 for never. The first call is due
-// after an interval, so that workers that are restarted ask no more often.
+// CommandInterval returns the interval at which RunCommands must be called; 0 for never. The first
+// call is due after one interval, so that restarted workers do not ask more often.
 func (a *Asker) CommandInterval() time.Duration {
 	if !a.commands.Has(verbs.CommandHWCounters) && !a.commands.Has(verbs.CommandQueryQP) {
 		return 0
@@ -224,31 +227,31 @@ func (a *Asker) CommandInterval() time.Duration {
 	return a.Options.CommandInterval
 }
 
-// AskAll makes one call for each port. The only error is ErrClosed.
-func (a *Asker) AskAll() error {
+// RunCommands makes one call for each port. The only error is ErrClosed.
+func (a *Asker) RunCommands() error {
 	for _, p := range a.ports {
-		if err := a.askPort(p.number); err != nil {
+		if err := a.runCommand(p.number); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// askPort makes one call for a port and sends the result. It reads a counter, which takes no
-// object of ours and also works on a port that is down, or else queries the queue pair of a
-// probe. Without both it makes none. The only error is ErrClosed: whether a device is gone
-// is for the queries of its ports to say.
-func (a *Asker) askPort(port int) error {
+// runCommand makes one call for a port and sends the result. It reads a counter, which needs no
+// object of the plugin and also works on a port that is down; failing that, it queries the queue
+// pair of a probe. If the port has neither, it makes no call. The only error is ErrClosed: the port
+// queries find out whether the device was removed.
+func (a *Asker) runCommand(port int) error {
 	for _, c := range []struct {
 		call verbs.CommandCall
 		make func(port int) error
 	}{{verbs.CommandHWCounters, a.Device.ReadCounter}, {verbs.CommandQueryQP, a.Device.QueryQP}} {
-		if !a.commands.Has(c.call) || !a.refusals.Allow(port, readOf(c.call)) {
+		if !a.commands.Has(c.call) || !a.refusals.Allow(port, readForCall(c.call)) {
 			continue
 		}
 		var err error
-		mono, took := a.timed(func() { err = c.make(port) })
-		a.refusals.Note(port, readOf(c.call), err)
+		mono, took := a.timeCall(func() { err = c.make(port) })
+		a.refusals.Record(port, readForCall(c.call), err)
 		switch {
 		case errors.Is(err, verbs.ErrClosed):
 			return err
@@ -260,8 +263,8 @@ func (a *Asker) askPort(port int) error {
 	return nil
 }
 
-// ReportQuery sends what came of a query of a port unless that tells the host nothing, also as a Command if it is one. That a
-// query was answered after all is in its Reading, with any driver.
+// ReportQuery sends the Reading of a port query, unless it tells the host nothing new. If the query is a firmware command, it also
+// reports it as a Command. With any driver the Reading shows that a slow query was answered at last.
 func (a *Asker) ReportQuery(r *verbs.Reading, err error) {
 	if a.commands.Has(verbs.CommandQueryPort) {
 		a.reportCommand(&verbs.Command{
@@ -273,24 +276,24 @@ func (a *Asker) ReportQuery(r *verbs.Reading, err error) {
 	}
 }
 
-// reportCommand lists a command that was answered as soon as the one before it, and sends any other one. The next one after a
-// failure is sent too: the host hears at once that the device answers again.
+// reportCommand passes a command to WriteCommand if the device answered it and the previous one in time, and sends it otherwise.
+// The first command after a failure is therefore sent, so that the host learns at once that the device answers again.
 func (a *Asker) reportCommand(c *verbs.Command) {
 	good := c.Status == "" && c.Took <= int64(verbs.AnswerLimit)
-	news := true
+	urgent := true
 	if p := a.port(c.Port); p != nil {
-		news = !good || !p.good[c.Call]
+		urgent = !good || !p.good[c.Call]
 		p.good[c.Call] = good
 	}
-	if news || a.List == nil || !a.List(c) {
+	if urgent || a.WriteCommand == nil || !a.WriteCommand(c) {
 		a.Send(verbs.Item{Command: c})
 	}
 }
 
-// timed makes a call that the firmware may not answer. When the call has lasted for
-// CommandStuck, the host gets a batch and finds the call in the ledger. mono is
-// CLOCK_MONOTONIC before the call, took its ns.
-func (a *Asker) timed(call func()) (mono, took int64) {
+// timeCall makes a call that the firmware may not answer, and measures it. After CommandStuck it
+// calls OnStuck, so that the host gets a batch and looks at the call in the ledger. mono is
+// CLOCK_MONOTONIC before the call; took is its duration. Both are in ns.
+func (a *Asker) timeCall(call func()) (mono, took int64) {
 	counted := make(chan struct{})
 	stop := a.Clock.AfterFunc(verbs.AnswerLimit, func() {
 		a.slow.Add(1)
@@ -298,12 +301,12 @@ func (a *Asker) timed(call func()) (mono, took int64) {
 	})
 	defer func() {
 		if !stop() {
-			<-counted // otherwise the count is one too low for a moment, and hides another call
+			<-counted // otherwise the count would be one too low for a moment, and hide another slow call
 			a.slow.Add(-1)
 		}
 	}()
 	if a.Options.CommandInterval > 0 {
-		stop := a.Clock.AfterFunc(a.Options.CommandStuck, a.Late)
+		stop := a.Clock.AfterFunc(a.Options.CommandStuck, a.OnStuck)
 		defer stop()
 	}
 	mono = a.Clock.Monotonic()

@@ -82,7 +82,7 @@ func TestChoiceFollowsTheLinkLayer(t *testing.T) {
 	}
 }
 
-// A method that is left out for its cost was not refused, so it is not tried again.
+// A method that is skipped for its cost was not refused, so it is not tried again.
 func TestDearHandlesCauseNoRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
@@ -95,7 +95,7 @@ func TestDearHandlesCauseNoRetries(t *testing.T) {
 	})
 }
 
-// away makes probes of datagrams find no address, for as many rounds as are left.
+// away makes datagram probes find no address, for as many rounds as are left.
 func away(b verbs.Backend, left *atomic.Int32) verbs.Backend {
 	return probes{b, func(c verbs.ProbeConfig, p verbs.Probe) verbs.Probe {
 		if c.Method != verbs.MethodUDSend {
@@ -119,7 +119,7 @@ func (p *awayProbe) Round(pause time.Duration) (verbs.Round, error) {
 }
 
 func (p *awayProbe) Rounds(pace verbs.Pace) (verbs.Round, int, error) {
-	if p.left.Load() == 0 { // the rig changes it while no prober runs
+	if p.left.Load() == 0 { // the test sets it while no prober runs
 		return p.Probe.Rounds(verbs.Pace{Pause: pace.Pause})
 	}
 	p.left.Add(-1)

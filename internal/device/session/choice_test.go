@@ -63,8 +63,8 @@ func TestNamedMethodIsRetriedWithGrowingDelay(t *testing.T) {
 	})
 }
 
-// All methods fail on a port that is up. The first attempt may be bad luck; the attempts
-// after it are a fault, and count as rounds of the first choice.
+// All methods fail on a port that is up. The first failure may be a coincidence. Further
+// failures are a fault, and are counted as rounds of the first choice.
 func TestFailingPortIsCountedOnceItStaysUnprobed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
@@ -96,8 +96,8 @@ func TestDisturbedTrialIsRepeated(t *testing.T) {
 	})
 }
 
-// A driver that flushes in its library may raise no event for it. Where no method gets
-// events the interrupt is the cause, and flush shows that as well as another method.
+// A driver that flushes in its library may raise no event for it. If no method gets events,
+// the interrupt is the cause, and flush shows that as well as any other method.
 func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -128,7 +128,7 @@ func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 	}
 }
 
-// The reason of a refusal may pass without an event, as two bad seconds of a path do.
+// The reason for a refusal may end without an event, as two bad seconds of a path do.
 func TestFirstChoiceIsTriedAgainWithoutAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var well atomic.Bool

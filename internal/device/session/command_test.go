@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// asked returns the commands of a call among items.
+// asked returns the Commands among items that are about a call.
 func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Command {
 		if i.Command == nil || i.Command.Call != call {
@@ -24,7 +24,7 @@ func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
 	})
 }
 
-// asking is a rig that asks every 10 s.
+// asking returns a rig that makes commands every 10 s.
 func asking(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
 	r.Options.CommandInterval, r.Options.CommandStuck = 10*time.Second, 5*time.Second
@@ -108,9 +108,9 @@ status = "EIO"
 // A batch comes when the call has lasted for CommandStuck, and the host looks at the
 // ledger with each batch.
 func TestAHangIsInTheLedgerWithABatchAndStopsNothing(t *testing.T) {
-	for call, thread := range map[string]func(*ledger.Snapshot) ledger.Lane{
-		"hw_counters": func(s *ledger.Snapshot) ledger.Lane { return s.Evidence },
-		"query_port":  func(s *ledger.Snapshot) ledger.Lane { return s.Control },
+	for call, thread := range map[string]func(*ledger.Contents) ledger.ThreadCall{
+		"hw_counters": func(s *ledger.Contents) ledger.ThreadCall { return s.Evidence },
+		"query_port":  func(s *ledger.Contents) ledger.ThreadCall { return s.Control },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := asking(t, "mlx5", `
@@ -126,8 +126,8 @@ type = "sm_change"
 `)
 			var stuck atomic.Bool // a batch came when the call had lasted for CommandStuck
 			r.Start(func(b verbs.Batch) error {
-				var s ledger.Snapshot
-				r.Ledger.Snapshot(&s)
+				var s ledger.Contents
+				r.Ledger.CopyTo(&s)
 				if lane := thread(&s); lane.Port == 1 && lane.Lasted(time.Now().UnixNano()) == int64(r.Options.CommandStuck) {
 					stuck.Store(true)
 				}
@@ -150,7 +150,7 @@ type = "sm_change"
 	}
 }
 
-// The end of a watch waits for no counter: nothing of the library is in use there.
+// The end of a session does not wait for the read of a counter, which uses nothing of the library.
 func TestAHungCounterHoldsNoRemovalUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "mlx5", `
@@ -162,12 +162,12 @@ at = "15s"
 		began := time.Now()
 		r.Stop()
 		<-r.Done
-		require.LessOrEqual(t, time.Since(began), lastCommand)
+		require.LessOrEqual(t, time.Since(began), lastCommandTimeout)
 		require.NotErrorIs(t, r.Err, verbs.ErrStuck)
 	})
 }
 
-// A device may hang from the start on. Its events are read all the same.
+// A device may hang from the beginning. Its events are read nevertheless.
 func TestABaselineThatHangsStopsNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "mlx5", `
@@ -193,9 +193,8 @@ type = "sm_change"
 	})
 }
 
-// A prober makes and destroys no queue pair while a call is under way that is not answered: a
-// device that does not answer one command does not answer another, and in those the whole
-// worker would hang.
+// While a call is not answered, a prober neither creates nor destroys a queue pair: a device that
+// does not answer one command does not answer another, and the whole worker would hang in it.
 func TestNoQueuePairIsMadeWhileTheDeviceIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "mlx5", `

@@ -9,30 +9,30 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// kick is a reason to take a snapshot of a port. The reader, the querier and the probers set
-// it, and never wait for what comes of it.
-type kick struct {
+// snapshotRequest is the pending request for a snapshot of a port. The reader, the querier and
+// the probers make requests, and never wait for the snapshot.
+type snapshotRequest struct {
 	mu     sync.Mutex
-	why    verbs.Trigger // "": none
+	why    verbs.Trigger // "": no request
 	at     int64         // CLOCK_MONOTONIC ns
-	merged uint64
+	merged uint64        // number of further triggers
 }
 
-// add notes a trigger. One that waits already takes the others with it, and the one that
-// matters most names the snapshot.
-func (k *kick) add(why verbs.Trigger, at int64) {
+// merge adds a trigger to the request. Further triggers are only counted, unless one has a
+// higher priority: it then names the snapshot.
+func (k *snapshotRequest) merge(why verbs.Trigger, at int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.why != "" && k.why != verbs.TriggerBase && why != verbs.TriggerBase {
 		k.merged++
 	}
-	if k.why == "" || weight(why) > weight(k.why) {
+	if k.why == "" || priority(why) > priority(k.why) {
 		k.why, k.at = why, at
 	}
 }
 
-// weight orders triggers that wait for the same snapshot.
-func weight(why verbs.Trigger) int {
+// priority returns the priority of a trigger among those merged into one snapshot.
+func priority(why verbs.Trigger) int {
 	switch why {
 	case verbs.TriggerBase:
 		return 0
@@ -44,9 +44,9 @@ func weight(why verbs.Trigger) int {
 	return 1
 }
 
-// take returns the trigger that waits, and forgets it. It leaves one that came since waiting
-// returned a base: that has not passed the pace.
-func (k *kick) take(base bool) (why verbs.Trigger, at int64, merged uint64) {
+// take returns and clears the request. With base it leaves a trigger that has replaced the base
+// since pendingTrigger returned it: the rate limit has not been checked for that trigger.
+func (k *snapshotRequest) take(base bool) (why verbs.Trigger, at int64, merged uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if base && k.why != verbs.TriggerBase {
@@ -57,37 +57,37 @@ func (k *kick) take(base bool) (why verbs.Trigger, at int64, merged uint64) {
 	return why, at, merged
 }
 
-// waiting returns the trigger that waits, "" if none does.
-func (k *kick) waiting() verbs.Trigger {
+// pendingTrigger returns the trigger of the request; "" if there is none.
+func (k *snapshotRequest) pendingTrigger() verbs.Trigger {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.why
 }
 
-// Kick asks for a snapshot of a port. at is CLOCK_MONOTONIC in ns. A port that is not watched
-// has none.
-func (a *Asker) Kick(port int, why verbs.Trigger, at int64) {
+// RequestSnapshot requests a snapshot of a port. at is the time of the trigger, CLOCK_MONOTONIC in
+// ns. It does nothing for a port that is not watched.
+func (a *Asker) RequestSnapshot(port int, why verbs.Trigger, at int64) {
 	if p := a.port(port); p != nil && a.Options.SnapshotInterval > 0 {
-		p.kick.add(why, at)
-		a.Wake()
+		p.request.merge(why, at)
+		a.OnSnapshotDue()
 	}
 }
 
-// KickAll asks for a snapshot of each port.
-func (a *Asker) KickAll(why verbs.Trigger) {
+// RequestSnapshots requests a snapshot of each port.
+func (a *Asker) RequestSnapshots(why verbs.Trigger) {
 	now := a.Clock.Monotonic()
 	for _, p := range a.ports {
-		a.Kick(p.number, why, now)
+		a.RequestSnapshot(p.number, why, now)
 	}
 }
 
-// NoteRun asks for a snapshot after events that one explains. Those of the whole device are
-// explained with its first port.
-func (a *Asker) NoteRun(r *verbs.Run) {
+// HandleRun requests a snapshot if it may explain the events. For device_fatal it requests a
+// snapshot of the first port.
+func (a *Asker) HandleRun(r *verbs.Run) {
 	port := r.Port
 	for _, p := range a.ports {
 		if port == 0 || port == p.number {
-			p.noteEvent(r.Type)
+			p.countStateEvent(r.Type)
 		}
 	}
 	if r.Type == verbs.EventDeviceFatal {
@@ -97,24 +97,24 @@ func (a *Asker) NoteRun(r *verbs.Run) {
 			port = a.ports[0].number
 		}
 	}
-	if explained(r.Type) {
-		a.Kick(port, verbs.Trigger(r.Type.String()), r.First)
+	if triggersSnapshot(r.Type) {
+		a.RequestSnapshot(port, verbs.Trigger(r.Type.String()), r.First)
 	}
 }
 
-// NoteRound asks for a snapshot after a round that one explains.
-func (a *Asker) NoteRound(port int, o verbs.Outcome) {
+// HandleOutcome requests a snapshot if it may explain the outcome of a round.
+func (a *Asker) HandleOutcome(port int, o verbs.Outcome) {
 	switch o {
 	case verbs.OutcomeLostEvent:
-		a.Kick(port, verbs.TriggerLostEvent, a.Clock.Monotonic())
+		a.RequestSnapshot(port, verbs.TriggerLostEvent, a.Clock.Monotonic())
 	case verbs.OutcomeLostCompletion:
-		a.Kick(port, verbs.TriggerLostCompletion, a.Clock.Monotonic())
+		a.RequestSnapshot(port, verbs.TriggerLostCompletion, a.Clock.Monotonic())
 	}
 }
 
-// explained reports whether a snapshot is taken after an event of type t. One after
-// port_active would say that all is well.
-func explained(t verbs.EventType) bool {
+// triggersSnapshot reports whether a snapshot is taken after an event of type t. A snapshot after
+// port_active would only show that all is well.
+func triggersSnapshot(t verbs.EventType) bool {
 	switch t {
 	case verbs.EventPortErr, verbs.EventDeviceFatal, verbs.EventGIDChange, verbs.EventLIDChange, verbs.EventPKeyChange,
 		verbs.EventSMChange:
@@ -123,25 +123,25 @@ func explained(t verbs.EventType) bool {
 	return false
 }
 
-// TakeSnapshots takes those that are asked for, at most at the pace of pace. It begins no
-// further part of one once ended is closed. It returns in what time the next one may be taken,
-// 0 if none waits. The only error is ErrClosed.
+// TakeSnapshots takes the requested snapshots, within the rate limit of each port. Once ended is
+// closed, it starts no further part of a snapshot. It returns the time until the next snapshot may
+// be taken, or 0 if none is pending. The only error is ErrClosed.
 func (a *Asker) TakeSnapshots(ended <-chan struct{}) (next time.Duration, err error) {
 	for _, p := range a.ports {
-		waiting := p.kick.waiting()
+		waiting := p.request.pendingTrigger()
 		switch waiting {
 		case "":
 			continue
-		case verbs.TriggerBase: // it has an interval of its own
+		case verbs.TriggerBase: // not rate-limited, since it has an interval of its own
 		default:
 			now := a.Clock.Now()
-			if left := p.pace.next().Sub(now); left > 0 {
+			if left := p.limiter.nextAllowed().Sub(now); left > 0 {
 				if next == 0 || left < next {
 					next = left
 				}
 				continue
 			}
-			p.pace.take(now)
+			p.limiter.record(now)
 		}
 		if err := a.takeSnapshot(ended, p, waiting == verbs.TriggerBase); err != nil {
 			return 0, err
@@ -150,11 +150,11 @@ func (a *Asker) TakeSnapshots(ended <-chan struct{}) (next time.Duration, err er
 	return next, nil
 }
 
-// pace limits the snapshots of a port: one at once, then one a second, ten a minute.
-type pace struct{ taken []time.Time }
+// snapshotLimiter limits the snapshots of a port to one a second and SnapshotsAMinute in any minute.
+type snapshotLimiter struct{ taken []time.Time }
 
-// SnapshotsAMinute is how many snapshots of a port are taken in a minute at most, besides the
-// bases.
+// SnapshotsAMinute is the largest number of snapshots of a port in a minute, base snapshots not
+// counted.
 const SnapshotsAMinute = 10
 
 const (
@@ -162,8 +162,8 @@ const (
 	paceSpan = time.Minute
 )
 
-// next returns when the next snapshot may be taken.
-func (p *pace) next() time.Time {
+// nextAllowed returns the time from which on the next snapshot may be taken.
+func (p *snapshotLimiter) nextAllowed() time.Time {
 	n := len(p.taken)
 	if n == 0 {
 		return time.Time{}
@@ -175,23 +175,24 @@ func (p *pace) next() time.Time {
 	return at
 }
 
-func (p *pace) take(now time.Time) {
+// record records a snapshot.
+func (p *snapshotLimiter) record(now time.Time) {
 	if len(p.taken) == SnapshotsAMinute {
 		p.taken = p.taken[1:]
 	}
 	p.taken = append(p.taken, now)
 }
 
-// watchEvidence makes the commands, and takes the snapshots: one of each port at first and every
-// SnapshotInterval as a base, and others when they are asked for. All that may hang is in this
-// one goroutine, except the queries. It is not waited for.
+// watchEvidence makes the commands and takes the snapshots: a base snapshot of each port at once
+// and every SnapshotInterval, and further ones on request. All calls that may hang are made in
+// this goroutine, except the port queries. The session does not wait for it.
 func (s *session) watchEvidence(ctx context.Context) error {
-	commands, nextCommands, stopCommands := ticks(s.asks.CommandInterval(), s.began)
+	commands, nextCommands, stopCommands := newTicks(s.asker.CommandInterval(), s.began)
 	defer stopCommands()
-	base, nextBase, stopBase := ticks(s.o.SnapshotInterval, s.began)
+	base, nextBase, stopBase := newTicks(s.o.SnapshotInterval, s.began)
 	defer stopBase()
 	first := s.baselineDone
-	due, waking := stopped(), false
+	due, waking := newStoppedTimer(), false
 	defer due.Stop()
 	for {
 		select {
@@ -199,18 +200,18 @@ func (s *session) watchEvidence(ctx context.Context) error {
 			return nil
 		case <-first:
 			first = nil
-			s.asks.KickAll(verbs.TriggerBase)
+			s.asker.RequestSnapshots(verbs.TriggerBase)
 		case <-base:
 			nextBase()
-			s.asks.KickAll(verbs.TriggerBase)
+			s.asker.RequestSnapshots(verbs.TriggerBase)
 		case <-s.evidenceWake:
-			if !waking { // a storm would put it off for ever
-				due.Reset(queryDelay) // for the reason that the querier has
+			if !waking { // a restart at each event would put the snapshot off for ever in a storm
+				due.Reset(queryDelay) // for the reason at queryDelay
 				waking = true
 			}
 		case <-due.C:
 			waking = false
-			next, err := s.asks.TakeSnapshots(ctx.Done())
+			next, err := s.asker.TakeSnapshots(ctx.Done())
 			if err != nil {
 				return err
 			}
@@ -219,16 +220,16 @@ func (s *session) watchEvidence(ctx context.Context) error {
 			}
 		case <-commands:
 			nextCommands()
-			if err := s.asks.AskAll(); err != nil {
+			if err := s.asker.RunCommands(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// ticks returns a ticker's channel, what is to be called after each tick, and what stops it; without an interval, a channel on
-// which nothing comes.
-func ticks(interval time.Duration, since time.Time) (c <-chan time.Time, next, stop func()) {
+// newTicks starts a ticker and returns its channel. The caller calls next after each tick, and stop at the end. Without an
+// interval the channel is nil, so that no tick ever comes.
+func newTicks(interval time.Duration, since time.Time) (c <-chan time.Time, next, stop func()) {
 	if interval <= 0 {
 		return nil, func() {}, func() {}
 	}

@@ -12,14 +12,14 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// watching is a rig that takes snapshots, and has no probes.
+// watching returns a rig that takes snapshots and has no probes.
 func watching(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
 	r.Options.SnapshotInterval, r.Options.Ethtool, r.Options.Probe.Interval = time.Minute, verbs.EthtoolLink, 0
 	return r
 }
 
-// snapshots returns those that are whole, without the bases.
+// snapshots returns the complete snapshots among items, except base snapshots.
 func snapshots(items []verbs.Item) (explained []verbs.Snapshot, bases int) {
 	for _, s := range sessiontest.Pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
 		switch {
@@ -142,7 +142,7 @@ device = "sim0"
 	})
 }
 
-// A storm leaves no pause between two events in which a snapshot could wait for the last one.
+// In a storm of events there is no pause in which a snapshot that waits for the last event could begin.
 func TestAStormHoldsNoSnapshotUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := watching(t, "roce2", `
@@ -161,18 +161,18 @@ device = "sim0"
 }
 
 func TestThePaceIsThatOfEachPort(t *testing.T) {
-	var p pace
+	var l snapshotLimiter
 	now := time.Unix(0, 0)
-	require.True(t, p.next().Before(now))
+	require.True(t, l.nextAllowed().Before(now))
 	for i := range SnapshotsAMinute {
-		p.take(now.Add(time.Duration(i) * paceGap))
+		l.record(now.Add(time.Duration(i) * paceGap))
 		if i < SnapshotsAMinute-1 {
-			require.Equal(t, now.Add(time.Duration(i+1)*paceGap), p.next())
+			require.Equal(t, now.Add(time.Duration(i+1)*paceGap), l.nextAllowed())
 		}
 	}
-	require.Equal(t, now.Add(paceSpan), p.next(), "a minute after the first of ten")
-	p.take(now.Add(2 * paceSpan))
-	require.Equal(t, now.Add(2*paceSpan+paceGap), p.next())
+	require.Equal(t, now.Add(paceSpan), l.nextAllowed(), "a minute after the first of ten")
+	l.record(now.Add(2 * paceSpan))
+	require.Equal(t, now.Add(2*paceSpan+paceGap), l.nextAllowed())
 }
 
 func TestTheTriggerThatMattersMostNamesTheSnapshot(t *testing.T) {
@@ -189,15 +189,15 @@ func TestTheTriggerThatMattersMostNamesTheSnapshot(t *testing.T) {
 		{[]verbs.Trigger{"gid_change", "port_err", "gid_change"}, "port_err", 2, 2},
 		{[]verbs.Trigger{"lost_event", "port_err", "device_fatal", "port_err"}, "device_fatal", 3, 3},
 	} {
-		var k kick
+		var k snapshotRequest
 		for i, why := range c.came {
-			k.add(why, int64(i+1))
+			k.merge(why, int64(i+1))
 		}
 		why, at, merged := k.take(false)
 		require.Equal(t, c.want, why, c.came)
 		require.Equal(t, c.at, at, c.came)
 		require.Equal(t, c.merged, merged, c.came)
-		require.Empty(t, k.waiting())
+		require.Empty(t, k.pendingTrigger())
 	}
 }
 
@@ -267,10 +267,10 @@ down_for = "20s"
 }
 
 func TestATriggerThatComesBetweenIsNotTakenAsABase(t *testing.T) {
-	var k kick
-	k.add(verbs.TriggerBase, 1)
-	require.Equal(t, verbs.TriggerBase, k.waiting())
-	k.add("port_err", 2)
+	var k snapshotRequest
+	k.merge(verbs.TriggerBase, 1)
+	require.Equal(t, verbs.TriggerBase, k.pendingTrigger())
+	k.merge("port_err", 2)
 	why, _, _ := k.take(true)
 	require.Empty(t, why, "it has not passed the pace")
 	why, at, _ := k.take(false)

@@ -127,7 +127,7 @@ for = "20s"
 	})
 }
 
-// changed is a device some of whose calls a test replaces.
+// changed is a device with some calls replaced by a test.
 type changed struct {
 	verbs.Device
 	commands     verbs.CommandSet
@@ -150,7 +150,7 @@ func (d *changed) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, error)
 	return d.objects(kinds...)
 }
 
-// change has a test replace calls of the devices that a rig opens.
+// change replaces calls of the devices that a rig opens.
 func (r *rig) change(by func(d *changed)) {
 	r.Wrap = func(b verbs.Backend) verbs.Backend { return changing{b, by} }
 }
@@ -191,8 +191,8 @@ func TestNothingIsAskedUnderTheRTNLLockAfterACounterThatFailed(t *testing.T) {
 	})
 }
 
-// bnxt_re's counters stay as they are for good after one reading has failed, so the device is
-// asked something else first.
+// After one failed read bnxt_re's counters never change again, so the device is asked something
+// else first.
 func TestADeviceWhoseCountersAreNoQuestionIsAskedForAQueuePairFirst(t *testing.T) {
 	for _, failure := range []error{nil, unix.ETIMEDOUT} {
 		synctest.Test(t, func(t *testing.T) {
@@ -218,8 +218,8 @@ func TestADeviceWhoseCountersAreNoQuestionIsAskedForAQueuePairFirst(t *testing.T
 	}
 }
 
-// otherHangs is a device of which another goroutine's call stops to be answered while the port's
-// counters are read.
+// otherHangs is a device that stops answering another goroutine's call while the port's counters
+// are read.
 type otherHangs struct {
 	verbs.Device
 	hangs func()
@@ -246,9 +246,9 @@ func TestNothingIsAskedUnderTheRTNLLockOnceAnotherCommandHangs(t *testing.T) {
 	a = NewAsker(AskerConfig{
 		Device:  otherHangs{hangs: func() { a.slow.Add(1) }},
 		Options: verbs.Options{SnapshotInterval: time.Minute, Ethtool: verbs.EthtoolAll},
-		Clock:   hostClock{}, Send: func(i verbs.Item) { last = *i.Snapshot }, Late: func() {}, Wake: func() {}, Free: func() {},
+		Clock:   hostClock{}, Send: func(i verbs.Item) { last = *i.Snapshot }, OnStuck: func() {}, OnSnapshotDue: func() {}, OnRTNLFree: func() {},
 	})
-	a.Kick(1, "port_err", 1)
+	a.RequestSnapshot(1, "port_err", 1)
 	_, err := a.TakeSnapshots(nil)
 	require.NoError(t, err)
 	require.True(t, last.Done)
@@ -258,7 +258,7 @@ func TestNothingIsAskedUnderTheRTNLLockOnceAnotherCommandHangs(t *testing.T) {
 	}, last.LeftOut)
 }
 
-// Many drivers take the lock for a query too, and the device could not be closed before it ends.
+// Many drivers take the lock for a query, too, and the device cannot be closed before the query ends.
 func TestNoPortIsQueriedWhileACallOfOursHoldsTheRTNLLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queries atomic.Int32

@@ -8,12 +8,12 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// watchGIDs reads the ports' GID tables at first, soon after an event that may come with a
-// change of the table, again when the events have settled, and every GIDInterval. A
-// table that is like the one before it is not sent. It has a goroutine of its own, since
-// a query of a port may hang in the device's firmware and a GID table comes from the kernel.
+// watchGIDs reads the ports' GID tables at once, soon after an event that may accompany a
+// change of the table, again when the events have settled, and every GIDInterval. It sends
+// only tables that have changed. It has a goroutine of its own because the kernel provides the
+// GID tables even while a port query hangs in the device's firmware.
 func (s *session) watchGIDs(ctx context.Context) error {
-	due := newAlarms(s.o.GIDInterval, s.began)
+	due := newRecheckTimers(s.o.GIDInterval, s.began)
 	defer due.stop()
 	sent := make([][]verbs.GID, len(s.ports))
 	for {
@@ -25,9 +25,9 @@ func (s *session) watchGIDs(ctx context.Context) error {
 			case <-ctx.Done():
 				return nil
 			case <-s.gidsWake:
-				due.event()
+				due.startAfterEvent()
 			case <-due.soon.C:
-				due.waiting, again = false, true
+				due.soonRunning, again = false, true
 			case <-due.settled.C:
 				again = true
 			case <-due.tick:
@@ -38,10 +38,10 @@ func (s *session) watchGIDs(ctx context.Context) error {
 	}
 }
 
-// readGIDs reads the GID tables and sends those that differ from the tables sent last. A
-// table that cannot be read, or not be sent now, is sent the next time. The only error is
-// ErrClosed: whether a device is gone is for the queries of its ports to say, since a
-// container may lack the files of its GIDs.
+// readGIDs reads the GID tables and sends each that differs from the table sent last. A table
+// that cannot be read or sent now is sent the next time. The only error is ErrClosed. A failed
+// read does not show that the device was removed, since a container may lack the GID files; the
+// port queries find that out.
 func (s *session) readGIDs(sent [][]verbs.GID) error {
 	for i, p := range s.ports {
 		t, err := s.dev.ReadGIDs(p.number)
@@ -51,7 +51,7 @@ func (s *session) readGIDs(sent [][]verbs.GID) error {
 		if err != nil {
 			continue
 		}
-		kept := append([]verbs.GID{}, t.Entries...) // not nil, which stands for none
+		kept := append([]verbs.GID{}, t.Entries...) // never nil: nil stands for no reading
 		if last := p.gids.Swap(&kept); last != nil && !slices.Equal(*last, kept) {
 			s.portChanged(p)
 		}

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// tables returns the GID tables among items.
+// tables returns the GID tables among the items.
 func tables(items []verbs.Item) (all []*verbs.GIDTable) {
 	for _, it := range items {
 		if it.GIDs != nil {
@@ -83,11 +83,11 @@ func TestAGIDTableThatTheOutboxHadNoRoomForIsSentLater(t *testing.T) {
 		}
 		sent := make([][]verbs.GID, len(s.ports))
 		require.NoError(t, s.readGIDs(sent))
-		s.out.take()
+		s.out.takeItems()
 		require.NoError(t, s.readGIDs(sent))
-		require.Len(t, tables(s.out.take()), 1)
+		require.Len(t, tables(s.out.takeItems()), 1)
 		require.NoError(t, s.readGIDs(sent))
-		require.Empty(t, tables(s.out.take()), "it has not changed")
+		require.Empty(t, tables(s.out.takeItems()), "it has not changed")
 	})
 }
 

@@ -26,7 +26,7 @@ func (l *lists) counts() (n [verbs.ObjectKinds]int) {
 	return n
 }
 
-// listing returns a rig that watches objects, and what counts its lists.
+// listing returns a rig that lists objects, and the counts of its lists.
 func listing(t *testing.T, scenario string) (r *rig, listed *lists) {
 	r, listed = newRig(t, "roce2", scenario), new(lists)
 	r.Options.Objects, r.Options.Probe.Interval = true, 0
@@ -61,7 +61,7 @@ func TestObjectsAreNotListedUnlessAskedFor(t *testing.T) {
 	})
 }
 
-// Each of them would be one more command.
+// Each list of queue pairs would be another command.
 func TestQueuePairsAreNotListedWhileTheDeviceDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, listed := listing(t, `
@@ -79,7 +79,7 @@ for = "2m"
 	})
 }
 
-// Nothing is asked of a device that is being removed: the removal waits for the answer.
+// A device that is being removed is asked nothing, because the removal would wait for the answer.
 func TestAListThatHangsKeepsNothingFromEnding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := listing(t, "")
@@ -95,7 +95,7 @@ func TestAListThatHangsKeepsNothingFromEnding(t *testing.T) {
 		began := time.Now()
 		r.Stop()
 		<-r.Done
-		require.LessOrEqual(t, time.Since(began), 10*lastCommand)
+		require.LessOrEqual(t, time.Since(began), 10*lastCommandTimeout)
 		close(hang)
 	})
 }

@@ -9,17 +9,17 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// prober runs the probe of one port and completion vector, one round at a time. It
-// recreates the probe, and chooses the method again, when the port or its addresses
-// change, when a round made the probe unusable, and when a refused method is due again.
+// prober runs the probe of one port and completion vector, one round at a time. It chooses the
+// method again and recreates the probe when the port or its addresses change, when a round has
+// made the probe unusable, and when it is time to retry a refused method.
 type prober struct {
 	*Choice
 	s      *session
 	next   time.Time   // when the next round is due
-	nudged wake.Signal // holds a token of nudge, for a prober without a probe
+	nudged wake.Signal // holds a token after nudge, for a prober without a probe
 }
 
-// makeProbers makes one prober for each watched port and completion vector.
+// makeProbers creates one prober for each watched port and completion vector.
 func (s *session) makeProbers() []*prober {
 	if s.o.Probe.Interval <= 0 || s.o.Probe.Method == verbs.MethodNone {
 		return nil
@@ -35,7 +35,7 @@ func (s *session) makeProbers() []*prober {
 	for _, p := range s.ports {
 		for _, v := range vectors {
 			one := &prober{s: s, nudged: wake.New(), Choice: NewChoice(ChoiceConfig{
-				Device: s.dev, Options: s.o.Probe, Asker: s.asks, Port: p.probed, Vector: v,
+				Device: s.dev, Options: s.o.Probe, Asker: s.asker, Port: p.probedPort, Vector: v,
 				Report: func(i verbs.ProbeItem) { s.out.add(verbs.Item{Probe: &i}) },
 			})}
 			p.probers = append(p.probers, one)
@@ -45,37 +45,37 @@ func (s *session) makeProbers() []*prober {
 	return all
 }
 
-// run probes every interval; index spreads the probers over the interval.
+// run runs the rounds until ctx ends. index spreads the first rounds of the probers over the interval.
 func (p *prober) run(ctx context.Context, index int) error {
 	interval := p.s.o.Probe.Interval
-	if !wait(ctx, interval*time.Duration(index%16)/16) {
+	if !sleep(ctx, interval*time.Duration(index%16)/16) {
 		return nil
 	}
-	// A prober keeps its thread: another thread is on another CPU, where the next rounds are cold. With a thread of
-	// its own a prober's slowest hundredth takes as long as a C program's, and without 1.2 times that
+	// A prober keeps its thread. Otherwise it may continue in a thread on another CPU, whose caches are cold. With a thread
+	// of its own a prober's 99th percentile equals that of a C program; without, it is 1.2 times as long
 	// (docs/explanation/performance.md).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	p.next = time.Now()
 	for ctx.Err() == nil {
-		if err := p.round(ctx); err != nil {
+		if err := p.runNext(ctx); err != nil {
 			return err
 		}
 	}
 	return nil // the device closes its probes
 }
 
-// pause returns how long to wait for the next round. Rounds keep to a grid; a round that
-// took longer than the interval skips the rounds that it missed. The plan is never more
-// than an interval ahead, even if rounds took no time.
-func (p *prober) pause() time.Duration {
+// nextPause returns the time until the next round. Rounds stay on a grid: if a round took longer
+// than the interval, the rounds that were due meanwhile are skipped. The plan is never more than
+// one interval ahead, even if rounds take no time.
+func (p *prober) nextPause() time.Duration {
 	interval := p.s.o.Probe.Interval
 	late := time.Since(p.next)
 	if late < -interval {
 		p.next = time.Now().Add(interval)
 		return interval
 	}
-	p.next = p.next.Add(verbs.Missed(late, interval))
+	p.next = p.next.Add(verbs.MissedIntervals(late, interval))
 	return max(-late, 0)
 }
 
@@ -85,7 +85,8 @@ func (p *prober) nudge() {
 	p.Nudge()
 }
 
-func wait(ctx context.Context, d time.Duration) bool {
+// sleep sleeps for d, and reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -96,16 +97,17 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (p *prober) round(ctx context.Context) error {
+// runNext chooses a method if that is due, waits for the port to change if there is no probe, or runs rounds.
+func (p *prober) runNext(ctx context.Context) error {
 	if p.Outdated() {
-		return p.renew(ctx)
+		return p.chooseAgain(ctx)
 	}
 	if !p.HasProbe() {
 		p.waitForRetry(ctx)
 		return nil
 	}
 	interval := p.s.o.Probe.Interval
-	n, err := p.Rounds(verbs.Pace{Pause: p.pause(), Interval: interval, For: p.untilRetry()})
+	n, err := p.Rounds(verbs.Pace{Pause: p.nextPause(), Interval: interval, For: p.untilRetry()})
 	p.next = p.next.Add(interval * time.Duration(n))
 	if err != nil {
 		return err
@@ -117,29 +119,29 @@ func (p *prober) round(ctx context.Context) error {
 	return nil
 }
 
-// longest is how long rounds are run in one call at most. Meanwhile the thread stays in C, where a round costs two wake-ups; a call
-// for each round costs twice as many. All that changes what a probe does ends the call earlier, by a nudge.
-const longest = time.Hour
+// maxCallTime is the longest time for which one call runs rounds. During the call the thread stays in C, where a round costs two
+// wake-ups; a call for each round would cost twice as many. Whatever affects the probe ends the call earlier, by a nudge.
+const maxCallTime = time.Hour
 
-// untilRetry returns for how long rounds may be run before the method has to be chosen again.
+// untilRetry returns how long rounds may be run before the method must be chosen again.
 func (p *prober) untilRetry() time.Duration {
 	if !p.fallback {
-		return longest
+		return maxCallTime
 	}
-	return min(longest, max(0, p.again.at.Sub(p.now())))
+	return min(maxCallTime, max(0, p.retry.at.Sub(p.now())))
 }
 
-// awaitAnswers waits until the device answers its commands. To make or destroy a queue pair is one too,
-// and a worker that hangs in one is lost.
+// awaitAnswers waits until the device answers its commands. Creating or destroying a queue pair is a
+// command, too, and a worker that hangs in it cannot recover.
 func (p *prober) awaitAnswers(ctx context.Context) {
-	for !p.s.asks.Answers() && wait(ctx, verbs.AnswerLimit) {
+	for !p.s.asker.Answers() && sleep(ctx, verbs.AnswerLimit) {
 	}
 }
 
-// waitForRetry waits, without a probe, until the port changes or a refused method is due
-// again.
+// waitForRetry waits until the port changes or it is time to retry a refused method. The prober
+// has no probe meanwhile.
 func (p *prober) waitForRetry(ctx context.Context) {
-	due := time.NewTimer(time.Until(p.again.at))
+	due := time.NewTimer(time.Until(p.retry.at))
 	defer due.Stop()
 	select {
 	case <-ctx.Done():
@@ -148,17 +150,17 @@ func (p *prober) waitForRetry(ctx context.Context) {
 	}
 }
 
-// renew chooses again when the next round is due, and not before. Otherwise a link that
-// goes down and up quickly would decide how often queue pairs are made.
-func (p *prober) renew(ctx context.Context) error {
+// chooseAgain chooses the method again when the next round is due, and not before. Otherwise a
+// flapping link would determine how often queue pairs are created.
+func (p *prober) chooseAgain(ctx context.Context) error {
 	p.awaitAnswers(ctx)
 	if err := p.Drop(); err != nil {
 		return err
 	}
-	if !wait(ctx, p.pause()) {
+	if !sleep(ctx, p.nextPause()) {
 		return nil
 	}
 	p.next = p.next.Add(p.s.o.Probe.Interval)
-	p.Outdated() // the choice takes account of all changes until now
+	p.Outdated() // the choice considers all changes so far, so mark them as seen
 	return p.Choose()
 }

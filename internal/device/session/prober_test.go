@@ -39,8 +39,7 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 	})
 }
 
-// begunSince leaves out the rounds that began before at, which may come with a later
-// batch.
+// begunSince returns the rounds that began at or after at. A batch may contain earlier rounds.
 func begunSince(at time.Time, items []verbs.Item) []verbs.RoundItem {
 	return slices.DeleteFunc(rounds(items), func(r verbs.RoundItem) bool { return r.Start < at.UnixNano() })
 }
@@ -84,8 +83,7 @@ func TestSessionWithoutProbesSendsNoRounds(t *testing.T) {
 	}
 }
 
-// failing is a backend on which the successful rounds of one method end with another
-// outcome.
+// failing is a backend that replaces the outcome of the successful rounds of one method.
 type failing struct {
 	verbs.Backend
 	method  verbs.Method
@@ -111,7 +109,7 @@ func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 type probes struct {
 	verbs.Backend
 	wrap func(verbs.ProbeConfig, verbs.Probe) verbs.Probe
-	// uncounted is the method whose rounds are counted and listed by what wrap returns.
+	// uncounted is the method whose rounds the result of wrap counts and writes into the ring itself.
 	uncounted verbs.Method
 }
 
@@ -135,7 +133,7 @@ func (d probesDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return d.b.wrap(c, p), nil
 }
 
-// failingProbe counts and lists its rounds itself, with the outcomes that it gives them.
+// failingProbe counts its rounds and writes them into the ring itself, with the outcomes that it gives them.
 type failingProbe struct {
 	verbs.Probe
 	f     failing
@@ -164,8 +162,8 @@ func (p *failingProbe) list(r *verbs.Round) {
 	case verbs.OutcomeLostCompletion:
 		c.LostCompletions = 1
 	}
-	p.led.AddRound(p.slot, c)
-	p.led.ListRound(p.slot, ledger.Round{Outcome: int32(r.Outcome), Start: r.Start}, true)
+	p.led.AddProbeCounts(p.slot, c)
+	p.led.WriteRound(p.slot, ledger.Round{Outcome: int32(r.Outcome), Start: r.Start}, true)
 }
 
 func (p *failingProbe) Round(pause time.Duration) (verbs.Round, error) {
@@ -268,8 +266,8 @@ func TestAnAutomaticChoiceDoesNotFlushWhereFlushesAreCounted(t *testing.T) {
 	})
 }
 
-// A link that goes down and up fifty times a second must not make a hundred queue pairs a
-// second.
+// A link that goes down and up fifty times a second must not cause a hundred new queue pairs
+// a second.
 func TestAFlutterMakesNoMoreProbesThanRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
@@ -321,8 +319,8 @@ func TestRoundsAtAShortIntervalKeepTheirPace(t *testing.T) {
 	})
 }
 
-// Rounds that fail without having waited must not move the plan hours ahead: the port is
-// probed again as soon as its rounds succeed.
+// Rounds that fail at once must not move the next round hours ahead: the port is probed again
+// as soon as its rounds succeed.
 func TestPlanStaysWithinAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")

@@ -83,7 +83,7 @@ func lastMethod(items []verbs.Item) verbs.Method {
 	return all[len(all)-1].Method
 }
 
-// read returns how many events of a type were read, by the ledger.
+// read returns the ledger's count of the events of a type that were read.
 func (r *rig) read(typ verbs.EventType) uint64 {
 	events := r.Counters().Events
 	i := slices.IndexFunc(events, func(e ledger.EventCounts) bool { return e.Type == int32(typ) })

@@ -72,10 +72,10 @@ func TestAnswerThatVariesIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, state := quiet(t)
 		state.Store(int32(verbs.PortInit))
-		r.After(3*time.Second + confirm/2)
+		r.After(3*time.Second + confirmDelay/2)
 		state.Store(int32(verbs.PortArmed))
-		require.Len(t, sessiontest.Readings(r.After(confirm)), 1)
-		require.Len(t, sessiontest.Readings(r.After(confirm)), 1, "armed is confirmed as well")
+		require.Len(t, sessiontest.Readings(r.After(confirmDelay)), 1)
+		require.Len(t, sessiontest.Readings(r.After(confirmDelay)), 1, "armed is confirmed as well")
 		require.Empty(t, sessiontest.Readings(r.After(4*time.Second)))
 	})
 }
@@ -88,7 +88,7 @@ func TestQueryThatFailsIsNoDoubt(t *testing.T) {
 	})
 }
 
-// slowing is a backend whose port can carry less from some time on.
+// slowing is a backend whose port loses some of its rate at some time.
 type slowing struct {
 	verbs.Backend
 	gbps  *atomic.Int64
@@ -121,7 +121,7 @@ func TestSpeedChangeQueriesTheRateOfEachPort(t *testing.T) {
 		r.After(6 * time.Second)
 		gbps.Store(100)
 		state.Store(int32(verbs.PortDown)) // the event of the link may come up to a second later
-		after := sessiontest.Readings(r.After(time.Second + 10*settle))
+		after := sessiontest.Readings(r.After(time.Second + 10*settleDelay))
 		require.Len(t, after, 4, "soon, and once the change has settled")
 		for i, got := range after {
 			require.True(t, got.RateOnly)
@@ -146,9 +146,9 @@ func TestAReadingIsSentUntilItIsConfirmed(t *testing.T) {
 	require.True(t, at(9*time.Second, nil), "the second")
 	require.False(t, at(14*time.Second, nil))
 	require.False(t, at(19*time.Second, nil))
-	p.noteEvent(verbs.EventPKeyChange)
+	p.countStateEvent(verbs.EventPKeyChange)
 	require.False(t, at(19100*time.Millisecond, nil), "after an event that says nothing about the state")
-	p.noteEvent(verbs.EventPortErr)
+	p.countStateEvent(verbs.EventPortErr)
 	require.True(t, at(20*time.Second, nil), "after one that does")
 	require.True(t, at(25*time.Second, nil))
 	require.True(t, at(30*time.Second, nil))
@@ -162,8 +162,8 @@ func TestAReadingIsSentUntilItIsConfirmed(t *testing.T) {
 	require.True(t, at(58*time.Second, func(r *verbs.Reading) { r.Took = int64(time.Second) }), "the device had not answered for a while")
 }
 
-// A host that gets the readings that tell it something knows as much as one that gets all of them, whatever a port does: it goes
-// down and up with its events, with two of them swapped, or with none.
+// A host that gets only the readings that tell it something new must know as much as a host that gets all readings, whatever the
+// port does: it goes down and up with its events, with two events swapped, or without events.
 func TestReadingsThatAreLeftOutTellTheHostNothing(t *testing.T) {
 	missed := 0
 	for seed := range uint64(500) {
@@ -184,7 +184,7 @@ func TestReadingsThatAreLeftOutTellTheHostNothing(t *testing.T) {
 			}
 		}
 		event := func(typ verbs.EventType) {
-			p.noteEvent(typ)
+			p.countStateEvent(typ)
 			for _, m := range []*portstate.Machine{&all, &some} {
 				m.Event(&verbs.Run{Type: typ, Port: 1, Count: 1, First: now, Last: now})
 			}

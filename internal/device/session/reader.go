@@ -7,13 +7,13 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// read reads every asynchronous event. It first drains the events that were queued before
-// the ports' baseline, so that they are counted and make no transition.
-func (s *session) read(ctx context.Context) error {
+// readEvents reads all asynchronous events. It first drains the events that were queued before
+// the ports' baseline: they are counted but cause no transition.
+func (s *session) readEvents(ctx context.Context) error {
 	attr := s.dev.Attr()
 	s.out.add(verbs.Item{Opened: &attr})
 	runs := make([]verbs.Run, 256)
-	if err := s.drain(runs); err != nil {
+	if err := s.drainEvents(runs); err != nil {
 		return err
 	}
 	close(s.drained)
@@ -23,7 +23,7 @@ func (s *session) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.noteRuns(runs[:n])
+		s.handleRuns(runs[:n])
 	}
 }
 
@@ -38,38 +38,37 @@ func (s *session) awaitBaseline(ctx context.Context) {
 	}
 }
 
-// drain reads the events that are queued. Events that come as fast as it reads would keep it
-// from ever ending, and so the ports from their baseline: after baselineTimeout the rest are
-// read as new ones.
-func (s *session) drain(runs []verbs.Run) error {
+// drainEvents reads the queued events. If events arrive as fast as it reads them, it returns after
+// baselineTimeout, so that the ports get their baseline; the remaining events count as new.
+func (s *session) drainEvents(runs []verbs.Run) error {
 	for began := time.Now(); time.Since(began) < baselineTimeout; {
 		n, err := s.dev.ReadEvents(runs, 0)
 		if err != nil || n == 0 {
 			return err
 		}
 		for i := range runs[:n] {
-			if runs[i].Type == verbs.EventDeviceFatal { // a worker that crashed after it is followed by this one
-				s.asks.NoteRun(&runs[i])
+			if runs[i].Type == verbs.EventDeviceFatal { // an earlier worker may have crashed after this event
+				s.asker.HandleRun(&runs[i])
 			}
 		}
 	}
 	return nil
 }
 
-// noteRuns informs the querier and the probers of the events of their ports. After
-// device_fatal the querier checks whether the device is still there. Only a query shows
-// that: the asynchronous descriptor of a removed device stays silent for ever, and a driver
-// may report device_fatal for a device that goes on working.
-func (s *session) noteRuns(runs []verbs.Run) {
-	moves, now := false, s.elapsed()
+// handleRuns passes new events to the querier and to the probers of the ports. After
+// device_fatal the querier checks whether the device is still present. Only a query can tell:
+// the asynchronous descriptor of a removed device stays silent for ever, and a driver may
+// report device_fatal for a device that continues to work.
+func (s *session) handleRuns(runs []verbs.Run) {
+	affectsProbes, now := false, s.elapsed()
 	for _, r := range runs {
-		moves = moves || MovesProbe(r.Type)
-		s.asks.NoteRun(&r)
+		affectsProbes = affectsProbes || AffectsProbes(r.Type)
+		s.asker.HandleRun(&r)
 		if r.Port != 0 || r.Type == verbs.EventDeviceFatal {
-			s.asks.refusals.Retry(r.Port)
+			s.asker.refusals.Retry(r.Port)
 		}
 		for i, p := range s.ports {
-			if r.Type == verbs.EventDeviceSpeedChange { // of any port, and with mlx5 before the event of the port's state
+			if r.Type == verbs.EventDeviceSpeedChange { // concerns any port; mlx5 sends it before the port's state event
 				p.rateDue.Store(true)
 				continue
 			}
@@ -79,21 +78,20 @@ func (s *session) noteRuns(runs []verbs.Run) {
 				if r.Type == verbs.EventPKeyChange {
 					p.pkeys.Add(1)
 				}
-				if MovesProbe(r.Type) {
-					s.probesMayChange(p, &p.seen)
+				if AffectsProbes(r.Type) {
+					s.invalidateProbes(p, &p.seen)
 				}
 			}
 		}
 	}
 	s.querierWake.Send()
-	if moves {
+	if affectsProbes {
 		s.gidsWake.Send()
 	}
 }
 
-// MovesProbe reports whether an event of type t may make a probe's choice of method or
-// address outdated.
-func MovesProbe(t verbs.EventType) bool {
+// AffectsProbes reports whether an event of type t may invalidate a probe's method or address.
+func AffectsProbes(t verbs.EventType) bool {
 	switch t {
 	case verbs.EventPortErr, verbs.EventPortActive, verbs.EventGIDChange, verbs.EventLIDChange, verbs.EventPKeyChange:
 		return true

@@ -23,12 +23,12 @@ func (stormy) ReadEvents(runs []verbs.Run, _ time.Duration) (int, error) {
 	return 1, nil
 }
 
-// Otherwise the ports never get a baseline, and no state of theirs is known.
+// Otherwise the ports never get a baseline, and their states stay unknown.
 func TestAStormAtTheOpeningDoesNotHoldUpTheBaseline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSession(stormy{}, newLedger(t), verbs.Options{Device: "mlx5_0"})
 		began := time.Now()
-		require.NoError(t, s.drain(make([]verbs.Run, 8)))
+		require.NoError(t, s.drainEvents(make([]verbs.Run, 8)))
 		require.LessOrEqual(t, time.Since(began), 2*baselineTimeout)
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// EndedBy returns why a device cannot be watched after err, and what the operator can do
-// about it.
+// EndedBy returns the reason why a device cannot be watched after err, with advice to the
+// operator.
 func EndedBy(err error) status.End {
 	for _, r := range []struct {
 		is     error

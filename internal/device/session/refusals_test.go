@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// restricted is a backend whose firmware refuses reads, as that of restricted functions does.
+// restricted is a backend whose firmware refuses reads, as the firmware of restricted functions does.
 type restricted struct {
 	verbs.Backend
 	queries bool // it refuses queries of ports too

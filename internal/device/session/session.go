@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// heartbeat is how often the session records in the ledger that its goroutines run.
+	// heartbeat is the interval at which the session records in the ledger that its goroutines run.
 	heartbeat = 2500 * time.Millisecond
-	// closeTimeout is how long the library may take to close a device. An administrator's
+	// closeTimeout is the time that the library has to close a device. An administrator's
 	// command may be waiting for the close.
 	closeTimeout = time.Second
-	// baselineTimeout is how long the reader waits for the ports' baseline. Firmware that
-	// hangs does not answer the queries, and events come all the same.
+	// baselineTimeout is the time that the reader waits for the ports' baseline. Firmware that
+	// hangs does not answer the queries, while events still arrive.
 	baselineTimeout = time.Second
-	// lastCommand is how long the end of a watch waits for a command that is under way.
-	lastCommand = 100 * time.Millisecond
+	// lastCommandTimeout is the time that the end of a session waits for a pending command.
+	lastCommandTimeout = 100 * time.Millisecond
 )
 
-// RemovalWatcher is an interface that a Backend may also implement. WaitRemoved blocks
-// until the device is being removed and then returns nil, or until ctx ends.
+// RemovalWatcher is an optional interface of a Backend. WaitRemoved blocks until the device
+// is being removed, and then returns nil, or until ctx ends.
 type RemovalWatcher interface {
 	WaitRemoved(ctx context.Context, device string) error
 }
@@ -37,13 +37,14 @@ type RemovalWatcher interface {
 // errRemoved ends a session whose device is being removed.
 var errRemoved = errors.New("the device is being removed")
 
-// Run opens a device and watches it until ctx ends, the device goes away, or the watch
-// fails. It passes batches to send, from one goroutine; send may block, which never
-// delays the reader. The parts share the device with the session. Run returns the reason why the device cannot be watched. It returns
-// an error instead when ctx ended (the error of ctx), when send failed (the error of
-// send), and when the library did not close the device (an error that is verbs.ErrStuck;
-// the process should exit then). Run does not wait for a prober whose address is being
-// resolved (verbs.ErrResolving).
+// Run opens a device and watches it until ctx ends, the device is removed, or the watch
+// fails. It passes batches to send, from one goroutine. send may block without delaying the
+// reader. The parts use the device as well.
+//
+// Run returns the reason why the device can no longer be watched. It returns an error instead
+// if ctx ended (the error of ctx), if send failed (the error of send), or if the library did
+// not close the device (an error that wraps verbs.ErrStuck; the process should then exit). Run
+// does not wait for a prober whose address the kernel is resolving (verbs.ErrResolving).
 func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error,
 	parts ...NewPart,
 ) (status.End, error) {
@@ -59,10 +60,10 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var wg, asks sync.WaitGroup // asks are those that may hang in the device's firmware
+	var wg, mayHang sync.WaitGroup // mayHang has the goroutines that may hang in the device's firmware
 	spawn := func(in *sync.WaitGroup, f func(context.Context) error) {
 		in.Go(func() {
-			if err := f(work); err != nil && !errors.Is(err, verbs.ErrClosed) { // closed: the watch has ended
+			if err := f(work); err != nil && !errors.Is(err, verbs.ErrClosed) { // closed: the session has ended
 				stop(err)
 			}
 		})
@@ -71,10 +72,10 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 		spawn(&wg, func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
 	}
 	probers := s.makeProbers()
-	spawn(&wg, s.read)
-	spawn(&wg, s.query)
+	spawn(&wg, s.readEvents)
+	spawn(&wg, s.watchPorts)
 	spawn(&wg, s.afterBaseline(s.watchGIDs))
-	spawn(&asks, s.watchEvidence)
+	spawn(&mayHang, s.watchEvidence)
 	for i, p := range probers {
 		spawn(&wg, s.afterBaseline(func(ctx context.Context) error { return p.run(ctx, i) }))
 	}
@@ -82,30 +83,30 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 		for _, t := range p.Tasks() {
 			in := &wg
 			if t.MayHang {
-				in = &asks
+				in = &mayHang
 			}
 			spawn(in, s.afterBaseline(t.Run))
 		}
 	}
-	sent := s.pump(work, send)
+	sent := s.sendItems(work, send)
 	stop(sent)
-	said := false
+	partsSent := false
 	for _, p := range s.parts {
-		said = p.Stop() || said
+		partsSent = p.Stop() || partsSent
 	}
-	if said && sent == nil && ctx.Err() == nil {
-		_ = s.flush(send) // to close the device takes a while; a host that does not hear this hears of the end
+	if partsSent && sent == nil && ctx.Err() == nil {
+		_ = s.flush(send) // before the close, which takes a while; after an error the host still learns that the session ended
 	}
 	closed := dev.Close(closeTimeout)
 	// A goroutine inside the library cannot be joined. A prober whose address is being
-	// resolved is no fault, and the process ends soon.
+	// resolved is no fault, and the process exits soon.
 	resolving := errors.Is(closed, verbs.ErrResolving)
 	if errors.Is(closed, verbs.ErrStuck) && !resolving {
 		return status.End{}, errors.Join(closed, s.flush(send))
 	}
 	if !resolving {
 		wg.Wait()
-		awaitCommands(&asks)
+		awaitCommands(&mayHang)
 	}
 	if sent != nil || ctx.Err() != nil {
 		return status.End{}, errors.Join(ctx.Err(), sent)
@@ -117,7 +118,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	return EndedBy(cause), s.flush(send)
 }
 
-// afterBaseline returns a function that calls f once every port has its baseline, unless ctx ends before.
+// afterBaseline returns a function that calls f once every port has its baseline, unless ctx ends first.
 func (s *session) afterBaseline(f func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
@@ -129,32 +130,32 @@ func (s *session) afterBaseline(f func(context.Context) error) func(context.Cont
 	}
 }
 
-// awaitCommands waits until the commands have ended, but not for one that hangs: Close did not
-// wait for it either, and the process ends soon.
-func awaitCommands(asks *sync.WaitGroup) {
-	asked := make(chan struct{})
+// awaitCommands waits until the commands have ended, for at most lastCommandTimeout. Close did not
+// wait for a command that hangs either, and the process exits soon.
+func awaitCommands(commands *sync.WaitGroup) {
+	ended := make(chan struct{})
 	go func() {
-		defer close(asked)
-		asks.Wait()
+		defer close(ended)
+		commands.Wait()
 	}()
-	t := time.NewTimer(lastCommand)
+	t := time.NewTimer(lastCommandTimeout)
 	defer t.Stop()
 	select {
-	case <-asked:
+	case <-ended:
 	case <-t.C:
 	}
 }
 
-// flush sends the items that were added after the pump ended.
+// flush sends the items that were added after sendItems returned.
 func (s *session) flush(send func(verbs.Batch) error) error {
-	if items := s.out.take(); len(items) > 0 {
-		return send(stamp(items))
+	if items := s.out.takeItems(); len(items) > 0 {
+		return send(newBatch(items))
 	}
 	return nil
 }
 
-// stamp makes a batch of items, with the current time.
-func stamp(items []verbs.Item) verbs.Batch {
+// newBatch returns a batch of items with the current time.
+func newBatch(items []verbs.Item) verbs.Batch {
 	wall, mono := clock.Both()
 	return verbs.Batch{Wall: wall, Mono: mono, Items: items}
 }
@@ -169,10 +170,10 @@ type session struct {
 	out          *outbox
 	querierWake  wake.Signal   // holds a token that wakes the querier
 	evidenceWake wake.Signal   // holds a token while a port waits for a snapshot
-	gidsWake     wake.Signal   // holds a token after an event that may come with a change of a GID table
-	drained      chan struct{} // closed when the events that were queued before are read
+	gidsWake     wake.Signal   // holds a token after an event that may accompany a change of a GID table
+	drained      chan struct{} // closed when the initially queued events have been read
 	baselineDone chan struct{} // closed when every port has its baseline
-	asks         *Asker
+	asker        *Asker
 	parts        []Part // fixed before the goroutines start
 }
 
@@ -180,29 +181,29 @@ type session struct {
 type port struct {
 	number  int
 	probers []*prober                   // fixed before the goroutines start
-	seen    atomic.Uint64               // counts the events and state changes that may change what a probe can do
-	settled atomic.Uint64               // counts the queries of the port after its events had settled
-	event   atomic.Int64                // elapsed() when its last event was read
+	seen    atomic.Uint64               // counts the events and state changes that may affect probes
+	settled atomic.Uint64               // counts the queries made after the port's events had settled
+	event   atomic.Int64                // elapsed() when the port's last event was read
 	due     atomic.Bool                 // the querier has to query the port
-	rateDue atomic.Bool                 // the querier has to query its rate alone
-	state   atomic.Int32                // a verbs.PortState, from the last query that succeeded
-	layer   atomic.Int32                // a verbs.LinkLayer, likewise
-	lid     atomic.Int64                // likewise
-	pkeys   atomic.Uint64               // counts the events of its P_Keys
-	gids    atomic.Pointer[[]verbs.GID] // the last reading of its GID table; nil: none
+	rateDue atomic.Bool                 // the querier has to query the port's rate alone
+	state   atomic.Int32                // verbs.PortState by the last successful query
+	layer   atomic.Int32                // verbs.LinkLayer by the last successful query
+	lid     atomic.Int64                // LID by the last successful query
+	pkeys   atomic.Uint64               // counts the port's P_Key events
+	gids    atomic.Pointer[[]verbs.GID] // the last reading of the GID table; nil: none yet
 }
 
-// probed returns what the probers of the port have to know of it.
-func (p *port) probed() ProbedPort {
+// probedPort returns the port's state for its probers.
+func (p *port) probedPort() ProbedPort {
 	return ProbedPort{
 		Number: p.number, Probers: len(p.probers), State: verbs.PortState(p.state.Load()), Layer: verbs.LinkLayer(p.layer.Load()),
 		Seen: p.seen.Load(), Settled: p.settled.Load(),
 	}
 }
 
-// probesMayChange increments a count of a port, seen or settled, and makes the port's probers
-// check whether their probes are outdated. The parts hear of it too.
-func (s *session) probesMayChange(p *port, count *atomic.Uint64) {
+// invalidateProbes increments a count of a port, seen or settled, and makes the port's probers
+// check whether their probes are outdated. It also calls PortChanged of the parts.
+func (s *session) invalidateProbes(p *port, count *atomic.Uint64) {
 	count.Add(1)
 	for _, prober := range p.probers {
 		prober.nudge()
@@ -213,13 +214,13 @@ func (s *session) probesMayChange(p *port, count *atomic.Uint64) {
 func newSession(dev verbs.Device, led *ledger.Ledger, o verbs.Options) *session {
 	s := &session{dev: dev, led: led, o: o, began: time.Now(), out: newOutbox(led), querierWake: wake.New(),
 		evidenceWake: wake.New(), gidsWake: wake.New(), drained: make(chan struct{}), baselineDone: make(chan struct{})}
-	s.asks = NewAsker(AskerConfig{
+	s.asker = NewAsker(AskerConfig{
 		Device: dev, Options: o, Clock: hostClock{}, Send: func(i verbs.Item) { s.out.add(i) },
-		List: func(c *verbs.Command) bool {
-			return led.ListCommand(ledger.Command{Call: uint32(c.Call), Port: uint32(c.Port), Mono: c.Mono, Took: c.Took})
+		WriteCommand: func(c *verbs.Command) bool {
+			return led.WriteCommand(ledger.Command{Call: uint32(c.Call), Port: uint32(c.Port), Mono: c.Mono, Took: c.Took})
 		},
-		Late: func() { s.out.ready.Send() }, Wake: func() { s.evidenceWake.Send() },
-		Free: func() { s.querierWake.Send() },
+		OnStuck: func() { s.out.ready.Send() }, OnSnapshotDue: func() { s.evidenceWake.Send() },
+		OnRTNLFree: func() { s.querierWake.Send() },
 	})
 	for _, n := range verbs.PortNumbers(dev.Attr().Ports, o.Ports) {
 		s.ports = append(s.ports, &port{number: n})
@@ -227,15 +228,15 @@ func newSession(dev verbs.Device, led *ledger.Ledger, o verbs.Options) *session 
 	return s
 }
 
-// elapsed returns the ns since the session began, whatever happens to the wall clock.
+// elapsed returns the ns since the session began, independently of the wall clock.
 func (s *session) elapsed() int64 { return int64(time.Since(s.began)) }
 
-// pump sends the items, and records in the ledger that the session lives.
-func (s *session) pump(ctx context.Context, send func(verbs.Batch) error) error {
+// sendItems sends the items of the outbox until ctx ends, and records heartbeats in the ledger.
+func (s *session) sendItems(ctx context.Context, send func(verbs.Batch) error) error {
 	beat := wake.NewTicker(heartbeat, s.began)
 	defer beat.Stop()
 	for {
-		s.led.Alive(clock.Monotonic())
+		s.led.SetAlive(clock.Monotonic())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -244,7 +245,7 @@ func (s *session) pump(ctx context.Context, send func(verbs.Batch) error) error 
 			continue
 		case <-s.out.ready:
 		}
-		if err := send(stamp(s.out.take())); err != nil {
+		if err := send(newBatch(s.out.takeItems())); err != nil {
 			return fmt.Errorf("send batch: %w", err)
 		}
 	}
@@ -253,7 +254,7 @@ func (s *session) pump(ctx context.Context, send func(verbs.Batch) error) error 
 func (s *session) watchRemoval(ctx context.Context, w RemovalWatcher) error {
 	if err := w.WaitRemoved(ctx, s.o.Device); err != nil {
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // ending on request is no failure
+			return nil //nolint:nilerr // the end of ctx is no failure
 		}
 		return fmt.Errorf("watch for removal of %s: %w", s.o.Device, err)
 	}

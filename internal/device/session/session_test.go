@@ -74,11 +74,11 @@ func TestAnEventIsFollowedByAQueryAndAnotherWhenSettled(t *testing.T) {
 		r.Start(nil)
 		r.After(time.Second)
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
-		items := r.After(settle / 2)
+		items := r.After(settleDelay / 2)
 		require.Equal(t, verbs.EventPortErr, runs(items)[0].Type)
 		require.Len(t, sessiontest.Readings(items), 1)
 		require.Equal(t, verbs.PortDown, sessiontest.Readings(items)[0].Attr.State)
-		require.Len(t, sessiontest.Readings(r.After(settle)), 1)
+		require.Len(t, sessiontest.Readings(r.After(settleDelay)), 1)
 		require.Empty(t, sessiontest.Readings(r.After(time.Minute)))
 	})
 }
@@ -159,7 +159,7 @@ func TestRemovalEndsTheWatchAtOnce(t *testing.T) {
 	})
 }
 
-// failingQueries answers queries of ports with an errno while it is set, as package native does for a device that is in sysfs.
+// failingQueries fails port queries with an errno while it is set, as package native does for a device that is still in sysfs.
 type failingQueries struct {
 	verbs.Backend
 	errno atomic.Int32
@@ -236,7 +236,7 @@ func TestAnErrorOfSendEndsTheWatch(t *testing.T) {
 	})
 }
 
-// A host that stops reading must not stop the reader: the counts of the ledger go on, and
+// A host that stops reading must not stop the reader: the counts of the ledger still rise, and
 // every event is sent once the host reads again.
 func TestABlockedSendDelaysNoEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -259,8 +259,8 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 			}
 		}
 		require.EqualValues(t, 3000, listed)
-		var s ledger.Snapshot
-		r.Ledger.Snapshot(&s)
+		var s ledger.Contents
+		r.Ledger.CopyTo(&s)
 		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPKeyChange), Port: 1, Read: 3000, Acked: 3000}}, s.Events)
 		close(release)
 		require.Empty(t, runs(r.After(time.Second)))

@@ -10,40 +10,40 @@ import (
 
 // The limits of a snapshot.
 const (
-	// snapshotTime is after what time no further part of a snapshot is begun.
+	// snapshotTime is the time after which a snapshot starts no further part.
 	snapshotTime = 5 * time.Second
-	// afterFatal is how long after device_fatal nothing is asked under the kernel's RTNL lock.
+	// afterFatal is the time after device_fatal during which no call is made under the kernel's RTNL lock.
 	afterFatal = 10 * time.Second
-	// qualityInterval is how often the quality of a link that is up is read, which grows bad in hours and days. After a drop it is
-	// read as well, but not sooner than qualityGap after the last time.
+	// qualityInterval is the interval at which the quality of a link that is up is read. Links degrade over hours and days. The
+	// quality is also read after a drop of the link, but not within qualityGap after the last reading.
 	qualityInterval = time.Hour
 	qualityGap      = time.Minute
 )
 
-// taking is a snapshot that is being taken.
-type taking struct {
+// snapshotRun is a snapshot that is being taken.
+type snapshotRun struct {
 	verbs.Snapshot
 	a     *Asker
-	ended <-chan struct{} // closed when the watch ends
+	ended <-chan struct{} // closed when the session ends
 	until time.Time
-	// unanswered is why the device may not answer; "" if it has answered a command.
+	// unanswered is the reason to assume that the device may not answer; "" if there is none.
 	unanswered string
 	// closed is set once the device is closed.
 	closed bool
-	// quality is set if the quality of the link is to be read, and errorCorrection if that includes the counts of the forward error
-	// correction.
+	// quality is set if the snapshot includes the quality of the link, and errorCorrection if that includes the counts of the
+	// forward error correction.
 	quality, errorCorrection bool
 }
 
-// takeSnapshot reads the parts of one snapshot, in the order of what they may hang in: nothing,
-// the device's firmware, the kernel's RTNL lock. It sends what it has before each. The only
-// error is ErrClosed.
+// takeSnapshot reads the parts of one snapshot. Parts that cannot hang come first, then those that
+// may hang in the device's firmware, then those that need the kernel's RTNL lock. Before each group
+// it sends what it has read so far. The only error is ErrClosed.
 func (a *Asker) takeSnapshot(ended <-chan struct{}, p *askedPort, base bool) error {
-	why, at, merged := p.kick.take(base)
+	why, at, merged := p.request.take(base)
 	if why == "" {
 		return nil
 	}
-	t := taking{a: a, ended: ended, until: a.Clock.Now().Add(snapshotTime)}
+	t := snapshotRun{a: a, ended: ended, until: a.Clock.Now().Add(snapshotTime)}
 	t.Port, t.Trigger, t.At, t.Merged, t.Mono = p.number, why, at, merged, a.Clock.Monotonic()
 	if verbs.LinkLayer(p.layer.Load()) != verbs.LinkInfiniBand {
 		t.readNetDev()
@@ -51,19 +51,19 @@ func (a *Asker) takeSnapshot(ended <-chan struct{}, p *askedPort, base bool) err
 	if why != verbs.TriggerBase {
 		t.send()
 	}
-	if t.quality = t.concernsQuality(p); t.quality {
-		// Where the driver does not count, each attempt may be a line of the kernel log: one an hour is enough.
+	if t.quality = t.wantsQuality(p); t.quality {
+		// If the driver has no such counts, each attempt may write a line to the kernel log: one an hour is enough.
 		t.errorCorrection = why == verbs.TriggerBase || p.quality.IsZero() || p.countsBlocks
 		p.quality = a.Clock.Now()
 	}
 	t.checkFirmware()
 	t.readCounters()
 	t.readSensors()
-	if why != verbs.TriggerBase && t.asksEthtool() {
+	if why != verbs.TriggerBase && t.wantsEthtool() {
 		t.send()
 	}
 	t.askEthtool()
-	if t.errorCorrection && why == verbs.TriggerBase { // after a drop, a driver may have no counts until the link is back
+	if t.errorCorrection && why == verbs.TriggerBase { // after a drop a driver may lack counts until the link is up again
 		p.countsBlocks = len(t.Counters[verbs.CountersFEC]) > 0
 	}
 	t.Done = true
@@ -74,46 +74,46 @@ func (a *Asker) takeSnapshot(ended <-chan struct{}, p *askedPort, base bool) err
 	return nil
 }
 
-// send sends what is read so far. A copy is sent, since the outbox keeps it.
-func (t *taking) send() {
+// send sends a copy of the snapshot as read so far. The outbox keeps the copy.
+func (t *snapshotRun) send() {
 	t.Took = t.a.Clock.Monotonic() - t.Mono
 	v := t.Clone()
 	t.a.Send(verbs.Item{Snapshot: &v})
 }
 
-// leaveOut notes what is not known, and why.
-func (t *taking) leaveOut(what, why string) { t.LeftOut = append(t.LeftOut, what+": "+why) }
+// omit records a part that was not read, and why.
+func (t *snapshotRun) omit(what, why string) { t.LeftOut = append(t.LeftOut, what+": "+why) }
 
-// over reports whether no further part is begun, and notes that for one.
-func (t *taking) over(what string) bool {
+// isOver reports whether the snapshot must not start a further part. It records the part that is omitted for it.
+func (t *snapshotRun) isOver(what string) bool {
 	select {
 	case <-t.ended:
-		t.leaveOut(what, "the watch ended")
+		t.omit(what, "the watch ended")
 		return true
 	default:
 	}
 	if t.a.Clock.Now().After(t.until) {
-		t.leaveOut(what, "the snapshot took longer than "+snapshotTime.String())
+		t.omit(what, "the snapshot took longer than "+snapshotTime.String())
 		return true
 	}
 	return t.closed
 }
 
-// failed reports whether a part could not be read, and notes it. What does not exist is not
-// left out.
-func (t *taking) failed(what string, err error) bool {
+// recordError reports whether a part could not be read, and records the reason. A part that the
+// device does not have (ErrUnsupported) is not recorded.
+func (t *snapshotRun) recordError(what string, err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case errors.Is(err, verbs.ErrClosed):
 		t.closed = true
 	case !errors.Is(err, verbs.ErrUnsupported):
-		t.leaveOut(what, reasonOf(err))
+		t.omit(what, reasonOf(err))
 	}
 	return true
 }
 
-// reasonOf returns the text of an error without the device and the port, which a snapshot names.
+// reasonOf returns the text of an error without device and port, which the snapshot contains already.
 func reasonOf(err error) string {
 	var op *verbs.OpError
 	if errors.As(err, &op) {
@@ -122,18 +122,19 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-func (t *taking) readNetDev() {
+func (t *snapshotRun) readNetDev() {
 	n, err := t.a.Device.ReadNetDev(t.Port)
-	if !t.failed("network device", err) {
+	if !t.recordError("network device", err) {
 		t.NetDev = &n
 	}
 }
 
 const notAnswering = "the device is not answering another command"
 
-// checkFirmware finds out whether the device answers, unless the counters show it: with some
-// drivers their reading is no command, or has effects if it fails.
-func (t *taking) checkFirmware() {
+// checkFirmware finds out by a command whether the device answers. It makes no command if reading the
+// hw_counters is one: their reading then tells. With some drivers that read is no command, or has
+// lasting effects if it fails.
+func (t *snapshotRun) checkFirmware() {
 	set := t.a.Device.Commands()
 	switch {
 	case !t.a.Answers():
@@ -145,17 +146,17 @@ func (t *taking) checkFirmware() {
 		}
 		var err error
 		begin := t.a.Clock.Now()
-		t.a.timed(func() { err = t.a.Device.QueryQP(t.Port) })
-		t.a.refusals.Note(t.Port, verbs.ReadQueryQP, err)
-		t.judge(t.a.Clock.Now().Sub(begin), err)
+		t.a.timeCall(func() { err = t.a.Device.QueryQP(t.Port) })
+		t.a.refusals.Record(t.Port, verbs.ReadQueryQP, err)
+		t.recordAnswer(t.a.Clock.Now().Sub(begin), err)
 		if errors.Is(err, verbs.ErrUnsupported) {
 			t.unanswered = "no probe has a queue pair, whose query would show that the device answers"
 		}
 	}
 }
 
-// judge notes whether the device has answered a command in time.
-func (t *taking) judge(took time.Duration, err error) {
+// recordAnswer records whether the device has answered a command in time.
+func (t *snapshotRun) recordAnswer(took time.Duration, err error) {
 	switch {
 	case errors.Is(err, verbs.ErrClosed):
 		t.closed = true
@@ -168,59 +169,59 @@ func (t *taking) judge(took time.Duration, err error) {
 	}
 }
 
-// readCounters reads the counters of the device. The first ones may be commands to it, and
-// the others are not read if it was slow to answer.
-func (t *taking) readCounters() {
+// readCounters reads the counters of the device. The hw_counters, which come first, may be firmware
+// commands; if the device is slow to answer them, the others are not read.
+func (t *snapshotRun) readCounters() {
 	t.CountersAt = t.a.Clock.Monotonic()
 	if t.unanswered != "" {
-		t.leaveOut("counters", t.unanswered)
+		t.omit("counters", t.unanswered)
 		return
 	}
-	if t.over("counters") {
+	if t.isOver("counters") {
 		return
 	}
 	var values map[string]uint64
 	var err error
 	begin := t.a.Clock.Now()
-	values, err = t.ask(verbs.CountersHardware)
-	t.keep(verbs.CountersHardware, values, err)
+	values, err = t.readSource(verbs.CountersHardware)
+	t.addCounters(verbs.CountersHardware, values, err)
 	if t.a.Device.Commands().Has(verbs.CommandHWCounters) {
-		t.judge(t.a.Clock.Now().Sub(begin), err)
+		t.recordAnswer(t.a.Clock.Now().Sub(begin), err)
 	}
 	for _, from := range []verbs.CounterSource{verbs.CountersPort, verbs.CountersPCI} {
 		if t.unanswered != "" {
-			t.leaveOut(string(from), t.unanswered)
+			t.omit(string(from), t.unanswered)
 			return
 		}
-		if t.over(string(from)) {
+		if t.isOver(string(from)) {
 			return
 		}
-		values, err = t.ask(from)
-		t.keep(from, values, err)
+		values, err = t.readSource(from)
+		t.addCounters(from, values, err)
 		if err != nil && !errors.Is(err, verbs.ErrUnsupported) {
-			t.unanswered = "the device answered a command with: " + reasonOf(err) // each file may be one
+			t.unanswered = "the device answered a command with: " + reasonOf(err) // reading each file may be a command
 		}
 	}
 }
 
-// ask reads the counters of a source, unless the firmware refuses them.
-func (t *taking) ask(from verbs.CounterSource) (values map[string]uint64, err error) {
+// readSource reads the counters of a source, unless the firmware refuses them.
+func (t *snapshotRun) readSource(from verbs.CounterSource) (values map[string]uint64, err error) {
 	read, limited := map[verbs.CounterSource]verbs.Read{
 		verbs.CountersHardware: verbs.ReadHWCounters, verbs.CountersPort: verbs.ReadCounters,
 	}[from]
 	if limited && !t.a.refusals.Allow(t.Port, read) {
 		return nil, fmt.Errorf("%w: %w", verbs.ErrUnsupported, verbs.ErrRefused)
 	}
-	t.a.timed(func() { values, err = t.a.Device.ReadCounters(t.Port, from) })
+	t.a.timeCall(func() { values, err = t.a.Device.ReadCounters(t.Port, from) })
 	if limited {
-		t.a.refusals.Note(t.Port, read, err)
+		t.a.refusals.Record(t.Port, read, err)
 	}
 	return values, err
 }
 
-// keep adds the counters of a source, also those that were read before an error.
-func (t *taking) keep(from verbs.CounterSource, values map[string]uint64, err error) {
-	t.failed(string(from), err)
+// addCounters adds the counters of a source to the snapshot, including those read before an error.
+func (t *snapshotRun) addCounters(from verbs.CounterSource, values map[string]uint64, err error) {
+	t.recordError(string(from), err)
 	if len(values) == 0 {
 		return
 	}
@@ -230,58 +231,58 @@ func (t *taking) keep(from verbs.CounterSource, values map[string]uint64, err er
 	t.Counters[from] = values
 }
 
-// asksLink reports whether the driver may have a reason why there is no link.
-func (t *taking) asksLink() bool {
+// wantsLink reports whether to ask the driver why there is no link.
+func (t *snapshotRun) wantsLink() bool {
 	n := t.NetDev
 	return t.Trigger != verbs.TriggerBase && t.a.Options.Ethtool >= verbs.EthtoolLink &&
 		n != nil && n.AdminUp && n.HasCarrier && !n.Carrier
 }
 
-func (t *taking) asksStatistics() bool {
+func (t *snapshotRun) wantsStatistics() bool {
 	return t.a.Options.Ethtool >= verbs.EthtoolAll && t.NetDev != nil
 }
 
-// asksErrorCorrection reports whether the counts of the forward error correction are read. With InfiniBand the network device
-// knows nothing of them.
-func (t *taking) asksErrorCorrection() bool {
+// wantsErrorCorrection reports whether to read the counts of the forward error correction. On InfiniBand the network device does
+// not have them.
+func (t *snapshotRun) wantsErrorCorrection() bool {
 	return t.errorCorrection && t.a.Options.Ethtool >= verbs.EthtoolLink && t.NetDev != nil && !t.NetDev.Virtual
 }
 
-func (t *taking) asksEthtool() bool {
-	return t.asksLink() || t.asksErrorCorrection() || t.asksStatistics()
+func (t *snapshotRun) wantsEthtool() bool {
+	return t.wantsLink() || t.wantsErrorCorrection() || t.wantsStatistics()
 }
 
-// askEthtool asks what the kernel answers under its RTNL lock. The lock is one for the whole
-// host, and a device whose firmware hangs would hold it for as long as its driver waits: 60 s
-// with mlx5. So the device must have answered a command of this snapshot before.
-func (t *taking) askEthtool() {
+// askEthtool makes the calls for which the kernel takes its RTNL lock. The host has one such lock,
+// and a device whose firmware hangs would hold it for as long as its driver waits: 60 s with mlx5.
+// The device must therefore have answered a command of this snapshot before.
+func (t *snapshotRun) askEthtool() {
 	for _, one := range []struct {
 		what  string
 		wants bool
 		ask   func()
 	}{
-		{"ext_state", t.asksLink(), t.askLink},
-		{string(verbs.CountersFEC), t.asksErrorCorrection(), t.readErrorCorrection},
-		{"ethtool", t.asksStatistics(), t.readStatistics},
+		{"ext_state", t.wantsLink(), t.askLink},
+		{string(verbs.CountersFEC), t.wantsErrorCorrection(), t.readErrorCorrection},
+		{"ethtool", t.wantsStatistics(), t.readStatistics},
 	} {
 		if !one.wants {
 			continue
 		}
-		if why := t.whyNotRTNL(); why != "" {
-			t.leaveOut(one.what, why)
-		} else if !t.over(one.what) {
-			t.a.underRTNL(one.ask)
+		if why := t.reasonAgainstRTNL(); why != "" {
+			t.omit(one.what, why)
+		} else if !t.isOver(one.what) {
+			t.a.callUnderRTNL(one.ask)
 		}
 	}
 }
 
-// whyNotRTNL returns why the RTNL lock is not to be taken, "" if it may be.
-func (t *taking) whyNotRTNL() string {
+// reasonAgainstRTNL returns why no call under the RTNL lock may be made now; "" if it may.
+func (t *snapshotRun) reasonAgainstRTNL() string {
 	fatal := t.a.fatal.Load()
 	switch {
 	case t.unanswered != "":
 		return t.unanswered
-	case !t.a.Answers(): // since the device answered the first
+	case !t.a.Answers(): // the device has stopped responding since it answered the command of this snapshot
 		return notAnswering
 	case fatal != nil && t.a.Clock.Now().Sub(*fatal) < afterFatal:
 		return "device_fatal was less than " + afterFatal.String() + " ago"
@@ -291,16 +292,16 @@ func (t *taking) whyNotRTNL() string {
 	return ""
 }
 
-func (t *taking) askLink() {
+func (t *snapshotRun) askLink() {
 	t.LinkAt = t.a.Clock.Monotonic()
 	l, err := t.a.Device.AskLink(t.Port)
-	if !t.failed("ext_state", err) {
+	if !t.recordError("ext_state", err) {
 		t.Link = &l
 	}
 }
 
-// concernsQuality reports whether a snapshot of a port is to have the quality of its link.
-func (t *taking) concernsQuality(p *askedPort) bool {
+// wantsQuality reports whether the snapshot of a port includes the quality of its link.
+func (t *snapshotRun) wantsQuality(p *askedPort) bool {
 	since := t.a.Clock.Now().Sub(p.quality)
 	switch t.Trigger {
 	case verbs.TriggerBase:
@@ -311,26 +312,26 @@ func (t *taking) concernsQuality(p *askedPort) bool {
 	return false
 }
 
-// readSensors reads the temperature, which the driver asks the firmware for.
-func (t *taking) readSensors() {
+// readSensors reads the temperature, for which the driver asks the firmware.
+func (t *snapshotRun) readSensors() {
 	switch {
 	case !t.quality:
 	case t.unanswered != "":
-		t.leaveOut(string(verbs.CountersHWMon), t.unanswered)
-	case !t.over(string(verbs.CountersHWMon)):
+		t.omit(string(verbs.CountersHWMon), t.unanswered)
+	case !t.isOver(string(verbs.CountersHWMon)):
 		var values map[string]uint64
 		var err error
-		t.a.timed(func() { values, err = t.a.Device.ReadCounters(t.Port, verbs.CountersHWMon) })
-		t.keep(verbs.CountersHWMon, values, err)
+		t.a.timeCall(func() { values, err = t.a.Device.ReadCounters(t.Port, verbs.CountersHWMon) })
+		t.addCounters(verbs.CountersHWMon, values, err)
 	}
 }
 
-func (t *taking) readErrorCorrection() {
+func (t *snapshotRun) readErrorCorrection() {
 	values, err := t.a.Device.ReadCounters(t.Port, verbs.CountersFEC)
-	t.keep(verbs.CountersFEC, values, err)
+	t.addCounters(verbs.CountersFEC, values, err)
 }
 
-func (t *taking) readStatistics() {
+func (t *snapshotRun) readStatistics() {
 	values, err := t.a.Device.ReadCounters(t.Port, verbs.CountersNetDev)
-	t.keep(verbs.CountersNetDev, values, err)
+	t.addCounters(verbs.CountersNetDev, values, err)
 }

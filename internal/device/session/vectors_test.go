@@ -13,7 +13,7 @@ import (
 )
 
 // wide is a backend whose devices have as many completion vectors as a large host has processors. Its probes take slots of the
-// ledger as those of package native do.
+// ledger as the probes of package native do.
 type wide struct {
 	verbs.Backend
 	vectors int

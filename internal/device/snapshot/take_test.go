@@ -104,7 +104,7 @@ func (d *Document) calls() string {
 }
 
 func TestTheKernelIsAskedBeforeTheDeviceAndTheLockOfNetworkDevicesComesLast(t *testing.T) {
-	d := &device{ports: 1, commands: verbs.CommandsOf("mlx5_core")}
+	d := &device{ports: 1, commands: verbs.DriverCommands("mlx5_core")}
 	doc, err := taken(t, func() (verbs.Device, error) { return d, nil }, nil)
 	require.NoError(t, err)
 	require.Equal(t, "attributes gids netdev attributes hw_counters counters aer link ethtool", doc.calls())
@@ -189,7 +189,7 @@ func TestTheLockIsNotTakenAfterASlowOrFailedCommand(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &device{ports: 1, commands: verbs.CommandsOf(tt.driver), took: tt.took, errs: tt.errs}
+			d := &device{ports: 1, commands: verbs.DriverCommands(tt.driver), took: tt.took, errs: tt.errs}
 			d.virtual = strings.Contains(tt.name, "no hardware")
 			doc, err := taken(t, func() (verbs.Device, error) { return d, nil }, nil)
 			require.NoError(t, err, tt.name)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CommandCall is a call that is a command to the device with some drivers: its firmware
-// must answer it, and does not while it hangs.
+// CommandCall is a call that some drivers turn into a command to the device's firmware. While
+// the firmware hangs, such a call gets no answer.
 type CommandCall uint8
 
 // The calls.
@@ -47,11 +47,11 @@ func NewCommandSet(calls ...CommandCall) CommandSet {
 // Has reports whether c is in the set.
 func (s CommandSet) Has(c CommandCall) bool { return s&(1<<c) != 0 }
 
-// AnswerLimit is within what time a device answers a command. One that took longer may hang soon:
-// it is asked nothing then that others would have to wait for.
+// AnswerLimit is the time within which a healthy device answers a command. A slower device may hang
+// soon, so the session no longer makes calls that would hold a lock of other processes.
 const AnswerLimit = 100 * time.Millisecond
 
-// Command is one call that a device has answered, or a failure of it.
+// Command records the outcome of one CommandCall.
 type Command struct {
 	Call   CommandCall
 	Port   int
@@ -75,11 +75,11 @@ func CommandStatus(err error) string {
 	return errno.Error()
 }
 
-// Unanswered reports whether a Status is one with which drivers end a command that the
-// device did not answer (ETIMEDOUT, ETIME of efa and erdma, EIO of mlx4 and hns), or to
-// which they give none any more because it did not answer an earlier one (ENOLINK of mlx5,
-// ENODEV of efa, erdma and ionic; Linux 6.12). Others use EBUSY and EINVAL, which also
-// mean something else.
+// Unanswered reports whether a Status shows that the device did not answer. Drivers return
+// ETIMEDOUT, ETIME (efa and erdma) or EIO (mlx4 and hns) when a command times out. After an
+// earlier command has timed out, mlx5 returns ENOLINK, and efa, erdma and ionic return ENODEV,
+// without sending the command at all (Linux 6.12). Other drivers use EBUSY and EINVAL, which
+// have other meanings as well and are not included.
 func Unanswered(status string) bool {
 	switch status {
 	case "ETIMEDOUT", "ETIME", "EIO", "ENOLINK", "ENODEV":

@@ -2,7 +2,7 @@ package verbs
 
 import "strconv"
 
-// completionStatuses is enum ibv_wc_status (ibv_poll_cq(3)) in lower snake case.
+// completionStatuses lists the names of enum ibv_wc_status (ibv_poll_cq(3)) in lower snake case.
 var completionStatuses = [...]string{
 	"success", "loc_len_err", "loc_qp_op_err", "loc_eec_op_err", "loc_prot_err", "wr_flush_err",
 	"mw_bind_err", "bad_resp_err", "loc_access_err", "rem_inv_req_err", "rem_access_err", "rem_op_err",
@@ -11,7 +11,7 @@ var completionStatuses = [...]string{
 	"tm_rndv_incomplete",
 }
 
-// CompletionStatus returns the name of a status of a completion, enum ibv_wc_status, in lower snake case.
+// CompletionStatus returns the name of a completion status (enum ibv_wc_status) in lower snake case.
 func CompletionStatus(status int) string {
 	if status < 0 || status >= len(completionStatuses) {
 		return "unknown_" + strconv.Itoa(status)
@@ -19,7 +19,7 @@ func CompletionStatus(status int) string {
 	return completionStatuses[status]
 }
 
-// ParseCompletionStatus is the inverse of CompletionStatus for statuses that have a name.
+// ParseCompletionStatus returns the completion status with this name. Unlike CompletionStatus it knows no unknown_<number>.
 func ParseCompletionStatus(name string) (int, bool) {
 	for i, n := range completionStatuses {
 		if n == name {

@@ -2,9 +2,9 @@ package verbs
 
 import "strings"
 
-// DriverScalable is the driver of the scalable functions of mlx5. A driver on the auxiliary bus is named after its module, here
-// mlx5_core (auxiliary_driver_register in include/linux/auxiliary_bus.h; mlx5_sf_driver in
-// drivers/net/ethernet/mellanox/mlx5/core/sf/dev/driver.c). The RDMA device above it is that of mlx5_ib, as with any other function.
+// DriverScalable is the name of the driver of mlx5's scalable functions. The kernel names a driver on the auxiliary bus after
+// its module, here mlx5_core (auxiliary_driver_register in include/linux/auxiliary_bus.h; mlx5_sf_driver in
+// drivers/net/ethernet/mellanox/mlx5/core/sf/dev/driver.c). mlx5_ib provides the RDMA device, as for any other function.
 const DriverScalable = "mlx5_core.sf"
 
 // DriverRaisesEvents reports whether a kernel driver, named as in DeviceAttr.Driver,
@@ -12,22 +12,22 @@ const DriverScalable = "mlx5_core.sf"
 // drivers/infiniband/hw/efa).
 func DriverRaisesEvents(driver string) bool { return driver != "efa" }
 
-// DriverReportsState reports whether the port state that a kernel driver, named as in
-// DeviceAttr.Driver, answers depends on the link. efa answers active for as long as the
+// DriverReportsState reports whether the port state that a kernel driver returns depends on
+// the link. The driver is named as in DeviceAttr.Driver. efa reports active for as long as the
 // device exists (Linux 7.3, efa_query_port in drivers/infiniband/hw/efa/efa_verbs.c). No
-// network device can stand in: its ports name none, and the ENA device of the same
-// interface is another PCI function, which the kernel does not associate with it.
+// network device can be used instead: the ports of efa name none, and the ENA device of the
+// same interface is another PCI function, which the kernel does not associate with it.
 func DriverReportsState(driver string) bool { return driver != "efa" }
 
-// HandleCommands returns how many commands to the device it costs to make an address handle
-// on RoCE and to destroy it, with a kernel driver that is named as in DeviceAttr.Driver.
-// bnxt_re, irdma and ionic send one for each (Linux 7.3, their create_ah). The library of
-// vmw_pvrdma asks for the port before it makes a handle (rdma-core 65, pvrdma_create_ah in
-// providers/vmw_pvrdma/verbs.c). The libraries of mlx5 and mlx4 do so only as long as no query
-// of the port has succeeded, which the open of the device and the plugin's first look make
+// AddressHandleCommands returns how many firmware commands it takes to create an address handle
+// on RoCE and to destroy it. The kernel driver is named as in DeviceAttr.Driver. bnxt_re, irdma
+// and ionic send one command for each (Linux 7.3, their create_ah). The library of vmw_pvrdma
+// queries the port before it creates a handle (rdma-core 65, pvrdma_create_ah in
+// providers/vmw_pvrdma/verbs.c). The libraries of mlx5 and mlx4 do so only until a query of the
+// port has succeeded; opening the device and the plugin's first query take care of that
 // (mlx5_create_ah in providers/mlx5/verbs.c, query_port_cache in providers/mlx4/verbs.c). efa
-// sends commands too and is left out: its address never changes, and its handle is kept.
-func HandleCommands(driver string) int {
+// sends commands too but counts as 0: its address never changes, so its handle is kept.
+func AddressHandleCommands(driver string) int {
 	switch driver {
 	case "bnxt_en", "bnxt_re", "ice", "i40e", "idpf", "irdma", "ionic":
 		return 2
@@ -37,15 +37,15 @@ func HandleCommands(driver string) int {
 	return 0
 }
 
-// HandleIsCommand reports whether an address handle on RoCE costs commands (HandleCommands).
-func HandleIsCommand(driver string) bool { return HandleCommands(driver) > 0 }
+// AddressHandleIsCommand reports whether an address handle on RoCE takes firmware commands, see AddressHandleCommands.
+func AddressHandleIsCommand(driver string) bool { return AddressHandleCommands(driver) > 0 }
 
-// CommandsOf returns the calls that are commands to the device with a kernel driver, named
-// as in DeviceAttr.Driver (Linux 6.12; 7.3 for mana and ionic). Not all of a driver's
-// devices have files in hw_counters. bnxt_re's hw_counters are left out: after one failure
-// its driver never asks the device for them again, and reading them goes on to succeed. A
-// driver that is not known has none.
-func CommandsOf(driver string) CommandSet {
+// DriverCommands returns the calls that a kernel driver, named as in DeviceAttr.Driver, turns
+// into firmware commands (Linux 6.12; 7.3 for mana and ionic). Not all devices of a driver
+// have files in hw_counters. bnxt_re's hw_counters are not included: after one failed command
+// its driver never asks the device for them again, and later reads succeed all the same. The
+// set is empty for an unknown driver.
+func DriverCommands(driver string) CommandSet {
 	switch driver {
 	case "mlx5_core", DriverScalable, "mlx5_ib", "mlx4_core", "mlx4_ib":
 		return NewCommandSet(CommandHWCounters, CommandQueryPort, CommandQueryQP)
@@ -61,10 +61,10 @@ func CommandsOf(driver string) CommandSet {
 	return 0
 }
 
-// ProviderOf returns the name of the provider of libibverbs for a kernel driver, named as in
-// DeviceAttr.Driver: its library is lib<name>-rdmav<ABI>.so (rdma-core, providers/). The table has
-// the drivers whose provider has another name.
-func ProviderOf(driver string) string {
+// ProviderName returns the name of libibverbs' provider for a kernel driver, which is named as in
+// DeviceAttr.Driver. The provider's library is lib<name>-rdmav<ABI>.so (rdma-core, providers/). The
+// table lists the drivers whose provider has another name.
+func ProviderName(driver string) string {
 	others := map[string]string{
 		"rdma_rxe": "rxe", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re", "qede": "qedr", "be2net": "ocrdma",
 		"hns3": "hns", "hfi1": "hfi1verbs", "ib_qib": "ipathverbs", "ib_mthca": "mthca", "iw_cxgb4": "cxgb4",

@@ -13,19 +13,18 @@ import (
 var (
 	// ErrClosed is returned by every call on a closed Device or Probe.
 	ErrClosed = os.ErrClosed
-	// ErrStuck is returned by Close if the library did not release the device before
-	// the deadline. The process then holds the device until it exits, and should
-	// exit.
+	// ErrStuck is returned by Close if the library did not release the device in
+	// time. The process then holds the device until it exits, and should exit.
 	ErrStuck = errors.New("the library does not let go of the device")
-	// ErrResolving is an ErrStuck of a Close that did not wait: the kernel is
-	// resolving the address of a probe, for which it gives the network one second.
-	// That is no fault of the library.
+	// ErrResolving is the ErrStuck of a Close that did not wait, because the kernel
+	// is resolving the address of a probe. The kernel waits up to one second for the
+	// network. The library is not at fault.
 	ErrResolving = fmt.Errorf("the kernel is resolving an address of the device: %w", ErrStuck)
 	// ErrNoLibrary: libibverbs.so.1 or a symbol of it is missing.
 	ErrNoLibrary = errors.New("libibverbs is not usable")
-	// ErrNoDevice: no device of that name, or the kernel has removed it. The errno of a
-	// command does not show the latter: firmware and drivers also answer EIO and ENODEV for a
-	// device that is there.
+	// ErrNoDevice: no device has that name, or the kernel has removed it. The errno of a
+	// command cannot prove a removal: firmware and drivers also return EIO and ENODEV for a
+	// device that is present.
 	ErrNoDevice = errors.New("no such RDMA device")
 	// ErrPermission: the process may not open the device node.
 	ErrPermission = os.ErrPermission
@@ -34,22 +33,22 @@ var (
 	ErrExcludedNetns = errors.New("the device is in another network namespace")
 	// ErrUnsupported: the device, port or driver does not support the operation.
 	ErrUnsupported = errors.ErrUnsupported
-	// ErrNoProvider: the provider libraries of libibverbs are installed, but there is none for the
-	// device's driver, and no process uses the device. No program can open it with this libibverbs.
+	// ErrNoProvider: libibverbs has provider libraries, but none for the device's driver, and no
+	// process uses the device. No program can open the device with this libibverbs.
 	ErrNoProvider = errors.New("libibverbs has no provider library for it")
-	// ErrNeverFabric: the device has no queue pairs with which hosts can probe each other.
+	// ErrNeverFabric: the device lacks the queue pair types with which hosts probe each other.
 	ErrNeverFabric = fmt.Errorf("no probes between hosts on this kind of device: %w", ErrUnsupported)
-	// ErrNoFabric: an order is for a Fabric that is no more.
+	// ErrNoFabric: the FabricEndpoint that an order names no longer exists.
 	ErrNoFabric = errors.New("the port has no such queues for probes between hosts")
-	// ErrRecovering: the driver refuses every open of the device now. The device may
-	// be in error state, between a fatal error and its recovery.
+	// ErrRecovering: the driver currently refuses to open the device. The device may be in
+	// error state, between a fatal error and its recovery.
 	ErrRecovering = errors.New("the device cannot be opened now")
 	// ErrLimit: a resource limit (locked memory, descriptors, rdma cgroup) was hit.
 	ErrLimit = errors.New("resource limit reached")
 )
 
-// FromErrno adds to an errno of libibverbs, the kernel or sysfs the error above that
-// stands for it. It returns other errnos unchanged.
+// FromErrno wraps an errno of libibverbs, the kernel or sysfs in the matching error above.
+// It returns other errnos unchanged.
 func FromErrno(errno unix.Errno) error {
 	switch errno {
 	case unix.EACCES, unix.EPERM:
@@ -62,9 +61,9 @@ func FromErrno(errno unix.Errno) error {
 	return errno
 }
 
-// Shortage returns which resource of the process or the host is short if err is the error
-// of that, and what to raise; "" for other errors. While a resource is short, nothing is
-// known about what could not be read for it.
+// Shortage returns which resource of the process or the host err reports as exhausted, and what
+// to raise; "" for other errors. A read that fails for a shortage says nothing about the object
+// that was to be read.
 func Shortage(err error) string {
 	switch {
 	case errors.Is(err, unix.EMFILE):
@@ -79,7 +78,7 @@ func Shortage(err error) string {
 
 // OpError is the error of an operation on a device or port.
 type OpError struct {
-	Op     string // the verb, as in "ibv_open_device"
+	Op     string // the verb or system call, as in "ibv_open_device"
 	Device string
 	Port   int // 0: not about a port
 	Err    error

@@ -2,10 +2,9 @@ package verbs
 
 import "strconv"
 
-// EventType is a number of enum ibv_event_type (infiniband/verbs.h), which is
-// the same as the kernel's enum ib_event_type. A number without a name here is
-// legal: newer kernels send such numbers, and they are counted and acknowledged
-// like the others.
+// EventType is a value of enum ibv_event_type (infiniband/verbs.h), which
+// equals the kernel's enum ib_event_type. Newer kernels may send values that
+// have no name here. They are counted and acknowledged like the others.
 type EventType int32
 
 // The 21 event types of rdma-core 65 and Linux 7.3.
@@ -38,9 +37,9 @@ const (
 // of the event's union is valid (ibv_get_async_event(3)).
 type Scope int8
 
-// The scopes. ScopeUnknown is the scope of a number without a name. For such a
-// number libibverbs fills in port_num. For an object event of a newer kernel
-// that is a truncated pointer, so the value is not used.
+// The scopes. An event type without a name has ScopeUnknown. libibverbs fills in
+// port_num for such an event. If it is an object event of a newer kernel, that
+// value is a truncated pointer, so it is not used.
 const (
 	ScopeUnknown Scope = iota
 	ScopePort
@@ -89,7 +88,7 @@ var eventTable = [eventTypes]struct {
 	EventDeviceSpeedChange: {"device_speed_change", ScopeDevice},
 }
 
-// Known reports whether the number has a name.
+// Known reports whether the type has a name.
 func (t EventType) Known() bool { return t >= 0 && t < eventTypes }
 
 // String returns the name of the verbs constant in lower snake case without its
@@ -120,7 +119,7 @@ func EventTypes(scope Scope) []EventType {
 	return types
 }
 
-// ParseEventType is the inverse of EventType.String, unknown_<number> included.
+// ParseEventType returns the type that EventType.String writes as name, unknown_<number> included.
 func ParseEventType(name string) (EventType, bool) {
 	for t := EventType(0); t < eventTypes; t++ {
 		if eventTable[t].name == name {
@@ -136,25 +135,25 @@ func ParseEventType(name string) (EventType, bool) {
 	return 0, false
 }
 
-// Run is a sequence of equal consecutive events: the same type on the same
-// port. All of them have been acknowledged when a Run is returned.
+// Run is a sequence of consecutive events of the same type on the same port.
+// All of them have been acknowledged when a Run is returned.
 type Run struct {
 	Type  EventType
 	Port  int    // 1-based; 0 unless the type's scope is ScopePort
 	Count uint64 // at least 1
 
-	// First and Last are CLOCK_MONOTONIC in ns, at the return of
-	// ibv_get_async_event of the first and of the last event of the run.
+	// First and Last are the times when ibv_get_async_event returned the first
+	// and the last event of the run, in ns of CLOCK_MONOTONIC.
 	First, Last int64
 
-	// HoldSum and HoldMax are the sum and the maximum of the times from the
-	// return of ibv_get_async_event to the return of ibv_ack_async_event, over
-	// the events of the run. AckSum and AckMax are those of ibv_ack_async_event
-	// alone. All are in ns.
+	// HoldSum and HoldMax are the sum and the maximum, over the events of the
+	// run, of the time from the return of ibv_get_async_event to the return of
+	// ibv_ack_async_event. AckSum and AckMax measure ibv_ack_async_event alone.
+	// All are in ns.
 	HoldSum, HoldMax int64
 	AckSum, AckMax   int64
 
-	// Unlisted marks events that the host knows by their number alone, since the ring of the ledger had no space for them.
-	// First and Last are then when it heard of them, and there are no durations.
+	// Unlisted marks events that did not fit into the ring of the ledger, so that the host has only their count.
+	// First and Last are then the time when the host read the count, and the durations are 0.
 	Unlisted bool
 }

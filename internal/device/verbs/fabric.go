@@ -4,152 +4,155 @@ import "time"
 
 // FabricOptions describes the probes between this device's ports and those of other hosts.
 type FabricOptions struct {
-	Paths        int           // UD queue pairs of each port, 1 to MaxFabricPaths; 0: no probes, and nothing is made for them
+	Paths        int           // UD queue pairs of each port, 1 to MaxFabricPaths; 0: no probes between hosts, and no queues for them
 	Interval     time.Duration // between two rounds of a pair
-	GIDIndex     int           // that packets are sent from; -1: one that fits the peer's
+	GIDIndex     int           // source GID of packets; -1: one that matches the peer's
 	PKeyIndex    int           // -1: the first P_Key with full membership
-	TrafficClass int           // of the GRH, which on RoCE is the IP header's
+	TrafficClass int           // of the GRH; on RoCE this is the traffic class of the IP header
 	ServiceLevel int
 }
 
-// The bounds of a Fabric. The native backend has the same numbers in native.h.
+// The limits of a FabricEndpoint. The native backend repeats the numbers in native.h.
 const (
 	MaxFabricPaths = 4
 	MaxFabricPairs = 64 // of a port
 
-	MinFabricFacts = 1024 // for which Fabric.Run needs room
+	MinFabricFacts = 1024 // least length of the slice passed to FabricEndpoint.Run
 )
 
-// FabricPort is what peers have to know to reach the Fabric of a port, and what it takes to choose an address for them. A peer
-// that has another Epoch in mind has numbers of queue pairs that are no more.
+// FabricPort describes how peers reach the FabricEndpoint of a port, and which addresses they may use. If a peer names another
+// Epoch, the queue pair numbers that it has belong to an endpoint that no longer exists.
 type FabricPort struct {
 	Port      int
-	Epoch     uint64 // random, of one Fabric; 0: there is none, see Reason
-	Reason    string // for a log line: why there is none; "" if there is one
-	Unable    bool   // there is none since the device or its link layer cannot, not for what its port does now
+	Epoch     uint64 // random number of one FabricEndpoint; 0: there is none, see Reason
+	Reason    string // for a log line: why there is no endpoint; "" if there is one
+	Unable    bool   // the device or its link layer can never have an endpoint, whatever state its port is in
 	LinkLayer LinkLayer
 	LID       int
 	MTU       int
 	PKey      uint16      // of the queue pairs
-	NeedsGRH  bool        // the port takes no packet without a GRH
-	GIDs      []FabricGID // that packets may be sent from, the best first
-	UD        []uint32    // the numbers of the UD queue pairs, by path
-	QKey      uint32      // of these
+	NeedsGRH  bool        // the port accepts no packet without a GRH
+	GIDs      []FabricGID // possible source GIDs, the best first
+	UD        []uint32    // numbers of the UD queue pairs, by path
+	QKey      uint32      // of the UD queue pairs
 }
 
-// FabricGID is an entry of the GID table that a Fabric may use: on Ethernet one of RoCE v2.
+// FabricGID is an entry of the GID table that a FabricEndpoint may send from. On Ethernet it is a RoCE v2 GID.
 type FabricGID struct {
 	Index int
 	Raw   [16]byte
 }
 
-// FabricRole is what a port is in a pair.
+// FabricRole is the role of a port in a pair.
 type FabricRole int32
 
-// The roles, in the order of the native backend's.
+// The roles. The native backend's enum has the same order.
 const (
-	FabricProbes  FabricRole = iota // it sends probes and writes
-	FabricAnswers                   // it echoes probes, and its device acknowledges writes
+	FabricProbes  FabricRole = iota // requester: it sends probes and writes
+	FabricAnswers                   // responder: it echoes probes, and its device acknowledges writes
 )
 
-// FabricPeer is a port of another host, as its Fabric is reached. PSNs are of the pair's RC queue pairs.
+// FabricPeer describes a port of another host, and how this port reaches it. PSNs are those of the pair's RC queue pairs.
 type FabricPeer struct {
 	Host, Device string // for messages, and for the simulator
 	Port         int
 	Role         FabricRole // of this side
-	Session      uint64     // random, chosen by the side that probes; datagrams have it
-	UD           []uint32   // by path; the number of paths of the pair
+	Session      uint64     // random, chosen by the requester; each datagram carries it
+	UD           []uint32   // by path; its length is the number of paths of the pair
 	QKey         uint32
 	RC           uint32
-	PSN          uint32 // of what the peer sends
-	OwnPSN       uint32 // of what this side sends
-	Global       bool   // with a GRH, from the own GID at GIDIndex to GID
+	PSN          uint32 // first PSN of the peer
+	OwnPSN       uint32 // first PSN of this side
+	Global       bool   // packets have a GRH, from the own GID at GIDIndex to GID
 	GIDIndex     int
 	GID          [16]byte
 	LID          int
 	First        time.Duration // from now to the first round
 }
 
-// FabricKind is what a FabricFact says.
+// FabricKind is the kind of a FabricFact.
 type FabricKind int32
 
-// The kinds, in the order of the native backend's.
+// The kinds. The native backend's enum has the same order.
 const (
 	FabricSent        FabricKind = iota // a probe was sent
-	FabricEcho                          // its echo came
+	FabricEcho                          // the echo of a probe arrived
 	FabricWrite                         // a write was posted
-	FabricWriteDone                     // the peer's device acknowledged it
-	FabricWriteFailed                   // it ended in an error, and its queue pair with it
+	FabricWriteDone                     // the peer's device acknowledged the write
+	FabricWriteFailed                   // the write ended in an error, which also put its queue pair into the error state
 	FabricMissing                       // an echo is missing for verdict.MissingAfter, the first since the last echo; more probes follow while the write is silent
-	FabricLate                          // the thread woke later than it meant to, by Took; no deadline of before counts
+	FabricLate                          // the thread woke Took later than planned; deadlines from before do not count
 	FabricUnsent                        // the device refused a probe
 )
 
-// FabricFact is one thing that a Fabric saw. Which members have a meaning follows from Kind. Durations are ns.
+// FabricFact is one observation of a FabricEndpoint. Kind decides which members are valid. Durations are in ns.
 type FabricFact struct {
 	Kind     FabricKind
-	Pair     int    // its place; -1: all
+	Pair     int    // the slot of the pair; -1: all pairs
 	Session  uint64 // of the pair
 	Path     int
-	Seq      uint64 // of the probe: 1, 2, 3 ... in a session, on the paths in turn
+	Seq      uint64 // of the probe: 1, 2, 3 ... in a session, over the paths in turn
 	Received uint64 // FabricEcho: probes of the session and path that had reached the peer, this one included
-	Posted   uint64 // FabricEcho: echoes that the peer had posted for them, this one included
-	Dry      bool   // FabricEcho: a receive queue of the path was used up since the last echo, here or there
+	Posted   uint64 // FabricEcho: echoes that the peer had posted for these probes, this one included
+	Dry      bool   // FabricEcho: a receive queue of the path was empty at some time since the last echo, on this or the peer's side
 	At       int64  // CLOCK_MONOTONIC ns
-	Took     int64  // FabricEcho, FabricWriteDone, FabricWriteFailed: since the post. FabricLate: by how much
+	Took     int64  // FabricEcho, FabricWriteDone, FabricWriteFailed: since the post. FabricLate: the delay
 	Delay    int64  // FabricEcho: from the probe's arrival at the peer to the post of the echo
-	Status   string // FabricWriteFailed, FabricUnsent: of the completion, or the verb with its errno
+	Status   string // FabricWriteFailed, FabricUnsent: the completion status, or the verb with its errno
 }
 
-// FabricFacts are what the Fabric of a port saw since the FabricFacts before, in order.
+// FabricFacts holds the facts of a port's FabricEndpoint since the previous FabricFacts, in order.
 type FabricFacts struct {
 	Port  int
 	Epoch uint64
-	UpTo  int64 // CLOCK_MONOTONIC ns: all that had completed by then is in these and the ones before
+	UpTo  int64 // CLOCK_MONOTONIC ns: everything that completed up to then is in this or an earlier FabricFacts
 	Facts []FabricFact
 }
 
-// Fabric is the end of a port for probes between hosts: it echoes the probes of peers, and probes others. One goroutine at
-// a time may call Run; one at a time may call Offer, Join and Leave, also beside Run. Nudge and Close may be called at any time.
-type Fabric interface {
+// FabricEndpoint is the local end of the probes between a port and other hosts: it probes peers and echoes their probes.
+// Only one goroutine at a time may call Run. Only one at a time may call Offer, Join and Leave, which may run while Run does.
+// Nudge and Close may be called at any time.
+type FabricEndpoint interface {
 	// UD returns the numbers of the UD queue pairs, by path, and their Q_Key.
 	UD() (numbers []uint32, qkey uint32)
 
-	// Run echoes and probes for a time, and returns the number of facts that it filled in. facts has room for MinFabricFacts
-	// or more. It returns early when facts is nearly full, when something is missing or has failed, and after Nudge. Its facts come up to its return: all that had
-	// completed was taken then. Errors: ErrClosed, ErrNoDevice, and those of the verbs, after which the Fabric is of no use.
+	// Run echoes and probes for the duration lasting, and returns the number of facts that it filled in. facts must have at
+	// least MinFabricFacts elements. Run returns early when facts is nearly full, when an echo is missing or a request has
+	// failed, and after Nudge. The facts include everything that completed up to upTo. Errors: ErrClosed, ErrNoDevice, and
+	// errors of verbs, after which the FabricEndpoint cannot be used any more.
 	Run(facts []FabricFact, lasting time.Duration) (n int, upTo int64, err error)
 
-	// Offer makes the RC queue pair for a pair, and returns its number. A pair that runs in this place goes on until Join
-	// or Leave. It may block as long as the firmware does not answer.
+	// Offer creates the RC queue pair for the slot pair, and returns its number. A pair that runs in the slot continues
+	// until Join or Leave. Offer may block until the firmware answers.
 	Offer(pair int, role FabricRole) (rc uint32, err error)
 
-	// Join connects what was offered to a peer, and begins; a pair that ran in this place ends. It may block as long as the
-	// kernel seeks the peer's address. After an error there is nothing in this place that was not before Offer.
+	// Join connects the offered queue pair to a peer and starts the pair. A pair that ran in the slot ends. Join may block
+	// while the kernel resolves the peer's address. After an error the slot is as it was before Offer.
 	Join(pair int, peer *FabricPeer) error
 
-	// Leave ends what runs and what was offered in a place.
+	// Leave ends the running pair and the offer of a slot.
 	Leave(pair int) error
 
 	// Nudge makes Run return soon. It does not block.
 	Nudge()
 
-	// Close ends all pairs and destroys all queues. Every event that was read is acknowledged. After timeout it gives up with ErrStuck.
+	// Close ends all pairs, acknowledges every event that was read and destroys all queues. It returns ErrStuck if that takes
+	// longer than timeout.
 	Close(timeout time.Duration) error
 }
 
-// FabricConfig is the configuration of one Fabric.
+// FabricConfig is the configuration of one FabricEndpoint.
 type FabricConfig struct {
 	Port int
 	FabricOptions
 }
 
-// FabricOrder is what the host wants of the Fabric of a port.
+// FabricOrder is a request of the host to the FabricEndpoint of a port: offer a queue pair, join a peer, or leave.
 type FabricOrder struct {
 	Port  int
-	Epoch uint64 // of the Fabric that it is for
+	Epoch uint64 // of the FabricEndpoint that the order is meant for
 	Pair  int
-	Offer bool // for the role Role; else Peer is joined
+	Offer bool // offer a queue pair for Role; otherwise join Peer
 	Role  FabricRole
-	Peer  *FabricPeer // nil, without Offer: the pair ends
+	Peer  *FabricPeer // nil without Offer: leave
 }

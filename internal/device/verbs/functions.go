@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// VirtualFunctions is which virtual and scalable functions are watched. Each takes a worker, and a host may have hundreds of them.
+// VirtualFunctions decides which virtual and scalable functions are watched. Each takes a worker, and a host may have hundreds.
 type VirtualFunctions int
 
 // The values.
 const (
-	// VirtualAlone watches those whose physical function is not visible, as in a pod.
+	// VirtualAlone watches a function if its physical function is not visible, as in a pod.
 	VirtualAlone VirtualFunctions = iota
 	VirtualNone
 	VirtualAll
 )
 
-// Watches reports whether a device is watched as far as its function decides that. found has all devices;
-// those of other network namespaces are not visible.
+// Watches reports whether f passes the rule for virtual and scalable functions. found lists all devices. Devices of other network
+// namespaces do not count as visible.
 func (v VirtualFunctions) Watches(f Found, found []Found) bool {
 	switch {
 	case !f.VirtualFunction || v == VirtualAll:
@@ -26,13 +26,13 @@ func (v VirtualFunctions) Watches(f Found, found []Found) bool {
 	case v == VirtualNone:
 		return false
 	}
-	return !slices.ContainsFunc(found, f.isOf)
+	return !slices.ContainsFunc(found, f.belongsTo)
 }
 
-// isOf reports whether f is a function of the physical function g, or of one that has no RDMA device but the one of g: with a bond
-// or a LAG of a card's ports one of them has the device of all. Where a network namespace has another port's device and not
-// this one's, the network device of this one is not there either.
-func (f Found) isOf(g Found) bool {
+// belongsTo reports whether f is a virtual or scalable function of the physical function g. It also does if f's physical function is
+// another port of g's card whose RDMA device is that of g, as with a bond or LAG of the ports. That case requires that the network
+// device of f's parent is visible: a network namespace that has only g's port does not have it.
+func (f Found) belongsTo(g Found) bool {
 	switch {
 	case g.VirtualFunction, g.Netns == NetnsOther:
 		return false
@@ -42,13 +42,13 @@ func (f Found) isOf(g Found) bool {
 	return f.ParentNetDev && PCISlot(f.Parent) == PCISlot(g.PCI)
 }
 
-// PCISlot returns the address of a PCI function without the function's number.
+// PCISlot returns the address of a PCI function without its function number.
 func PCISlot(address string) string {
 	before, _, _ := strings.Cut(address, ".")
 	return before
 }
 
-// Explain returns why n functions are not watched, and the option that decides about that.
+// Explain describes why n functions are not watched, and names the option that decides it.
 func (v VirtualFunctions) Explain(n int) string {
 	what, their := "virtual or scalable functions are", "their physical functions are"
 	if n == 1 {

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// GIDType is the type of a GID, enum ibv_gid_type (infiniband/verbs.h). RoCE puts an
-// address into the table once for each of its versions.
+// GIDType is the type of a GID, enum ibv_gid_type (infiniband/verbs.h). On RoCE the table
+// has an entry for each version of RoCE with the same address.
 type GIDType uint8
 
 // The types of GID.
@@ -37,19 +37,18 @@ type GID struct {
 	NetDev string // name of the network device; "" if none, or if it is in another network namespace
 }
 
-// String returns the GID in the notation of an IPv6 address, an IPv4 address of RoCE as
-// in "::ffff:10.4.0.1".
+// String returns the GID in the notation of an IPv6 address. An IPv4 address of RoCE is
+// written as in "::ffff:10.4.0.1".
 func (g GID) String() string { return netip.AddrFrom16(g.Raw).String() }
 
-// IsLinkLocal reports whether the GID begins with fe80::/10, as the default GIDs of a port
-// do, which no address of the host is behind.
+// IsLinkLocal reports whether the GID begins with fe80::/10. The default GIDs of a port do;
+// they stand for no address of the host.
 func (g GID) IsLinkLocal() bool { return netip.AddrFrom16(g.Raw).IsLinkLocalUnicast() }
 
-// GIDAction is what happened to a GID between two readings of its table.
+// GIDAction is the change of a GID between two readings of its table.
 type GIDAction string
 
-// The actions. A GID that comes back has moved if its index is another one, and returned if
-// it is the same.
+// The actions. A GID that comes back is GIDReturned at its old index, and GIDMoved at another.
 const (
 	GIDAdded    GIDAction = "added"
 	GIDRemoved  GIDAction = "removed"
@@ -57,11 +56,11 @@ const (
 	GIDReturned GIDAction = "returned"
 )
 
-// GIDTable is one reading of a port's GID table. The first one of a port after Opened is
-// its baseline.
+// GIDTable is one reading of a port's GID table. The first GIDTable of a port after Opened
+// is its baseline.
 type GIDTable struct {
 	Port    int
 	Mono    int64 // CLOCK_MONOTONIC ns, before the reading
 	Entries []GID // in the order of their indexes
-	Probed  []int // the indexes that the port's open probes send from
+	Probed  []int // indexes of the source GIDs of the port's open probes
 }

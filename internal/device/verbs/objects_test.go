@@ -9,7 +9,7 @@ import (
 )
 
 func TestObjectsAreAddedUpByHolder(t *testing.T) {
-	var tally verbs.Tally
+	var tally verbs.ObjectTally
 	tally.Add(7, false, verbs.ObjectPD, 0)
 	tally.Add(0, true, verbs.ObjectQP, 3)
 	tally.Add(7, false, verbs.ObjectQP, 6)
@@ -26,7 +26,7 @@ func TestObjectsAreAddedUpByHolder(t *testing.T) {
 }
 
 func TestAboveTheLimitOfHoldersObjectsAreNobodys(t *testing.T) {
-	var tally verbs.Tally
+	var tally verbs.ObjectTally
 	for thread := range 2 * verbs.MaxHolders {
 		tally.Add(thread+1, false, verbs.ObjectContext, 0)
 	}

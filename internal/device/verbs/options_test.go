@@ -19,9 +19,9 @@ func TestMissedRoundsKeepToTheGrid(t *testing.T) {
 		-time.Second: 0, 0: 0, 99 * time.Millisecond: 0, 100 * time.Millisecond: 100 * time.Millisecond,
 		250 * time.Millisecond: 200 * time.Millisecond,
 	} {
-		require.Equal(t, want, Missed(delay, 100*time.Millisecond), delay)
+		require.Equal(t, want, MissedIntervals(delay, 100*time.Millisecond), delay)
 	}
-	require.Zero(t, Missed(time.Second, 0), "there is one round")
+	require.Zero(t, MissedIntervals(time.Second, 0), "there is one round")
 }
 
 func TestMethodsAreParsedByTheirNames(t *testing.T) {

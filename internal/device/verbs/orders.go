@@ -5,46 +5,46 @@ import (
 	"sync"
 )
 
-// FabricOrders hands orders to whoever carries them out: a session, while its device is open. With the zero value there is none.
-// All methods may be called concurrently.
+// FabricOrders passes orders to their handler: a session, while its device is open. The zero value has no handler. All methods
+// may be called concurrently.
 type FabricOrders struct {
-	mu   sync.Mutex
-	take func(FabricRequest) // nil: none carries out orders
-	gone chan struct{}       // closed when take is no longer called
+	mu      sync.Mutex
+	handle  func(FabricRequest) // nil: no handler
+	stopped chan struct{}       // closed when handle is no longer called
 }
 
 // FabricRequest is an order whose sender waits for the answer.
 type FabricRequest struct {
 	FabricOrder
-	Void   <-chan struct{}            // closed when the sender waits no longer: an order that has not begun is to be left out then
-	Answer func(rc uint32, err error) // to be called once; it does not block
+	Void   <-chan struct{}            // closed when the sender no longer waits: skip the order unless it has begun
+	Answer func(rc uint32, err error) // must be called once; it does not block
 }
 
-// Take has orders passed to take, one at a time, until stop is called. take must not block. After stop no sender waits for what
-// is not answered: that is ErrNoFabric. Only one may take orders at a time.
-func (o *FabricOrders) Take(take func(FabricRequest)) (stop func()) {
+// Handle passes orders to handle, one at a time, until stop is called. handle must not block. stop ends the wait for every order
+// without an answer with ErrNoFabric. There may be one handler at a time.
+func (o *FabricOrders) Handle(handle func(FabricRequest)) (stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	gone := make(chan struct{})
-	o.take, o.gone = take, gone
+	stopped := make(chan struct{})
+	o.handle, o.stopped = handle, stopped
 	return sync.OnceFunc(func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.take = nil
-		close(gone)
+		o.handle = nil
+		close(stopped)
 	})
 }
 
-// Do has an order carried out, and returns the number of the RC queue pair if it was an offer. It blocks as long as that takes.
-// Errors: those of Fabric, ErrNoFabric also if none carries out orders, and that of ctx. An order whose ctx ends may be
-// carried out all the same.
+// Do has an order carried out and waits for the answer. It returns the number of the RC queue pair if the order was an offer.
+// Errors: those of FabricEndpoint, ErrNoFabric also if there is no handler, and that of ctx. If ctx ends, the order may still
+// be carried out.
 func (o *FabricOrders) Do(ctx context.Context, order FabricOrder) (rc uint32, err error) {
 	type answer struct {
 		rc  uint32
 		err error
 	}
 	answered := make(chan answer, 1)
-	gone, ok := o.pass(FabricRequest{
+	stopped, ok := o.passToHandler(FabricRequest{
 		FabricOrder: order, Void: ctx.Done(),
 		Answer: func(rc uint32, err error) { answered <- answer{rc, err} },
 	})
@@ -56,18 +56,19 @@ func (o *FabricOrders) Do(ctx context.Context, order FabricOrder) (rc uint32, er
 		return a.rc, a.err
 	case <-ctx.Done():
 		return 0, ctx.Err()
-	case <-gone:
+	case <-stopped:
 		return 0, ErrNoFabric
 	}
 }
 
-// pass reports whether a request was taken, and returns what is closed when no more are.
-func (o *FabricOrders) pass(r FabricRequest) (gone <-chan struct{}, ok bool) {
+// passToHandler passes a request to the handler, and returns the channel that is closed when the handler stops. ok is false if
+// there is no handler.
+func (o *FabricOrders) passToHandler(r FabricRequest) (stopped <-chan struct{}, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.take == nil {
+	if o.handle == nil {
 		return nil, false
 	}
-	o.take(r)
-	return o.gone, true
+	o.handle(r)
+	return o.stopped, true
 }

@@ -10,7 +10,7 @@ import (
 
 func TestAnOrderIsAnsweredByWhoeverTakesIt(t *testing.T) {
 	var o FabricOrders
-	stop := o.Take(func(r FabricRequest) { r.Answer(uint32(r.Pair), ErrLimit) })
+	stop := o.Handle(func(r FabricRequest) { r.Answer(uint32(r.Pair), ErrLimit) })
 	rc, err := o.Do(t.Context(), FabricOrder{Pair: 7})
 	require.EqualValues(t, 7, rc)
 	require.ErrorIs(t, err, ErrLimit)
@@ -31,7 +31,7 @@ func TestAnOrderUnderWayWaitsNoLongerThanItsSenderOrTaker(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var o FabricOrders
 			var taken FabricRequest
-			stop := o.Take(func(r FabricRequest) { taken = r })
+			stop := o.Handle(func(r FabricRequest) { taken = r })
 			defer stop()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

@@ -2,15 +2,15 @@ package verbs
 
 import "fmt"
 
-// PCILink is the link between a PCI function's card and the port above it. The zero PCILink is not known.
+// PCILink describes the PCI Express link between the card of a PCI function and the upstream port. The zero PCILink is unknown.
 type PCILink struct {
 	SpeedGTs     float64 // of a lane, in GT/s
 	Width        int     // lanes
-	BestSpeedGTs float64 // that both ends support
+	BestSpeedGTs float64 // the best that both ends support
 	BestWidth    int
 }
 
-// Known reports whether the link and what both ends support are known.
+// Known reports whether the link's values and what both ends support are known.
 func (l PCILink) Known() bool {
 	return l.SpeedGTs > 0 && l.Width > 0 && l.BestSpeedGTs > 0 && l.BestWidth > 0
 }

@@ -8,8 +8,7 @@ import (
 // PortState is enum ibv_port_state (ibv_query_port(3)).
 type PortState int32
 
-// The states of a port. PortAbsent is not in the enum: it means that the device
-// is not there.
+// The states of a port. PortAbsent is not in the enum: the device is not present.
 const (
 	PortNop PortState = iota
 	PortDown
@@ -40,14 +39,14 @@ func (s PortState) String() string {
 	case PortAbsent:
 		return "absent"
 	}
-	// A library that is broken could make a series of each number.
+	// A broken library must not create a series for each number.
 	if s < 0 || s > maxState {
 		return "unknown"
 	}
 	return "unknown_" + strconv.Itoa(int(s))
 }
 
-// maxState is far more than the enum can grow to.
+// maxState is far above any value that the enum may get.
 const maxState PortState = 31
 
 // PhysState is the physical state of a port (struct ibv_port_attr.phys_state;
@@ -92,9 +91,9 @@ func (l LinkLayer) String() string {
 	return "unknown_" + strconv.Itoa(int(l))
 }
 
-// PortAttr is one answer of ibv_query_port, completed with values that only
-// sysfs has. Strings that could not be read are empty. Numbers that may be
-// unknown have a Has flag.
+// PortAttr holds the answer of ibv_query_port and further values from sysfs.
+// Strings that could not be read are empty. Numbers that may be unknown have a
+// Has flag.
 type PortAttr struct {
 	State      PortState
 	Phys       PhysState
@@ -103,40 +102,41 @@ type PortAttr struct {
 	LID, SMLID int     // 0 on Ethernet
 	Width      string  // "1x", "4x"; "" if unknown
 	RateGbps   float64 // signalling rate over all lanes; 0 if unknown
-	// EffectiveGbps is what the port can carry now, in Gbit/s, by ibv_query_port_speed(3). With a LAG it is the sum of the
-	// active legs. 0 if unknown or while the link is down.
+	// EffectiveGbps is the port's current data rate in Gbit/s, by ibv_query_port_speed(3). With a LAG it is the sum over the
+	// active member ports. 0 if unknown or while the link is down.
 	EffectiveGbps float64
 	NetDev        string // name of the network device; "" if none
 
-	LinkDowned    uint64 // times the link went down, from the driver's counter
+	LinkDowned    uint64 // how often the link went down, by the driver's counter
 	HasLinkDowned bool
 }
 
-// DeviceAttr are the attributes of an open device. Strings that could not be
-// read are empty. NUMANode is -1 if the host has none.
+// DeviceAttr holds the attributes of an open device. Strings that could not be
+// read are empty. NUMANode is -1 if the host has no NUMA nodes.
 type DeviceAttr struct {
 	Name            string
 	Ports           int
 	Vectors         int  // completion vectors
 	EventsSupported bool // false where the driver raises no asynchronous events
-	AlwaysActive    bool // the driver reports each port as active, whatever its link does
+	AlwaysActive    bool // the driver reports each port as active, even without a link
 	NodeGUID        string
 	SysImageGUID    string
-	PCIAddress      string // of a scalable function, that of its physical function
+	PCIAddress      string // a scalable function has the address of its physical function
 	NUMANode        int
 	BoardID         string
 	Driver          string // kernel driver, as in "mlx5_core" or "rdma_rxe"
 	Transport       string // "infiniband", "iwarp", "usnic", ...
 	Firmware        string
 	VirtualFunction bool // of SR-IOV, or a scalable function
-	CountsFlushes   bool // the driver has a counter of flushed work requests, which operators watch
+	CountsFlushes   bool // the driver counts flushed work requests, and operators watch that counter
 }
 
-// Cable returns a name that the ports of several devices have in common if they share one cable, "" if that is unknown.
+// Cable returns an identifier of the port's cable, which ports of several devices share if they are the same physical port. It
+// returns "" if that is unknown.
 //
-// With Socket Direct a NIC has a PCI function on each of two buses for the same physical port, and a multi-host NIC one on
-// each of several hosts. All have the system image GUID of the NIC. The physical ports of a NIC with several are functions of
-// different numbers, or ports of one device. A GUID of zeros is one that the driver does not set. Devices of the simulator
+// With Socket Direct a NIC has two PCI functions, on two buses, for the same physical port. A multi-host NIC has one function
+// on each of several hosts. All these functions have the system image GUID of the NIC. If a NIC has several physical ports, they
+// are functions with different numbers, or ports of one device. A GUID of zeros was not set by the driver. Simulated devices
 // have the same GUIDs on all hosts, and no cable.
 func (a *DeviceAttr) Cable(port int) string {
 	_, function, ok := strings.Cut(a.PCIAddress, ".")

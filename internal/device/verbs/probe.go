@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Method is the way in which a probe makes its device complete a work request.
+// Method is the method by which a probe makes its device complete a work request.
 type Method int8
 
-// The methods. MethodRCWrite: a zero-length RDMA write of an RC queue pair that is
-// connected to itself, on RoCE through the port's default GID unless another is
-// configured. MethodUDSend: a datagram of a UD queue pair to its own address, whose
-// receive makes the event; on RoCE the probe holds the address only during a round.
-// MethodFlush: a fresh queue pair with one posted receive is moved to the error state.
+// The methods. MethodRCWrite: an RC queue pair that is connected to itself makes a
+// zero-length RDMA write; on RoCE it uses the port's default GID unless another one is
+// configured. MethodUDSend: a UD queue pair sends a datagram to itself, and the receive
+// raises the event; on RoCE the probe holds its address only during a round.
+// MethodFlush: a new queue pair with one posted receive is moved to the error state,
+// which flushes the receive.
 const (
 	MethodAuto Method = iota - 1
 	MethodNone
@@ -35,7 +36,7 @@ func (m Method) String() string {
 	return methodNames[m]
 }
 
-// ParseMethod is the inverse of Method.String.
+// ParseMethod returns the method that Method.String writes as name.
 func ParseMethod(name string) (Method, bool) {
 	if name == MethodAuto.String() {
 		return MethodAuto, true
@@ -64,12 +65,12 @@ func (k ProbeKey) Compare(o ProbeKey) int {
 type Outcome int8
 
 // The outcomes. OutcomeLostEvent: the deadline passed without an event although the
-// completion was in the queue, so the interrupt or the event path lost it.
-// OutcomeLostCompletion: the deadline passed and there was no completion either.
-// OutcomeDisturbed: the host was paused or suspended during the round, as a guest is that is
-// migrated, so that the round says nothing about the device.
+// completion was in the queue, so the interrupt or the event path lost the event.
+// OutcomeLostCompletion: the deadline passed without an event and without a completion.
+// OutcomeDisturbed: the host was paused or suspended during the round, as a guest is during
+// a migration, so that the round says nothing about the device.
 // OutcomeCanceled: Nudge or Close ended the round before it began, or there was no
-// address to send from. In the second case the probe is no longer usable, and the
+// address to send from. Without an address the probe is no longer usable, and the
 // status has the reason. A canceled round is not counted.
 const (
 	OutcomeSuccess Outcome = iota
@@ -94,40 +95,40 @@ func (o Outcome) String() string {
 type ProbeConfig struct {
 	ProbeKey
 	Timeout   time.Duration // a round's deadline
-	AckBatch  int           // completion events acknowledged together; at least 1
+	AckBatch  int           // number of completion events acknowledged together; at least 1
 	GIDIndex  int           // -1: the backend chooses
 	PKeyIndex int           // -1: the first full-member P_Key
-	Trial     bool          // the rounds count only if Probe.Keep is called
+	Trial     bool          // rounds are counted only if Probe.Keep is called
 }
 
-// Pace is the timing of the rounds of one call: the first is after Pause, the others
-// are every Interval as long as they begin within For of the first. If Interval or For
-// is 0, there is one round. After a round that takes longer than Interval, the rounds
-// that it missed are skipped.
+// Pace is the timing of the rounds of one call. The first round begins after Pause, the
+// others follow every Interval as long as they begin within For of the first. If Interval
+// or For is 0, there is one round. If a round takes longer than Interval, the rounds that
+// were due meanwhile are skipped.
 type Pace struct {
 	Pause, Interval, For time.Duration
 }
 
-// Missed returns the part of a delay in which rounds every interval were due. A probe
-// skips those rounds, so that its rounds keep to a grid.
-func Missed(delay, interval time.Duration) time.Duration {
+// MissedIntervals returns the whole intervals of a delay, as a duration. A probe skips the
+// rounds that were due in it, so that its rounds stay on a grid.
+func MissedIntervals(delay, interval time.Duration) time.Duration {
 	if delay <= 0 || interval <= 0 {
 		return 0
 	}
 	return delay.Truncate(interval)
 }
 
-// Round is the result of one probe round. Durations are ns of CLOCK_MONOTONIC, and 0 if
-// the round did not come that far.
+// Round is the result of one probe round. Durations are in ns of CLOCK_MONOTONIC, and 0 if
+// the round did not get that far.
 type Round struct {
 	Outcome Outcome
-	Status  string // completion status, or verb with its errno, of a failure; "" after success, Nudge or Close
+	Status  string // completion status of a failure, or the verb with its errno; "" after success, Nudge or Close
 	Start   int64  // CLOCK_MONOTONIC ns, before the post
-	Wake    int64  // to the return of ibv_get_cq_event
+	Wake    int64  // from Start to the return of ibv_get_cq_event
 	Get     int64  // ibv_get_cq_event alone
 	Arm     int64  // ibv_req_notify_cq
-	Drain   int64  // ibv_poll_cq until empty, before the arm and after it
-	Hold    int64  // return of get to return of ack; 0 when not acknowledged in this round
-	Ack     int64  // ibv_ack_cq_events; 0 when not acknowledged in this round
-	Total   int64  // to the ack's return, or to the end of the drain when acks are batched
+	Drain   int64  // ibv_poll_cq until empty, before and after the arm
+	Hold    int64  // from the return of ibv_get_cq_event to the return of ibv_ack_cq_events; 0 if not acknowledged in this round
+	Ack     int64  // ibv_ack_cq_events; 0 if not acknowledged in this round
+	Total   int64  // from Start to the return of ibv_ack_cq_events, or to the end of the drain if acknowledgements are batched
 }

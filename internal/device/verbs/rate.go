@@ -7,7 +7,7 @@ const (
 	RoleManagement = "management"
 )
 
-// ComparedPort has the attributes of a port by which its rate is compared with those of the other ports of the host.
+// ComparedPort holds the attributes of a port that matter for comparing its rate with other ports of the host.
 type ComparedPort struct {
 	BoardID         string
 	LinkLayer       LinkLayer
@@ -17,38 +17,38 @@ type ComparedPort struct {
 	RateGbps        float64
 }
 
-// comparable reports whether the port takes part in the comparison.
-func (p *ComparedPort) comparable() bool { return p.Active && p.BoardID != "" && p.RateGbps > 0 }
+// isComparable reports whether the port takes part in the comparison.
+func (p *ComparedPort) isComparable() bool { return p.Active && p.BoardID != "" && p.RateGbps > 0 }
 
-// isLike reports whether the rates of two ports can be compared: the adapters are of the same type, and do the same.
-func (p *ComparedPort) isLike(q *ComparedPort) bool {
+// isSimilarTo reports whether the rates of two ports can be compared: their adapters have the same type and the same role.
+func (p *ComparedPort) isSimilarTo(q *ComparedPort) bool {
 	return p.BoardID == q.BoardID && p.LinkLayer == q.LinkLayer && p.Role == q.Role && p.VirtualFunction == q.VirtualFunction
 }
 
-// ExpectedRates returns the rate in Gbit/s that each port of a host should have, as far as the other ports show it; 0 if they do not. A
-// port is compared with the other active ports of the same board type, link layer and role. If at least two thirds of them are faster, it
-// should have the rate that most of the faster ones have. Of four ports or more at least more than half have to be faster: where half
-// of them are, as with adapters for storage and for computing, nothing tells which are as they should be.
+// ExpectedRates returns the rate in Gbit/s that each port of a host should have, judged by the other ports; 0 if they do not tell. A
+// port is compared with the other active ports of the same board type, link layer and role. If at least two thirds of them are faster,
+// the expected rate is the most frequent rate of the faster ports. With two or more other ports, more than half of all compared ports
+// must be faster: with half and half, as with adapters for storage and for computing, it is unclear which rate is the right one.
 func ExpectedRates(ports []ComparedPort) []float64 {
 	expected := make([]float64, len(ports))
 	for i := range ports {
-		if ports[i].comparable() {
+		if ports[i].isComparable() {
 			expected[i] = expectedRate(ports, i)
 		}
 	}
 	return expected
 }
 
-func expectedRate(ports []ComparedPort, of int) float64 {
+func expectedRate(ports []ComparedPort, index int) float64 {
 	others, faster := 0, 0
-	counts := map[float64]int{} // of the faster ones
+	counts := map[float64]int{} // number of faster ports by rate
 	for i := range ports {
 		q := &ports[i]
-		if i == of || !q.comparable() || !q.isLike(&ports[of]) {
+		if i == index || !q.isComparable() || !q.isSimilarTo(&ports[index]) {
 			continue
 		}
 		others++
-		if q.RateGbps > ports[of].RateGbps {
+		if q.RateGbps > ports[index].RateGbps {
 			faster++
 			counts[q.RateGbps]++
 		}

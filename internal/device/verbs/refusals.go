@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRefused is the error of a read that was not made because the firmware has refused it before.
+// ErrRefused is the error of a read that was skipped because the firmware has refused it before.
 var ErrRefused = errors.New("the firmware refuses it, and is asked again later")
 
-// Limits of the reads that firmware refuses. Each is a line of the kernel log with mlx5.
+// Limits of the reads that firmware refuses. mlx5 writes a line to the kernel log for each refusal.
 const (
-	// RefusalRow is how many identical refusals in a row make a read one that the firmware refuses.
+	// RefusalRow is the number of identical refusals in a row after which a read counts as refused.
 	RefusalRow = 3
-	// RefusalsAnHour is how many refused reads of a port are made in an hour at most, after the first
+	// RefusalsAnHour is the largest number of refused reads of a port in an hour, after the first
 	// minute.
 	RefusalsAnHour = 4
 	refusalSpan    = time.Hour
@@ -52,10 +52,10 @@ func (r Read) String() string {
 	return "unknown"
 }
 
-// Refusals limits the reads of a device that its firmware refuses, as that of restricted functions
-// does. A read of a port that ended RefusalRow times in a row with the same refusal is made once an hour, and once
-// after an event (Retry). All refused reads of a port together are at most RefusalsAnHour an hour, after the first
-// minute. Its methods may be called concurrently; none blocks. A nil Refusals limits nothing.
+// Refusals limits the reads that a device's firmware refuses, as the firmware of restricted functions does. A read of a port
+// that was refused RefusalRow times in a row with the same errno is then made only once an hour, and once after an event
+// (Retry). Besides, a port has at most RefusalsAnHour refused reads an hour, after the first minute. The methods may be
+// called concurrently; none blocks. A nil Refusals limits nothing.
 type Refusals struct {
 	now func() int64 // ns of a clock that is never set
 
@@ -63,30 +63,30 @@ type Refusals struct {
 	ports map[int]*refusingPort
 }
 
-// NewRefusals returns Refusals that go by now, in ns.
+// NewRefusals returns Refusals that use the clock now, in ns.
 func NewRefusals(now func() int64) *Refusals {
 	return &Refusals{now: now, ports: map[int]*refusingPort{}}
 }
 
-// refusingPort has what a port has refused. Times are of now.
+// refusingPort records the refusals of a port. Times are those of Refusals.now.
 type refusingPort struct {
 	reads   [reads]refusedRead
-	refused bool    // began is set
-	began   int64   // when the first refusal came
-	spent   []int64 // when refused reads were made, after the first minute
+	refused bool    // there was a refusal, and began is set
+	began   int64   // time of the first refusal
+	spent   []int64 // times of the refused reads after the first minute
 }
 
 type refusedRead struct {
 	errno    unix.Errno
 	row      int   // identical refusals in a row
-	at       int64 // of the last one
-	answered bool  // the firmware has answered it
-	retry    bool  // an event came since
+	at       int64 // time of the last refusal
+	answered bool  // the firmware has answered the read at least once
+	retry    bool  // an event has come since the last refusal
 }
 
-func (r *refusedRead) refused() bool { return r.row >= RefusalRow }
+func (r *refusedRead) isRefused() bool { return r.row >= RefusalRow }
 
-func (r *Refusals) port(number int) *refusingPort {
+func (r *Refusals) findOrAddPort(number int) *refusingPort {
 	p := r.ports[number]
 	if p == nil {
 		p = &refusingPort{}
@@ -95,40 +95,40 @@ func (r *Refusals) port(number int) *refusingPort {
 	return p
 }
 
-// Allow reports whether a read of a port may be made now. Its outcome is then to be passed to Note.
+// Allow reports whether a read of a port may be made now. The caller then passes the outcome to Record.
 func (r *Refusals) Allow(port int, read Read) bool {
 	if r == nil {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, now := r.port(port), r.now()
+	p, now := r.findOrAddPort(port), r.now()
 	one := &p.reads[read]
 	switch {
-	case one.refused():
-		return (one.retry || now-one.at >= int64(refusalSpan)) && p.left(now)
+	case one.isRefused():
+		return (one.retry || now-one.at >= int64(refusalSpan)) && p.isBelowLimit(now)
 	case one.answered || !p.refused || now-p.began < int64(refusalGrace):
 		return true
 	}
-	return p.left(now)
+	return p.isBelowLimit(now)
 }
 
-// left reports whether another read may be refused now.
-func (p *refusingPort) left(now int64) bool {
+// isBelowLimit reports whether the port has had less than RefusalsAnHour refused reads in the last hour.
+func (p *refusingPort) isBelowLimit(now int64) bool {
 	p.spent = slices.DeleteFunc(p.spent, func(at int64) bool { return now-at >= int64(refusalSpan) })
 	return len(p.spent) < RefusalsAnHour
 }
 
-// Note takes account of how a read has ended.
-func (r *Refusals) Note(port int, read Read, err error) {
+// Record records the outcome of a read.
+func (r *Refusals) Record(port int, read Read, err error) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, now := r.port(port), r.now()
+	p, now := r.findOrAddPort(port), r.now()
 	one := &p.reads[read]
-	errno, refused := refusal(err, one.answered)
+	errno, refused := refusalErrno(err, one.answered)
 	if !refused {
 		one.row, one.answered = 0, one.answered || err == nil
 		return
@@ -136,7 +136,7 @@ func (r *Refusals) Note(port int, read Read, err error) {
 	if !p.refused {
 		p.refused, p.began = true, now
 	}
-	if one.refused() || now-p.began >= int64(refusalGrace) {
+	if one.isRefused() || now-p.began >= int64(refusalGrace) {
 		p.spent = append(p.spent, now)
 	}
 	if one.errno != errno {
@@ -147,9 +147,9 @@ func (r *Refusals) Note(port int, read Read, err error) {
 
 var refusalErrnos = []unix.Errno{unix.EPERM, unix.EINVAL, unix.EOPNOTSUPP, unix.EIO}
 
-// refusal returns the errno with which firmware has refused a read. EIO is no refusal by a device that
-// has answered the read before: that one fails, and may recover without an event.
-func refusal(err error, answered bool) (unix.Errno, bool) {
+// refusalErrno returns the errno with which firmware refused a read, and false if err is no refusal. EIO is no refusal if the
+// device has answered the read before: such a device has failed, and may recover without an event.
+func refusalErrno(err error, answered bool) (unix.Errno, bool) {
 	for _, errno := range refusalErrnos {
 		if errors.Is(err, errno) {
 			return errno, errno != unix.EIO || !answered
@@ -158,13 +158,13 @@ func refusal(err error, answered bool) (unix.Errno, bool) {
 	return 0, false
 }
 
-// IsRefusal reports whether firmware that answers may have refused a read with err.
+// IsRefusal reports whether err may be a refusal by firmware, rather than a missing answer.
 func IsRefusal(err error) bool {
-	_, refused := refusal(err, false)
+	_, refused := refusalErrno(err, false)
 	return refused
 }
 
-// IsRefusalStatus is IsRefusal for the Status of a Command.
+// IsRefusalStatus reports whether the Status of a Command may be a refusal, see IsRefusal.
 func IsRefusalStatus(status string) bool {
 	for _, errno := range refusalErrnos {
 		if status == unix.ErrnoName(errno) {
@@ -174,7 +174,7 @@ func IsRefusalStatus(status string) bool {
 	return false
 }
 
-// Retry allows each refused read of a port once more, of all ports if port is 0: an event came.
+// Retry allows each refused read of a port once more. The session calls it after an event. Port 0 stands for all ports.
 func (r *Refusals) Retry(port int) {
 	if r == nil {
 		return
@@ -183,42 +183,42 @@ func (r *Refusals) Retry(port int) {
 	defer r.mu.Unlock()
 	for number, p := range r.ports {
 		for i := range p.reads {
-			p.reads[i].retry = p.reads[i].retry || p.reads[i].refused() && (port == 0 || port == number)
+			p.reads[i].retry = p.reads[i].retry || p.reads[i].isRefused() && (port == 0 || port == number)
 		}
 	}
 }
 
-// Row returns how many times in a row a read of a port was refused last.
-func (r *Refusals) Row(port int, read Read) int {
+// InARow returns the number of refusals of a read of a port since its last answer.
+func (r *Refusals) InARow(port int, read Read) int {
 	if r == nil {
 		return 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.port(port).reads[read].row
+	return r.findOrAddPort(port).reads[read].row
 }
 
 // Refused reports whether the firmware refuses a read of a port.
-func (r *Refusals) Refused(port int, read Read) bool { return r.Row(port, read) >= RefusalRow }
+func (r *Refusals) Refused(port int, read Read) bool { return r.InARow(port, read) >= RefusalRow }
 
-// Text returns which reads of a port the firmware refuses, and how; "" if none.
-func (r *Refusals) Text(port int, of ...Read) string {
+// Text lists which of these reads of a port the firmware refuses, with the errno of each; "" if none.
+func (r *Refusals) Text(port int, candidates ...Read) string {
 	if r == nil {
 		return ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []string
-	for _, read := range of {
-		if one := &r.port(port).reads[read]; one.refused() {
+	for _, read := range candidates {
+		if one := &r.findOrAddPort(port).reads[read]; one.isRefused() {
 			all = append(all, fmt.Sprintf("%s (%s)", read, unix.ErrnoName(one.errno)))
 		}
 	}
 	return strings.Join(all, ", ")
 }
 
-// RefusalUser is an interface that a Device may also implement: one of its calls makes several reads.
-type RefusalUser interface {
-	// LimitReads makes the device ask before each further read. It is to be called before other methods.
+// ReadLimiter is an optional interface of a Device, for devices whose calls make several reads each.
+type ReadLimiter interface {
+	// LimitReads makes the device call Refusals.Allow before each read. It must be called before other methods.
 	LimitReads(*Refusals)
 }

@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// refusing asks as a worker does: each read at its interval. It counts the reads that are refused.
+// refusing makes each read at its interval, as a worker does, and counts the refused reads.
 type refusing struct {
 	*verbs.Refusals
 	now   int64
@@ -35,7 +35,7 @@ func (r *refusing) pass(d time.Duration) {
 		for read, every := range r.every {
 			if r.now%int64(every) == 0 && r.Allow(1, read) {
 				err := r.err(read)
-				r.Note(1, read, err)
+				r.Record(1, read, err)
 				if err != nil {
 					r.made = append(r.made, r.now)
 				}
@@ -74,7 +74,7 @@ func TestRefusedReadIsTriedOnceAfterAnEvent(t *testing.T) {
 	r.Retry(2)
 	r.pass(time.Minute)
 	require.Len(t, r.made, verbs.RefusalRow, "the event is another port's")
-	for range 50 { // a storm
+	for range 50 { // a storm of events
 		r.Retry(1)
 		r.pass(20 * time.Second)
 	}
@@ -96,7 +96,7 @@ func TestFailuresOfADeviceThatAnswersAreNoRefusals(t *testing.T) {
 		require.Greater(t, len(r.made), 200, "%v", err)
 	}
 	other := newRefusing(nil)
-	other.err = func(verbs.Read) error { // now and then
+	other.err = func(verbs.Read) error { // fails now and then
 		if other.now%int64(10*time.Second) == 0 {
 			return unix.EINVAL
 		}

@@ -13,10 +13,10 @@ type Request struct {
 	Sim     Simulation // used by BackendSim
 }
 
-// Simulation configures the simulator; package simulated/devices defines the meaning of its members.
+// Simulation configures the simulator. Package simulated/devices defines the meaning of its members.
 type Simulation struct {
 	Profile  string
 	Scenario string
 	Seed     int64
-	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline began; a replacement worker continues in it
+	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline began; a worker that replaces another continues the timeline
 }

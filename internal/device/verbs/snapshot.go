@@ -5,76 +5,76 @@ import (
 	"slices"
 )
 
-// Trigger is why a snapshot was taken: the name of an event type (EventType.String), or one
-// of the constants.
+// Trigger is the reason why a snapshot was taken: the name of an event type
+// (EventType.String), or one of the constants.
 type Trigger string
 
 // The triggers that are no events.
 const (
-	TriggerBase           Trigger = "base"            // the interval: deltas of later snapshots count from it
-	TriggerState          Trigger = "state"           // a query found another state, and no event said so
-	TriggerLostEvent      Trigger = "lost_event"      // a round of a probe ended so
-	TriggerLostCompletion Trigger = "lost_completion" // likewise
+	TriggerBase           Trigger = "base"            // the interval: later snapshots compute their deltas from this one
+	TriggerState          Trigger = "state"           // a query found another state without an event
+	TriggerLostEvent      Trigger = "lost_event"      // a round of a probe ended with OutcomeLostEvent
+	TriggerLostCompletion Trigger = "lost_completion" // a round of a probe ended with OutcomeLostCompletion
 	TriggerCommand        Trigger = "command"         // a call is stuck
-	TriggerRemoved        Trigger = "removed"         // the device is gone
+	TriggerRemoved        Trigger = "removed"         // the device was removed
 )
 
-// CounterSource is where a counter was read.
+// CounterSource is the place where a counter is read.
 type CounterSource string
 
 // The sources.
 const (
-	CountersHardware CounterSource = "hw_counters" // ports/N/hw_counters in sysfs: the driver's own
+	CountersHardware CounterSource = "hw_counters" // ports/N/hw_counters in sysfs: the driver's own counters
 	CountersPort     CounterSource = "counters"    // ports/N/counters in sysfs: the attributes of the InfiniBand standard
 	CountersPCI      CounterSource = "aer"         // errors of the PCI function (sysfs, aer_dev_*)
 	CountersNetDev   CounterSource = "ethtool"     // the statistics of the port's network device
 	CountersFEC      CounterSource = "fec"         // the forward error correction of the port's network device
-	CountersHWMon    CounterSource = "hwmon"       // the sensors of the PCI function; no counters
+	CountersHWMon    CounterSource = "hwmon"       // the sensors of the PCI function, which are gauges
 )
 
-// The names of what CountersFEC and CountersHWMon have.
+// The names of the counters of CountersFEC and of the sensor of CountersHWMon.
 const (
 	FECCorrected     = "fec_corrected_blocks"
 	FECUncorrectable = "fec_uncorrectable_blocks"
 	Temperature      = "temp1_input" // thousandths of a degree Celsius
 )
 
-// Counters is one reading of counters, by source and name. A counter that could not be read is
-// not in it.
+// Counters is one reading of counters, by source and name. It lacks counters that could not be
+// read.
 type Counters map[CounterSource]map[string]uint64
 
-// NetDev is what the kernel has about the network device of a port.
+// NetDev is the state of a port's network device as the kernel knows it.
 type NetDev struct {
 	Name    string
 	AdminUp bool // IFF_UP
-	// Carrier is not known while the device is administratively down: the kernel answers EINVAL.
+	// Carrier is unknown while the device is administratively down: the kernel answers EINVAL.
 	Carrier, HasCarrier bool
-	// CarrierChanges counts how often the carrier came or went since the device was made.
+	// CarrierChanges counts how often the carrier came or went since the device was created.
 	CarrierChanges    int64
 	HasCarrierChanges bool
-	// Virtual devices have no hardware below: bonds, VLANs, veth.
+	// Virtual marks devices without hardware of their own: bonds, VLANs, veth.
 	Virtual bool
 }
 
-// Link is what the driver of a port's network device has about its link.
+// Link is the state of a port's link as reported by the driver of its network device.
 type Link struct {
-	// ExtState is the reason why there is no link, as in "no_cable": the words of
+	// ExtState is the reason why there is no link, as in "no_cable": a name from
 	// enum ethtool_link_ext_state (include/uapi/linux/ethtool.h). It is "" if the driver gives none.
 	ExtState string
-	// ExtSubstate is more about ExtState, as in "no_partner_detected"; "" if there is no more.
+	// ExtSubstate is the detail of ExtState, as in "no_partner_detected"; "" if there is none.
 	ExtSubstate string
 }
 
-// Snapshot is what was read about a port after a trigger. It is sent again when more of it is
-// read: after the network device, which asks no driver, after the counters, and after what is
-// asked under the kernel's RTNL lock. The later one has all that the earlier one had.
+// Snapshot holds the values read about a port after a trigger. They are read in three parts: the
+// network device's state, which involves no driver, the counters, and what needs the kernel's RTNL
+// lock. The session sends the Snapshot after each part, with all earlier parts.
 type Snapshot struct {
 	Port    int
 	Trigger Trigger
 	At      int64  // CLOCK_MONOTONIC ns of the trigger
-	Merged  uint64 // further triggers that this one is for, too
+	Merged  uint64 // number of further triggers that this snapshot also covers
 	Mono    int64  // CLOCK_MONOTONIC ns, before the first part was read
-	Took    int64  // ns until the last part
+	Took    int64  // ns until the last part was read
 	Done    bool   // no part follows
 
 	NetDev *NetDev // nil: not read
@@ -87,10 +87,10 @@ type Snapshot struct {
 	Link   *Link // nil: not asked
 	LinkAt int64 // CLOCK_MONOTONIC ns, before it was asked
 
-	LeftOut []string // what was not read or not asked, and why
+	LeftOut []string // what was not read or asked, and why
 }
 
-// Clone returns a copy whose counters are copies, too.
+// Clone returns a deep copy, except that NetDev and Link are shared.
 func (s *Snapshot) Clone() Snapshot {
 	c := *s
 	c.LeftOut = slices.Clone(s.LeftOut)
@@ -103,14 +103,14 @@ func (s *Snapshot) Clone() Snapshot {
 	return c
 }
 
-// Ethtool is what is asked of the driver of a port's network device.
+// Ethtool tells how much the session asks the driver of a port's network device.
 type Ethtool uint8
 
 // The values of Ethtool.
 const (
 	EthtoolOff  Ethtool = iota
-	EthtoolLink         // why there is no link
-	EthtoolAll          // also its statistics
+	EthtoolLink         // the reason why there is no link
+	EthtoolAll          // the reason and the statistics
 )
 
 // ParseEthtool returns the value of "off", "link" or "all".

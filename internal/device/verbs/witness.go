@@ -1,6 +1,6 @@
 package verbs
 
-// Witness is the source of a transition of a port's state; it is a tag of rdma_port_change.
+// Witness is the source by which a transition of a port's state was found. It is a tag of rdma_port_change.
 type Witness string
 
 // The witnesses.

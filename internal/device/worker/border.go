@@ -12,27 +12,30 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// The host does not trust what a worker sends: a library of a vendor runs in its process, and firmware
-// fills in many of the fields. Two rules hold for every field of every message, and are kept in this file.
-// Values that come from libraries, firmware and sysfs may be anything. They are made values that points
-// and JSON can have, or unknown ones. Values that only the worker's own code makes are as that code makes
-// them, or the message is an error: the memory of the worker is damaged, and another one takes its place.
+// The host does not trust a worker's messages: vendor libraries run in the worker's process, and firmware
+// fills in many of the fields. This file applies two rules to every field of every message.
+//
+// Values from libraries, firmware and sysfs may be anything. They are converted to values that points and
+// JSON can represent, or to "unknown".
+//
+// Values that only the worker's own code creates must be valid. Otherwise the message is an error: the
+// worker's memory is damaged, and another worker takes its place.
 
-// The bounds of what a message has.
+// The limits of a message.
 const (
-	// maxMessage is the most bytes of a message. The largest that a worker sends have maxWeight and one
-	// item, which are less.
+	// maxMessage is the largest size of a message in bytes. A worker's largest message has maxBatchSize and
+	// one further item, which is less.
 	maxMessage = 16 << 20
-	maxText    = 1 << 10 // bytes of a text; errors of libraries with a path are some 200
-	maxGIDs    = 4096    // of a port; mlx5 has up to 255, and two for each
-	maxList    = 64      // of texts
-	maxFacts   = 1 << 16 // of a Fabric, in one item; a worker keeps half as many (session)
-	maxPort    = 255     // the verbs have the number of a port in a byte
+	maxText    = 1 << 10 // bytes of a text; library errors with a path have about 200
+	maxGIDs    = 4096    // GIDs of a port; mlx5 has up to 255 addresses, with two GIDs each
+	maxList    = 64      // texts in a list
+	maxFacts   = 1 << 16 // facts in one item; a worker keeps half as many (session)
+	maxPort    = 255     // port numbers of verbs have one byte
 	maxVector  = 1 << 16
 	maxRate    = 1e6 // Gb/s
 )
 
-// ErrRefused is wrapped by the error for a message that no sound worker sends.
+// ErrRefused is wrapped by the error for a message that an undamaged worker never sends.
 var ErrRefused = errors.New("the worker sent what cannot be, its memory may be damaged")
 
 func cleanText(s string) string { return sanitize.Text(s, maxText, '?') }
@@ -45,7 +48,7 @@ func cleanTexts(in []string) []string {
 	return out
 }
 
-// cleanRate returns 0, which is unknown, for what is no rate of a port.
+// cleanRate returns 0, for unknown, if gbps cannot be the rate of a port.
 func cleanRate(gbps float64) float64 {
 	if math.IsNaN(gbps) || gbps < 0 || gbps > maxRate {
 		return 0
@@ -53,7 +56,7 @@ func cleanRate(gbps float64) float64 {
 	return gbps
 }
 
-// cleanNumbers makes numbers that are negative or more than most 0, which is unknown.
+// cleanNumbers sets numbers that are negative or above most to 0, for unknown.
 func cleanNumbers(most int, numbers ...*int) {
 	for _, n := range numbers {
 		if *n < 0 || *n > most {
@@ -62,7 +65,7 @@ func cleanNumbers(most int, numbers ...*int) {
 	}
 }
 
-// cleanReason returns a reason as the points may have it: the names of reasons are lower snake case.
+// cleanReason returns s as a Reason, or ReasonCrashed if s is not in lower snake case or too long for a reason.
 func cleanReason(s string) status.Reason {
 	other := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }
 	if s == "" || len(s) > 32 || strings.IndexFunc(s, other) >= 0 {
@@ -71,12 +74,12 @@ func cleanReason(s string) status.Reason {
 	return status.Reason(s)
 }
 
-// check checks a message for the host: it is about the one device of the worker, and what only the
-// worker's own code makes is possible. Stamps after now, CLOCK_MONOTONIC in ns, become now. The error
-// wraps ErrRefused.
+// check checks a message for the host: it must be about the worker's device, and values that only the
+// worker's own code creates must be valid. Timestamps after now, CLOCK_MONOTONIC in ns, are set to now. The
+// error wraps ErrRefused.
 func (m *message) check(device string, now int64) error {
 	b := &m.batch
-	b.Mono = stampBy(b.Mono, now)
+	b.Mono = clampTime(b.Mono, now)
 	for i := range b.Items {
 		if err := checkItem(&b.Items[i], device, now); err != nil {
 			return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -96,19 +99,19 @@ func checkItem(it *verbs.Item, device string, now int64) error {
 	case it.Reading != nil:
 		r := it.Reading
 		cleanNumbers(math.MaxUint16, &r.Attr.MTU, &r.Attr.LID, &r.Attr.SMLID)
-		r.Mono, r.Took = stampBy(r.Mono, now), stampBy(r.Took, now)
+		r.Mono, r.Took = clampTime(r.Mono, now), clampTime(r.Took, now)
 		return checkPort(r.Port)
 	case it.Probe != nil:
 		return checkKey(it.Probe.ProbeKey, verbs.MethodNone)
 	case it.GIDs != nil:
-		it.GIDs.Mono = stampBy(it.GIDs.Mono, now)
+		it.GIDs.Mono = clampTime(it.GIDs.Mono, now)
 		return checkPort(it.GIDs.Port)
 	case it.Command != nil:
 		return checkCommand(it.Command, now)
 	case it.Snapshot != nil:
 		return checkSnapshot(it.Snapshot, now)
 	case it.Objects != nil:
-		it.Objects.Mono = stampBy(it.Objects.Mono, now)
+		it.Objects.Mono = clampTime(it.Objects.Mono, now)
 	case it.FabricPort != nil:
 		cleanNumbers(math.MaxUint16, &it.FabricPort.MTU, &it.FabricPort.LID)
 		return checkPort(it.FabricPort.Port)
@@ -118,9 +121,9 @@ func checkItem(it *verbs.Item, device string, now int64) error {
 	return nil
 }
 
-// stampBy returns a stamp or a duration, in ns of CLOCK_MONOTONIC, that is possible at now: the clock
-// began with the boot and is the same for all processes.
-func stampBy(ns, now int64) int64 { return min(max(ns, 0), now) }
+// clampTime limits a timestamp or a duration, in ns of CLOCK_MONOTONIC, to what is possible at now: the
+// clock starts at boot and is the same for all processes.
+func clampTime(ns, now int64) int64 { return min(max(ns, 0), now) }
 
 func checkPort(port int) error {
 	if port < 0 || port > maxPort {
@@ -143,12 +146,12 @@ func checkDevice(a *verbs.DeviceAttr, device string) error {
 }
 
 func checkRun(r *verbs.Run, now int64) error {
-	r.First, r.Last = stampBy(r.First, now), stampBy(r.Last, now)
+	r.First, r.Last = clampTime(r.First, now), clampTime(r.Last, now)
 	for _, ns := range []*int64{&r.HoldSum, &r.AckSum} {
 		*ns = max(*ns, 0)
 	}
-	r.HoldMax, r.AckMax = stampBy(r.HoldMax, now), stampBy(r.AckMax, now)
-	if r.Count >= ledger.Believable {
+	r.HoldMax, r.AckMax = clampTime(r.HoldMax, now), clampTime(r.AckMax, now)
+	if r.Count >= ledger.ImplausibleCount {
 		return fmt.Errorf("%d events", r.Count)
 	}
 	return checkPort(r.Port)
@@ -166,13 +169,13 @@ func checkRound(r *verbs.RoundItem, now int64) error {
 		return fmt.Errorf("outcome %d of a round", r.Outcome)
 	}
 	for _, ns := range []*int64{&r.Start, &r.Wake, &r.Get, &r.Arm, &r.Drain, &r.Hold, &r.Ack, &r.Total} {
-		*ns = stampBy(*ns, now)
+		*ns = clampTime(*ns, now)
 	}
 	return checkKey(r.ProbeKey, verbs.MethodNone+1)
 }
 
 func checkCommand(c *verbs.Command, now int64) error {
-	c.Mono, c.Took = stampBy(c.Mono, now), stampBy(c.Took, now)
+	c.Mono, c.Took = clampTime(c.Mono, now), clampTime(c.Took, now)
 	if c.Call < verbs.CommandHWCounters || c.Call > verbs.CommandQueryQP {
 		return fmt.Errorf("command %d", c.Call)
 	}
@@ -181,9 +184,9 @@ func checkCommand(c *verbs.Command, now int64) error {
 
 func checkSnapshot(s *verbs.Snapshot, now int64) error {
 	for _, ns := range []*int64{&s.At, &s.Mono, &s.Took, &s.CountersAt, &s.LinkAt} {
-		*ns = stampBy(*ns, now)
+		*ns = clampTime(*ns, now)
 	}
-	if s.Merged >= ledger.Believable {
+	if s.Merged >= ledger.ImplausibleCount {
 		return fmt.Errorf("%d triggers", s.Merged)
 	}
 	return checkPort(s.Port)
@@ -193,10 +196,10 @@ func checkFacts(f *verbs.FabricFacts, now int64) error {
 	if len(f.Facts) > maxFacts {
 		return fmt.Errorf("%d facts", len(f.Facts))
 	}
-	f.UpTo = stampBy(f.UpTo, now)
+	f.UpTo = clampTime(f.UpTo, now)
 	for i := range f.Facts {
 		one := &f.Facts[i]
-		one.At, one.Took, one.Delay = stampBy(one.At, now), stampBy(one.Took, now), stampBy(one.Delay, now)
+		one.At, one.Took, one.Delay = clampTime(one.At, now), clampTime(one.Took, now), clampTime(one.Delay, now)
 	}
 	return checkPort(f.Port)
 }

@@ -31,7 +31,7 @@ func TestAMessageThatNoSoundWorkerSendsIsRefused(t *testing.T) {
 		"vectors without end":           {Opened: &verbs.DeviceAttr{Name: "mlx5_0", Vectors: 1 << 20}},
 		"a port beyond the verbs":       {Reading: &verbs.Reading{Port: 256}},
 		"a negative port":               {GIDs: &verbs.GIDTable{Port: -1}},
-		"events of a hundred years":     {Run: &verbs.Run{Port: 1, Count: ledger.Believable}},
+		"events of a hundred years":     {Run: &verbs.Run{Port: 1, Count: ledger.ImplausibleCount}},
 		"a probe without a method":      {Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1}}},
 		"a method that is none":         {Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: 77}}},
 		"an outcome that is none":       {Round: &verbs.RoundItem{ProbeKey: key, Round: verbs.Round{Outcome: 77}}},
@@ -66,7 +66,7 @@ func TestWhatFirmwareAndLibrariesSayIsMadeFitForPoints(t *testing.T) {
 	require.Equal(t, strings.Repeat("\u65e0", maxText/3), items[3].Reading.Err, "cut between characters")
 }
 
-// Clocks of CLOCK_MONOTONIC are the same in all processes: nothing is seen after now, nor before the boot.
+// CLOCK_MONOTONIC is the same in all processes: nothing is observed after now, nor before the boot.
 func TestStampsOfAWorkerAreNeverAheadOfTheHost(t *testing.T) {
 	m := message{batch: verbs.Batch{Mono: now + 1, Items: []verbs.Item{
 		{Run: &verbs.Run{Port: 1, Count: 1, First: now - 5, Last: now + 24*3600*1e9, AckMax: math.MaxInt64, HoldSum: -1}},
@@ -79,15 +79,15 @@ func TestStampsOfAWorkerAreNeverAheadOfTheHost(t *testing.T) {
 }
 
 func TestAReasonOfAWorkerHasTheFormOfReasons(t *testing.T) {
-	for said, want := range map[string]status.Reason{
+	for encoded, want := range map[string]status.Reason{
 		"no_permission": status.ReasonNoPermission, "": status.ReasonCrashed, "ok,device=mlx5_9": status.ReasonCrashed,
 		strings.Repeat("x", 33): status.ReasonCrashed,
 	} {
-		require.Equal(t, want, messageFromProto(endToProto(status.End{Reason: status.Reason(said)})).end.Reason, said)
+		require.Equal(t, want, messageFromProto(endToProto(status.End{Reason: status.Reason(encoded)})).end.Reason, encoded)
 	}
 }
 
-// A host that does not read for a while gets what has waited in several messages, of which each is one that it takes.
+// A host that has not read for a while gets the waiting items in several messages, each of a size that it accepts.
 func TestABatchThatHasWaitedGoesInMessagesThatAreTaken(t *testing.T) {
 	counters := verbs.Counters{}
 	for _, source := range []verbs.CounterSource{"counters", "hw_counters", "ethtool"} {
@@ -128,7 +128,7 @@ func TestABatchThatHasWaitedGoesInMessagesThatAreTaken(t *testing.T) {
 	require.Equal(t, -1, messages)
 }
 
-// fillBadly fills every field of a message, and of those in it, with what no point can have.
+// fillBadly fills every field of a message, also of nested ones, with values that no point can have.
 func fillBadly(m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -146,7 +146,7 @@ func fillBadly(m protoreflect.Message) {
 			return f.Default()
 		}
 		switch {
-		case f.ContainingOneof() != nil && m.WhichOneof(f.ContainingOneof()) != nil: // one of them at a time
+		case f.ContainingOneof() != nil && m.WhichOneof(f.ContainingOneof()) != nil: // a message has one of them
 		case f.IsMap():
 			m.Mutable(f).Map().Set(protoreflect.ValueOfString("a\nb").MapKey(), protoreflect.ValueOfUint64(1))
 		case f.IsList() && f.Kind() == protoreflect.MessageKind:
@@ -167,7 +167,7 @@ func TestEveryTextAndFloatOfAWorkerIsMadeFitForPoints(t *testing.T) {
 	for i := range items.Len() {
 		f := items.Get(i)
 		if f.Name() == "after" {
-			continue // a number of runs, which Inbox takes for no more than it is
+			continue // a number of runs, of which any value is harmless to Inbox
 		}
 		t.Run(string(f.Name()), func(t *testing.T) {
 			it := &proto.Item{}
@@ -183,7 +183,7 @@ func TestEveryTextAndFloatOfAWorkerIsMadeFitForPoints(t *testing.T) {
 	}
 }
 
-// Whatever bytes a worker sends, the host's points and status can be written, are bounded, and are about its device.
+// Whatever bytes a worker sends, the host's points and status can be written, are bounded, and are about the worker's device.
 func FuzzNoBytesOfAWorkerReachBeyondItsDevice(f *testing.F) {
 	for _, it := range []verbs.Item{
 		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 2, Vectors: 8, Firmware: "28"}},
@@ -215,7 +215,7 @@ func FuzzNoBytesOfAWorkerReachBeyondItsDevice(f *testing.F) {
 	})
 }
 
-// requireBounded requires of every text and float in v that a point can have it.
+// requireBounded requires that a point can have every text and float in v.
 func requireBounded(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {

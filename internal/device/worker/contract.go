@@ -20,11 +20,11 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// contractVersion changes with every change of the contract that is not
-// additive; the handshake compares it.
+// contractVersion is the version of the contract. It is raised with every change that is not
+// additive, and the handshake compares it.
 //
-// 2: the host gives orders (Order), which a worker of contract 1 does not take.
-// 3: events and rounds are in rings of the shared memory, and no longer in the stream.
+// 2: the host sends orders (Order), which a worker of version 1 does not accept.
+// 3: events and rounds pass through rings in the shared memory, no longer through the stream.
 const contractVersion = 3
 
 // programName is the name of the worker program in messages and in ps(1).
@@ -39,52 +39,55 @@ func handshake() process.Handshake {
 }
 
 // Config configures the supervision of one device's workers. Fields without a comment are
-// as in process.Spec.
+// described at process.Spec.
 type Config struct {
 	Exe     *os.File
 	Dir     *process.Dir
-	Request verbs.Request // the request that each worker gets
-	Reads   []string      // the files, besides libraries, that a worker reads for the request
-	Present func() bool   // reports whether the device is there; it must not block; nil: it always is
-	Env     []string      // "key=value", added to the variables that are taken from the host's environment
+	Request verbs.Request // the request for each worker
+	Reads   []string      // files, besides libraries, that a worker reads for the request
+	Present func() bool   // reports whether the device is present; it must not block; nil: always present
+	Env     []string      // "key=value", added to the variables taken from the host's environment
 	Timing  process.Timing
 	Starts  *process.Starts
-	Orders  *Orders // gives orders to the worker that runs; nil: there are none
-	// Expected says that the device must be watched: that the library cannot open it is a fault then
+	Orders  *Orders // passes orders to the running worker; nil: no orders
+	// Expected reports that the configuration expects the device. It is then a fault that no library can open the device
 	// (status.ReasonUnsupported).
 	Expected bool
 	Log      *slog.Logger
 	Rand     func() float64
 }
 
-// Handler receives the reports of a Supervisor: Started, Batch and Seen, Ended for each worker,
-// with Status in between. No two calls overlap but for Status, and none is made after Run has returned.
-// No method may block.
+// Handler receives the reports of a Supervisor. For each worker it gets Started, then Batch and
+// RingItems, then Ended, with Status at any time. Calls do not overlap, except those of Status. No
+// call is made after Run has returned. No method may block.
 type Handler interface {
 	// Started passes the ledger of a worker that is about to start. The ledger stays
-	// mapped until Ended returns. collect calls Seen, before it returns, if the rings of the
-	// ledger have something; any goroutine may call it, also after Ended, but no method of the Handler.
+	// mapped until Ended returns. If the rings of the ledger have entries, collect calls
+	// RingItems before it returns. Any goroutine may call collect, also after Ended, but no
+	// method of the Handler may.
 	Started(led *ledger.Ledger, collect func())
 	// Batch is called for each batch of the worker's stream, with the status that
-	// follows from it. The events and rounds that came before it are among its items. The batch is valid until Batch returns.
+	// follows from it. The batch includes the events and rounds from the rings that precede
+	// its items. It is valid until Batch returns.
 	Batch(verbs.Batch, status.Status)
-	// Seen is called for events and rounds in the rings of the ledger when the worker has rung the doorbell, by collect, and
-	// before Ended. The items are valid until Seen returns.
-	Seen([]verbs.Item)
-	// Ended is called when the worker has exited, or was given up; why is the reason. The
+	// RingItems is called with the events and rounds in the rings of the ledger: after the
+	// worker has rung the doorbell, by collect, and before Ended. The items are valid until
+	// RingItems returns.
+	RingItems([]verbs.Item)
+	// Ended is called when the worker has exited or was given up, with the reason. The
 	// ledger then has its last values.
 	Ended(why status.End)
-	// Status is called for each change of the status that no batch brings.
+	// Status is called for each change of the status that no batch reports.
 	Status(status.Status)
 }
 
 // message is a message of a worker.
 type message struct {
 	batch verbs.Batch
-	end   *status.End // why the worker is about to exit; nil: it is not
+	end   *status.End // why the worker is about to exit; nil: it is not about to exit
 }
 
-// Supervisor keeps one worker for one device running.
+// Supervisor keeps one worker running for one device.
 type Supervisor = process.Supervisor[message]
 
 // New returns the Supervisor of the device c.Request.Options.Device.
@@ -95,7 +98,7 @@ func New(c Config, h Handler) *Supervisor {
 	}
 	return process.New(process.Spec{
 		Exe: c.Exe, Dir: c.Dir, Name: programName, Title: device, Subject: "worker of " + device, Resource: "device",
-		Option: "worker_path", Env: slices.Concat(environment(os.Environ()), readable(c.Reads), c.Env),
+		Option: "worker_path", Env: slices.Concat(environment(os.Environ()), readEnvironment(c.Reads), c.Env),
 		Handshake: handshake(), Present: c.Present, Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
 	}, &contract{request: c.Request, handler: h, orders: c.Orders, expected: c.Expected})
 }
@@ -104,9 +107,9 @@ func New(c Config, h Handler) *Supervisor {
 type contract struct {
 	request verbs.Request
 	handler Handler
-	orders  *Orders // nil: none
+	orders  *Orders // nil: no orders
 
-	expected bool // as in Config
+	expected bool // Config.Expected
 }
 
 // Begin implements process.Contract.
@@ -136,47 +139,48 @@ func (c *contract) Status(s status.Status) { c.handler.Status(s) }
 type attempt struct {
 	*contract
 	led  *ledger.Ledger
-	snap ledger.Snapshot
+	snap ledger.Contents
 	bell *ledger.Doorbell
 
-	mu     sync.Mutex              // held while the handler gets what the rings have, so that it gets that in order
-	refuse context.CancelCauseFunc // ends the stream; nil: there is none yet
-	rings  *verbs.Inbox
-	opened bool // the handler knows that the device is open: events come after that
-	over   bool // the ledger is unmapped
+	mu       sync.Mutex              // held while the handler gets ring entries, so that it gets them in order
+	refuse   context.CancelCauseFunc // ends the stream; nil: no stream yet
+	rings    *verbs.Inbox
+	opened   bool // the handler knows that the device is open: events come after that
+	unmapped bool // the ledger is unmapped
 }
 
-// Rings of the doorbell that are heard at most: a broken library must not keep the host busy. What comes meanwhile is in the
-// rings, and is taken together.
+// The limits on how often the host reacts to the doorbell, so that a broken library cannot keep it busy. Entries that come
+// meanwhile wait in the rings and are read together.
 const (
 	ringsASecond = 200
 	ringsAtOnce  = 50
 )
 
-// listen takes what the rings have whenever the worker rings the doorbell, until ctx ends.
+// listen calls collect whenever the worker rings the doorbell, until ctx ends.
 func (a *attempt) listen(ctx context.Context) {
 	defer context.AfterFunc(ctx, a.bell.Wake)()
-	pace := rate.NewLimiter(ringsASecond, ringsAtOnce)
-	for a.bell.Wait() == nil && pace.Wait(ctx) == nil {
+	limiter := rate.NewLimiter(ringsASecond, ringsAtOnce)
+	for a.bell.Wait() == nil && limiter.Wait(ctx) == nil {
 		a.collect()
 	}
 }
 
-// collect hands on what the rings have. Before the handler knows that the device is open, it is left there.
+// collect passes the entries of the rings to the handler. It leaves them in the rings until the handler knows that the device is
+// open.
 func (a *attempt) collect() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.opened && !a.over {
-		if items := a.take(nil); len(items) > 0 {
-			a.handler.Seen(items)
+	if a.opened && !a.unmapped {
+		if items := a.mergeRings(nil); len(items) > 0 {
+			a.handler.RingItems(items)
 		}
 	}
 }
 
-// take merges the items of the stream, which Stream has checked, with those in the rings, which the Inbox checks. The caller must
-// hold a.mu.
-func (a *attempt) take(items []verbs.Item) []verbs.Item {
-	all, err := a.rings.Take(items, clock.Monotonic())
+// mergeRings merges items of the stream with the entries of the rings. Stream has checked the items; the Inbox checks the entries.
+// The caller holds a.mu.
+func (a *attempt) mergeRings(items []verbs.Item) []verbs.Item {
+	all, err := a.rings.Merge(items, clock.Monotonic())
 	if err != nil && a.refuse != nil {
 		a.refuse(fmt.Errorf("%w: %w", ErrRefused, err))
 	}
@@ -186,18 +190,18 @@ func (a *attempt) take(items []verbs.Item) []verbs.Item {
 // Stream implements process.Attempt.
 func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	worker := proto.NewWorkerClient(c)
-	// The watch is below: the worker refuses orders once it ends, and by then it is known that no worker takes them.
+	// alive ends before the watch does, since the worker refuses orders once its watch has ended: Order then returns ErrNoWorker.
 	alive, dies := context.WithCancelCause(ctx)
 	defer dies(nil)
 	in, err := worker.Watch(alive, requestToProto(a.request), grpc.MaxCallRecvMsgSize(maxMessage))
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
-	defer a.orders.giveTo(alive, worker)()
+	defer a.orders.attach(alive, worker)()
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	defer dies(nil)
-	a.refuseBy(dies)
+	a.setRefuse(dies)
 	listening.Go(func() { a.listen(alive) })
 	for {
 		m, err := in.Recv()
@@ -218,14 +222,14 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 	}
 }
 
-// refuseBy sets how the stream is ended if the rings are damaged.
-func (a *attempt) refuseBy(end context.CancelCauseFunc) {
+// setRefuse sets the function that ends the stream if the rings are damaged.
+func (a *attempt) setRefuse(end context.CancelCauseFunc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.refuse = end
 }
 
-// faultIfExpected makes it a fault that nothing can open a device that the configuration expects.
+// faultIfExpected turns the reason "unwatchable" into a fault if the configuration expects the device.
 func (c *contract) faultIfExpected(end *status.End) {
 	if c.expected && end != nil && end.Reason == status.ReasonUnwatchable {
 		end.Reason = status.ReasonUnsupported
@@ -252,7 +256,7 @@ func (a *attempt) Take(m message, s status.Status) {
 		a.opened = a.opened || m.batch.Items[i].Opened != nil
 	}
 	if a.opened {
-		m.batch.Items = a.take(m.batch.Items)
+		m.batch.Items = a.mergeRings(m.batch.Items)
 	}
 	a.handler.Batch(m.batch, s)
 }
@@ -262,21 +266,21 @@ func (a *attempt) Alive() int64 { return a.led.LastAlive() }
 
 // Busy implements process.Attempt.
 func (a *attempt) Busy(held func(thread int) bool) process.Call {
-	a.led.Snapshot(&a.snap)
-	return callOf(a.snap.Busy(held))
+	a.led.CopyTo(&a.snap)
+	return toCall(a.snap.LongestCall(held))
 }
 
 // Faulted implements process.Attempt.
 func (a *attempt) Faulted() process.Call {
-	a.led.Snapshot(&a.snap)
-	return callOf(a.snap.Faulted())
+	a.led.CopyTo(&a.snap)
+	return toCall(a.snap.FaultedCall())
 }
 
-func callOf(l ledger.Lane) process.Call {
+func toCall(l ledger.ThreadCall) process.Call {
 	if l.Call == ledger.CallNone {
 		return process.Call{}
 	}
-	return process.Call{Name: l.Call.String(), Since: l.Beat}
+	return process.Call{Name: l.Call.String(), Since: l.Since}
 }
 
 // Ended implements process.Attempt.
@@ -284,13 +288,13 @@ func (a *attempt) Ended(why status.End) {
 	a.collect()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.over = true
+	a.unmapped = true
 	a.handler.Ended(why)
-	_ = a.led.Close()  // unmapping fails only of an address that is not mapped
-	_ = a.bell.Close() // nothing was written
+	_ = a.led.Close()  // unmapping fails only for an address that is not mapped
+	_ = a.bell.Close() // no data can be lost
 }
 
-// RetryAfter returns when another worker may succeed.
+// RetryAfter returns when to start another worker after one that ended for a reason.
 func RetryAfter(why status.Reason) process.Retry {
 	switch why {
 	case status.ReasonRemoved, status.ReasonRenamed:

@@ -21,7 +21,7 @@ type notes struct {
 	items   []string
 	led     *ledger.Ledger
 	collect func()
-	last    ledger.Snapshot // taken when the worker had ended
+	last    ledger.Contents // taken when the worker had ended
 }
 
 func (n *notes) Started(l *ledger.Ledger, collect func()) {
@@ -30,15 +30,15 @@ func (n *notes) Started(l *ledger.Ledger, collect func()) {
 func (n *notes) Status(s status.Status) { n.calls = append(n.calls, "status "+string(s.State)) }
 func (n *notes) Batch(b verbs.Batch, s status.Status) {
 	n.calls = append(n.calls, "batch, "+string(s.State))
-	n.keep(b.Items)
+	n.recordItems(b.Items)
 }
 
-func (n *notes) Seen(items []verbs.Item) {
-	n.calls = append(n.calls, "seen")
-	n.keep(items)
+func (n *notes) RingItems(items []verbs.Item) {
+	n.calls = append(n.calls, "ring items")
+	n.recordItems(items)
 }
 
-func (n *notes) keep(items []verbs.Item) {
+func (n *notes) recordItems(items []verbs.Item) {
 	for _, it := range items {
 		switch {
 		case it.Run != nil:
@@ -52,7 +52,7 @@ func (n *notes) keep(items []verbs.Item) {
 }
 
 func (n *notes) Ended(e status.End) {
-	n.led.Snapshot(&n.last)
+	n.led.CopyTo(&n.last)
 	n.calls = append(n.calls, "ended "+string(e.Reason))
 }
 
@@ -70,8 +70,8 @@ func begun(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File)
 	return c, a, n, shared[0]
 }
 
-// The items of a batch and the events of the ring come in the order in which the worker saw them, and nothing comes before
-// the device is known to be open.
+// The handler gets the items of a batch and the events of the ring in the order in which the worker observed them, and nothing
+// before it knows that the device is open.
 func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	_, a, n, shared := begun(t)
 	theirs, err := ledger.Open(shared)
@@ -79,7 +79,7 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	defer theirs.Close()
 	event := func(typ verbs.EventType, count uint64) {
 		theirs.Count(int32(typ), 1, count, count)
-		theirs.AddRun(ledger.Run{Type: int32(typ), Port: 1, Count: count, First: 1, Last: 1})
+		theirs.WriteRun(ledger.Run{Type: int32(typ), Port: 1, Count: count, First: 1, Last: 1})
 	}
 	slot, err := theirs.AddProbe(1, 0, int(verbs.MethodUDSend))
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	require.Empty(t, n.items, "the device is not known to be open")
 	reading := verbs.Item{Reading: &verbs.Reading{Port: 1}, After: theirs.RunsWritten()}
 	event(verbs.EventPortActive, 4)
-	theirs.ListRound(slot, ledger.Round{Outcome: int32(verbs.OutcomeLostEvent), Start: 1}, true)
+	theirs.WriteRound(slot, ledger.Round{Outcome: int32(verbs.OutcomeLostEvent), Start: 1}, true)
 	a.Take(message{batch: verbs.Batch{Items: append(opened().Items, reading)}}, status.Status{})
 	require.Equal(t, []string{"3 port_err", "reading", "4 port_active", "lost_event"}, n.items)
 	n.items = nil
@@ -100,7 +100,7 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	a.Ended(status.End{})
 	require.Equal(t, []string{"5 port_err", "6 port_err"}, n.items, "the last events of a worker that died")
 	n.collect()
-	require.Equal(t, []string{"started", "batch, ", "seen", "seen", "ended "}, n.calls)
+	require.Equal(t, []string{"started", "batch, ", "ring items", "ring items", "ended "}, n.calls)
 }
 
 func TestABatchComesWithTheStatusThatFollowsFromIt(t *testing.T) {
@@ -127,11 +127,11 @@ func TestACallIsTakenFromTheLedger(t *testing.T) {
 	_, a, n, _ := begun(t)
 	require.Equal(t, process.Call{}, a.Busy(nil))
 	since := clock.Monotonic()
-	n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Beat: since})
+	n.led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Since: since})
 	require.Equal(t, process.Call{Name: "ibv_query_port", Since: since}, a.Busy(nil))
 	held := func(thread int) bool { return thread == 7 }
 	require.Equal(t, process.Call{}, a.Busy(held))
-	n.led.Reader(ledger.CallAckAsyncEvent, since+1)
+	n.led.SetReaderCall(ledger.CallAckAsyncEvent, since+1)
 	require.Equal(t, process.Call{Name: "ibv_ack_async_event", Since: since + 1}, a.Busy(held))
 	a.Ended(status.End{})
 }
@@ -140,11 +140,11 @@ func TestASignalIsOfACallIntoTheLibrary(t *testing.T) {
 	_, a, n, _ := begun(t)
 	since := clock.Monotonic()
 	for _, call := range []ledger.Call{ledger.CallReadSysfs, ledger.CallEthtool} {
-		n.led.Evidence(ledger.Lane{Call: call, Port: 1, Thread: 7, Beat: since})
+		n.led.SetEvidenceCall(ledger.ThreadCall{Call: call, Port: 1, Thread: 7, Since: since})
 		require.Equal(t, process.Call{}, a.Faulted())
-		n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 8, Beat: since + 1})
+		n.led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 8, Since: since + 1})
 		require.Equal(t, process.Call{Name: "ibv_query_port", Since: since + 1}, a.Faulted(), "it began later")
-		n.led.Control(ledger.Lane{})
+		n.led.SetControlCall(ledger.ThreadCall{})
 	}
 	a.Ended(status.End{})
 }
@@ -192,11 +192,11 @@ func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
 }
 
 func TestFilesThatAWorkerReadsReachItsNeeds(t *testing.T) {
-	require.Empty(t, readable(nil))
-	require.Equal(t, []string{readKey + "=/etc/a.toml:/etc/b.toml"}, readable([]string{"/etc/a.toml", "/etc/b.toml"}))
+	require.Empty(t, readEnvironment(nil))
+	require.Equal(t, []string{readKey + "=/etc/a.toml:/etc/b.toml"}, readEnvironment([]string{"/etc/a.toml", "/etc/b.toml"}))
 	t.Setenv(readKey, "/etc/a.toml:/etc/b.toml")
 	c := ServeConfig{Needs: func() confine.Needs { return confine.Needs{Read: []string{"/lib"}} }}
-	require.Equal(t, []string{"/lib", "/etc/a.toml", "/etc/b.toml"}, c.needs().Read)
+	require.Equal(t, []string{"/lib", "/etc/a.toml", "/etc/b.toml"}, c.workerNeeds().Read)
 }
 
 func TestAWorkerWithoutItsLedgerDoesNotServe(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-func ints(in []int) []int64 {
+func toInt64s(in []int) []int64 {
 	var out []int64
 	for _, v := range in {
 		out = append(out, int64(v))
@@ -17,7 +17,7 @@ func ints(in []int) []int64 {
 	return out
 }
 
-func fromInts(in []int64) []int {
+func toInts(in []int64) []int {
 	var out []int
 	for _, v := range in {
 		out = append(out, int(v))
@@ -32,7 +32,7 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 		Backend: sanitize.UTF8(r.Backend),
 		Options: &proto.Options{
 			Device:             sanitize.UTF8(o.Device),
-			Ports:              ints(o.Ports),
+			Ports:              toInt64s(o.Ports),
 			StateIntervalNs:    int64(o.StateInterval),
 			GidIntervalNs:      int64(o.GIDInterval),
 			CommandIntervalNs:  int64(o.CommandInterval),
@@ -46,7 +46,7 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 				IntervalNs: int64(p.Interval),
 				TimeoutNs:  int64(p.Timeout),
 				Method:     p.Method.String(),
-				Vectors:    ints(p.Vectors),
+				Vectors:    toInt64s(p.Vectors),
 				AckBatch:   int64(p.AckBatch),
 				GidIndex:   int64(p.GIDIndex),
 				PkeyIndex:  int64(p.PKeyIndex),
@@ -67,7 +67,7 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 		Backend: m.GetBackend(),
 		Options: verbs.Options{
 			Device:           o.GetDevice(),
-			Ports:            fromInts(o.GetPorts()),
+			Ports:            toInts(o.GetPorts()),
 			StateInterval:    time.Duration(o.GetStateIntervalNs()),
 			GIDInterval:      time.Duration(o.GetGidIntervalNs()),
 			CommandInterval:  time.Duration(o.GetCommandIntervalNs()),
@@ -81,7 +81,7 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 				Interval:  time.Duration(p.GetIntervalNs()),
 				Timeout:   time.Duration(p.GetTimeoutNs()),
 				Method:    methodFromProto(p.GetMethod()),
-				Vectors:   fromInts(p.GetVectors()),
+				Vectors:   toInts(p.GetVectors()),
 				AckBatch:  int(p.GetAckBatch()),
 				GIDIndex:  int(p.GetGidIndex()),
 				PKeyIndex: int(p.GetPkeyIndex()),
@@ -94,7 +94,7 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 	}
 }
 
-// methodFromProto returns MethodAuto for a name that this program does not know.
+// methodFromProto returns the method with this name, or MethodAuto if the name is unknown.
 func methodFromProto(name string) verbs.Method {
 	if m, ok := verbs.ParseMethod(name); ok {
 		return m
@@ -102,19 +102,19 @@ func methodFromProto(name string) verbs.Method {
 	return verbs.MethodAuto
 }
 
-// endToProto makes the final message of a worker.
+// endToProto returns the final message of a worker.
 func endToProto(e status.End) *proto.Batch {
 	return &proto.Batch{Items: []*proto.Item{{What: &proto.Item_Ended{Ended: &proto.Ended{
 		Reason: sanitize.UTF8(string(e.Reason)), Message: sanitize.UTF8(e.Message),
 	}}}}}
 }
 
-// maxWeight is how much a message may weigh before the rest of its batch goes into another one. A host
-// that did not read for a while would otherwise get one beyond maxMessage.
-const maxWeight = 4 << 20
+// maxBatchSize is the size, by itemSize, above which a batch is split into several messages. Otherwise a host
+// that has not read for a while would get a message above maxMessage.
+const maxBatchSize = 4 << 20
 
-// weight returns about how many bytes an item has in a message, and not less.
-func weight(i *verbs.Item) int {
+// itemSize returns an upper estimate of the bytes of an item in a message.
+func itemSize(i *verbs.Item) int {
 	const fields, entry = 1 << 10, 128
 	switch {
 	case i.GIDs != nil:
@@ -133,12 +133,12 @@ func weight(i *verbs.Item) int {
 	return fields
 }
 
-// sendParts sends a batch in as many messages as it takes.
+// sendParts sends a batch in as many messages as its size requires.
 func sendParts(b verbs.Batch, send func(*proto.Batch) error) error {
 	for {
 		n, sum := 0, 0
-		for n < len(b.Items) && (n == 0 || sum+weight(&b.Items[n]) <= maxWeight) {
-			sum += weight(&b.Items[n])
+		for n < len(b.Items) && (n == 0 || sum+itemSize(&b.Items[n]) <= maxBatchSize) {
+			sum += itemSize(&b.Items[n])
 			n++
 		}
 		part := b
@@ -162,7 +162,7 @@ func batchToProto(b verbs.Batch) *proto.Batch {
 	return m
 }
 
-// messageFromProto leaves out items of a kind that this program does not know.
+// messageFromProto converts a message, without items of an unknown kind.
 func messageFromProto(m *proto.Batch) message {
 	out := message{batch: verbs.Batch{Wall: m.GetWall(), Mono: m.GetMono()}}
 	for _, item := range m.GetItems() {

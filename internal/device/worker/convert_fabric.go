@@ -34,7 +34,7 @@ func fabricPortToProto(p *verbs.FabricPort) *proto.FabricPort {
 	return m
 }
 
-// fabricPortFromProto leaves out GIDs that have not 16 bytes, and takes no more queue pairs than there can be.
+// fabricPortFromProto converts a FabricPort, without GIDs that do not have 16 bytes and without excess queue pairs.
 func fabricPortFromProto(m *proto.FabricPort) *verbs.FabricPort {
 	p := &verbs.FabricPort{
 		Port: int(m.GetPort()), Epoch: m.GetEpoch(), Reason: cleanText(m.GetReason()), Unable: m.GetUnable(),
@@ -88,7 +88,7 @@ func orderToProto(o *verbs.FabricOrder) *proto.FabricOrder {
 	return m
 }
 
-// orderFromProto reports whether the message is an order: a peer's GID has 16 bytes.
+// orderFromProto converts an order. It returns false if the peer's GID does not have 16 bytes.
 func orderFromProto(m *proto.FabricOrder) (o verbs.FabricOrder, ok bool) {
 	o = verbs.FabricOrder{
 		Port: int(m.GetPort()), Epoch: m.GetEpoch(), Pair: int(m.GetPair()), Offer: m.GetOffer(), Role: verbs.FabricRole(m.GetRole()),

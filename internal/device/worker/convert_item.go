@@ -99,7 +99,7 @@ func commandFromProto(m *proto.Command) *verbs.Command {
 }
 
 func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
-	m := &proto.GidTable{Port: int64(t.Port), Mono: t.Mono, Probed: ints(t.Probed)}
+	m := &proto.GidTable{Port: int64(t.Port), Mono: t.Mono, Probed: toInt64s(t.Probed)}
 	for i := range t.Entries {
 		g := &t.Entries[i]
 		m.Entries = append(m.Entries, &proto.Gid{
@@ -109,10 +109,10 @@ func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
 	return m
 }
 
-// gidsFromProto leaves out entries whose GID has not 16 bytes, and those beyond maxGIDs.
+// gidsFromProto converts a GID table, without entries whose GID does not have 16 bytes, and with at most maxGIDs entries.
 func gidsFromProto(m *proto.GidTable) *verbs.GIDTable {
 	probed := m.GetProbed()
-	t := &verbs.GIDTable{Port: int(m.GetPort()), Mono: m.GetMono(), Probed: fromInts(probed[:min(len(probed), maxGIDs)])}
+	t := &verbs.GIDTable{Port: int(m.GetPort()), Mono: m.GetMono(), Probed: toInts(probed[:min(len(probed), maxGIDs)])}
 	for _, g := range m.GetEntries()[:min(len(m.GetEntries()), maxGIDs)] {
 		if b := g.GetRaw(); len(b) == 16 {
 			t.Entries = append(t.Entries, verbs.GID{
@@ -137,7 +137,7 @@ func objectsToProto(o *verbs.Objects) *proto.Objects {
 	return m
 }
 
-// objectsFromProto takes no more holders, and no other kinds and states, than there can be.
+// objectsFromProto converts Objects, without excess holders and without unknown kinds and states.
 func objectsFromProto(m *proto.Objects) *verbs.Objects {
 	o := &verbs.Objects{Mono: m.GetMono(), Problem: cleanText(m.GetProblem())}
 	for kind, l := range m.GetLists()[:min(len(m.GetLists()), len(o.Lists))] {

@@ -9,11 +9,11 @@ import (
 	"rdma_events/internal/sys/sanitize"
 )
 
-// maxCounters is the most counters of one source that the host takes from a worker, whose
-// library it does not trust. Drivers have up to some hundreds.
+// maxCounters is the largest number of counters of one source that the host accepts from a
+// worker, whose library it does not trust. Drivers have up to some hundreds.
 const maxCounters = 4096
 
-// maxSources is how many sources of counters there are, with some to spare.
+// maxSources is the largest number of counter sources that the host accepts, a few more than exist.
 const maxSources = 8
 
 func snapshotToProto(s *verbs.Snapshot) *proto.Snapshot {

@@ -13,8 +13,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// fill sets every field of v, so that a field that a conversion forgets differs
-// afterwards. A kind of field without a rule fails the test.
+// fill sets every field of v, so that a field that a conversion omits differs
+// afterwards. It fails the test for a kind of field that it cannot fill.
 func fill(t *testing.T, v reflect.Value, next *int64) {
 	t.Helper()
 	*next++

@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// readKey is the environment variable that names the files that the worker's request will
-// make it read, separated as in PATH. The worker needs the names at its start, before it
-// gives up other files.
+// readKey is the environment variable that lists the files that the worker will read for its
+// request, separated as in PATH. The worker needs the list at its start, before it gives up
+// access to other files.
 const readKey = "RDMA_EVENTS_READ"
 
-// readable returns the environment of a worker that reads files.
-func readable(files []string) []string {
+// readEnvironment returns the environment variable that lists the files that a worker reads.
+func readEnvironment(files []string) []string {
 	if len(files) == 0 {
 		return nil
 	}
 	return []string{readKey + "=" + strings.Join(files, string(os.PathListSeparator))}
 }
 
-// noPreemption keeps the Go runtime of a worker from sending SIGURG to its own threads. Some
-// drivers wait interruptibly for the answer to a command and turn any signal into an error of
-// the command (drivers.Driver.Interruptible). The runtime then preempts goroutines only at
-// calls of functions (https://pkg.go.dev/runtime#hdr-Environment_Variables), which is enough
-// for a worker: it has no long loop without a call. A //go:debug directive cannot set this.
+// noPreemption keeps the Go runtime of a worker from sending SIGURG to the worker's threads. Some
+// drivers wait interruptibly for the answer to a command, and any signal makes the command fail
+// (drivers.Driver.Interruptible). With this setting the runtime preempts goroutines only at
+// function calls (https://pkg.go.dev/runtime#hdr-Environment_Variables), which is enough for a
+// worker: it has no long loop without a call. A //go:debug directive cannot set this.
 const noPreemption = "GODEBUG=asyncpreemptoff=1"
 
-// environment returns a worker's environment: the variables of the host's environment that
-// the loader and the verbs libraries read, and noPreemption. Telegraf's environment contains
-// secrets, and a GODEBUG of the host is not for the worker.
+// environment returns a worker's environment: noPreemption, and the variables of the host's
+// environment that the loader and the verbs libraries read. Other variables are not passed on,
+// because Telegraf's environment contains secrets; nor is a GODEBUG of the host.
 func environment(host []string) []string {
 	exact := []string{"PATH", "LD_LIBRARY_PATH"}
 	prefixes := []string{"RDMAV_", "IBV_", "MLX5_", "VERBS_"}
@@ -44,11 +44,11 @@ func environment(host []string) []string {
 	return kept
 }
 
-// OnceEnvironment returns the environment of a worker program that is run for one answer
-// (process.Once) and reads files, besides libraries.
+// OnceEnvironment returns the environment of a worker program that is run for a single answer
+// (process.Once) and reads files besides libraries.
 func OnceEnvironment(files []string) []string {
-	return slices.Concat(environment(os.Environ()), readable(files))
+	return slices.Concat(environment(os.Environ()), readEnvironment(files))
 }
 
-// OnceReads returns the files that OnceEnvironment has named to this process.
+// OnceReads returns the files that OnceEnvironment has listed for this process.
 func OnceReads() []string { return filepath.SplitList(os.Getenv(readKey)) }

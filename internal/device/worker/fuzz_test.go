@@ -14,20 +14,20 @@ import (
 	"rdma_events/internal/device/worker/proto"
 )
 
-// chance fills values from the bytes of a fuzz test, and with zeros once they
-// are used up.
-type chance []byte
+// byteSource fills values with the bytes of a fuzz test, and with zeros once the
+// bytes are used up.
+type byteSource []byte
 
-func (c *chance) bits() uint64 {
+func (c *byteSource) bits() uint64 {
 	var b [8]byte
 	*c = (*c)[copy(b[:], *c):]
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// fill keeps to the values that a field can have: int is never more than 32 bits wide
-// here, floats are rates, and text is UTF-8 without control characters, since the
-// conversion changes other text (TestBytesThatAreNoTextDoNotEndTheStream).
-func (c *chance) fill(v reflect.Value) {
+// fill fills v with values that its fields can have: an int has at most 32 bits, floats are
+// rates, and text is UTF-8 without control characters, since the conversion changes other
+// text (TestBytesThatAreNoTextDoNotEndTheStream).
+func (c *byteSource) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -66,27 +66,27 @@ func (c *chance) fill(v reflect.Value) {
 	}
 }
 
-func drawn[T any](c *chance) *T {
+func drawValue[T any](c *byteSource) *T {
 	v := new(T)
 	c.fill(reflect.ValueOf(v).Elem())
 	return v
 }
 
-func (c *chance) item() verbs.Item {
+func (c *byteSource) item() verbs.Item {
 	after := c.bits()
 	switch c.bits() % 6 {
 	case 0:
-		return verbs.Item{After: after, Opened: drawn[verbs.DeviceAttr](c)}
+		return verbs.Item{After: after, Opened: drawValue[verbs.DeviceAttr](c)}
 	case 1:
-		return verbs.Item{After: after, Reading: drawn[verbs.Reading](c)}
+		return verbs.Item{After: after, Reading: drawValue[verbs.Reading](c)}
 	case 2:
-		return verbs.Item{After: after, Objects: drawn[verbs.Objects](c)}
+		return verbs.Item{After: after, Objects: drawValue[verbs.Objects](c)}
 	case 3:
-		return verbs.Item{After: after, FabricPort: drawn[verbs.FabricPort](c)}
+		return verbs.Item{After: after, FabricPort: drawValue[verbs.FabricPort](c)}
 	case 4:
-		return verbs.Item{After: after, FabricFacts: drawn[verbs.FabricFacts](c)}
+		return verbs.Item{After: after, FabricFacts: drawValue[verbs.FabricFacts](c)}
 	}
-	return verbs.Item{After: after, Probe: drawn[verbs.ProbeItem](c)}
+	return verbs.Item{After: after, Probe: drawValue[verbs.ProbeItem](c)}
 }
 
 func FuzzABatchArrivesAsItWasSent(f *testing.F) {
@@ -94,7 +94,7 @@ func FuzzABatchArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00mlx5_0 and the like, in eights of bytes"))
 	f.Add([]byte(strings.Repeat("\xff\x00\x80\xc3", 200)))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		c := (*chance)(&in)
+		c := (*byteSource)(&in)
 		batch := verbs.Batch{Wall: int64(c.bits()), Mono: int64(c.bits())}
 		for len(in) > 0 {
 			batch.Items = append(batch.Items, c.item())
@@ -107,8 +107,8 @@ func FuzzARequestArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("verbs sim rc_write", 40)))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r := *drawn[verbs.Request]((*chance)(&in))
-		r.Options.Probe.Method = verbs.Method(len(in)%5) + verbs.MethodAuto // it is sent by its name
+		r := *drawValue[verbs.Request]((*byteSource)(&in))
+		r.Options.Probe.Method = verbs.Method(len(in)%5) + verbs.MethodAuto // a valid one, since it is sent by name
 		require.Equal(t, r, requestFromProto(throughWire(t, requestToProto(r))))
 	})
 }
@@ -117,15 +117,15 @@ func FuzzAnOrderArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("\x01\x00\x00\x00\x00\x00\x00\x00gpu042 mlx5_0 and what it is reached by", 20)))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		o := *drawn[verbs.FabricOrder]((*chance)(&in))
+		o := *drawValue[verbs.FabricOrder]((*byteSource)(&in))
 		got, ok := orderFromProto(throughWire(t, orderToProto(&o)))
 		require.True(t, ok)
 		require.Equal(t, o, got)
 	})
 }
 
-// A message that was decoded from arbitrary bytes must stay the same when it is converted
-// to protobuf and back once more.
+// A message decoded from arbitrary bytes must not change when it is converted to protobuf and
+// back again.
 func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
 	seed, err := pb.Marshal(batchToProto(verbs.Batch{Wall: 1, Items: []verbs.Item{
 		{Reading: &verbs.Reading{Port: 1, Mono: 3}, After: 7},
@@ -142,27 +142,27 @@ func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var b proto.Batch
 		if pb.Unmarshal(raw, &b) == nil {
-			said := batchToProto(messageFromProto(&b).batch)
-			requireSame(t, said, batchToProto(messageFromProto(throughWire(t, said)).batch))
+			encoded := batchToProto(messageFromProto(&b).batch)
+			requireSame(t, encoded, batchToProto(messageFromProto(throughWire(t, encoded)).batch))
 		}
 		var r proto.WatchRequest
 		if pb.Unmarshal(raw, &r) == nil {
-			said := requestToProto(requestFromProto(&r))
-			requireSame(t, said, requestToProto(requestFromProto(throughWire(t, said))))
+			encoded := requestToProto(requestFromProto(&r))
+			requireSame(t, encoded, requestToProto(requestFromProto(throughWire(t, encoded))))
 		}
 		var o proto.FabricOrder
 		if pb.Unmarshal(raw, &o) == nil {
 			if order, ok := orderFromProto(&o); ok {
-				said := orderToProto(&order)
-				again, ok := orderFromProto(throughWire(t, said))
+				encoded := orderToProto(&order)
+				again, ok := orderFromProto(throughWire(t, encoded))
 				require.True(t, ok)
-				requireSame(t, said, orderToProto(&again))
+				requireSame(t, encoded, orderToProto(&again))
 			}
 		}
 	})
 }
 
-// requireSame compares bytes: a rate that is no number is not equal to itself.
+// requireSame compares encoded messages, since a NaN rate is not equal to itself.
 func requireSame(t *testing.T, want, got pb.Message) {
 	t.Helper()
 	one := pb.MarshalOptions{Deterministic: true}

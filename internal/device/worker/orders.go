@@ -14,17 +14,18 @@ import (
 	"rdma_events/internal/sys/sanitize"
 )
 
-// ErrNoWorker is the error of an order that no worker has carried out: none runs, or it ended before it answered.
+// ErrNoWorker is the error of an order without an answer from a worker: none is running, or it ended before it answered.
 var ErrNoWorker = errors.New("no worker is running that takes orders")
 
-// Orders gives orders for the Fabrics of a device to the worker that runs. It may be used concurrently, and outlives the workers.
+// Orders passes orders for the FabricEndpoints of a device to the running worker. It may be used concurrently, and outlives the
+// workers.
 type Orders struct {
-	mu sync.Mutex
-	at *post // nil: no worker runs
+	mu      sync.Mutex
+	current *orderWorker // nil: no worker is running
 }
 
-// post is one worker that takes orders.
-type post struct {
+// orderWorker is a worker that accepts orders.
+type orderWorker struct {
 	worker proto.WorkerClient
 	alive  context.Context // ends before the worker's watch
 }
@@ -32,57 +33,58 @@ type post struct {
 // NewOrders returns Orders for Config.Orders of one device.
 func NewOrders() *Orders { return &Orders{} }
 
-// Order has the worker carry out an order, and returns the number of the RC queue pair if it was an offer. It blocks as long as
-// that takes: as long as the kernel seeks the peer's address (Join), or as the device's firmware does not answer. Orders for
-// one port are carried out one at a time, in the order in which they reach the worker, which for concurrent calls may be any.
+// Order has the worker carry out an order, and returns the number of the RC queue pair if it was an offer. It blocks until the
+// order is carried out, which may take as long as the kernel resolves the peer's address (Join) or the device's firmware does not
+// answer. The worker carries out the orders for one port one at a time, in the order of their arrival; for concurrent calls that
+// order is undefined.
 //
-// Errors: ErrNoWorker, also when the worker dies meanwhile; the error of ctx, after which the order may be carried out all the
-// same; verbs.ErrNoFabric if the port has no Fabric of that epoch; verbs.ErrNoDevice, verbs.ErrUnsupported, verbs.ErrLimit and
-// verbs.ErrClosed; others of the device as text.
+// Errors: ErrNoWorker, also if the worker dies meanwhile; the error of ctx, although the order may still be carried out;
+// verbs.ErrNoFabric if the port has no FabricEndpoint with that epoch; verbs.ErrNoDevice, verbs.ErrUnsupported, verbs.ErrLimit and
+// verbs.ErrClosed; other errors of the device as text.
 func (o *Orders) Order(ctx context.Context, order verbs.FabricOrder) (rc uint32, err error) {
 	o.mu.Lock()
-	at := o.at
+	w := o.current
 	o.mu.Unlock()
-	if at == nil {
+	if w == nil {
 		return 0, ErrNoWorker
 	}
 	call, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(at.alive, cancel)()
-	done, err := at.worker.Order(call, orderToProto(&order))
+	defer context.AfterFunc(w.alive, cancel)()
+	done, err := w.worker.Order(call, orderToProto(&order))
 	switch {
 	case err == nil:
 		return done.GetRc(), nil
 	case ctx.Err() != nil:
 		return 0, fmt.Errorf("order of port %d: %w", order.Port, ctx.Err())
-	case at.alive.Err() != nil: // whatever a worker says that is being ended
+	case w.alive.Err() != nil: // whatever error a worker returns that is being ended
 		return 0, fmt.Errorf("%w: order of port %d: %w", ErrNoWorker, order.Port, err)
-	case grpcstatus.Code(err) == codes.DeadlineExceeded: // the worker has the deadline of ctx too, and may be the first to notice
+	case grpcstatus.Code(err) == codes.DeadlineExceeded: // the worker also has the deadline of ctx, and may notice it first
 		return 0, fmt.Errorf("order of port %d: %w", order.Port, context.DeadlineExceeded)
 	}
 	return 0, orderError(err)
 }
 
-// giveTo has orders given to a worker until the returned function is called, or alive ends.
-func (o *Orders) giveTo(alive context.Context, worker proto.WorkerClient) (end func()) {
+// attach passes orders to a worker until the returned function is called or alive ends.
+func (o *Orders) attach(alive context.Context, worker proto.WorkerClient) (end func()) {
 	if o == nil {
 		return func() {}
 	}
-	at := &post{worker: worker, alive: alive}
+	w := &orderWorker{worker: worker, alive: alive}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.at = at
+	o.current = w
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.at == at {
-			o.at = nil
+		if o.current == w {
+			o.current = nil
 		}
 	}
 }
 
-// orderCodes are the codes that stand for errors of an order. gRPC itself has Unimplemented for a method that a worker does
-// not have, which is the same to the host, and none of the others.
+// orderCodes maps errors of an order to gRPC codes. gRPC itself returns Unimplemented for a method that a worker lacks, which has
+// the same meaning for the host; it returns none of the other codes.
 var orderCodes = []struct {
 	is   error
 	code codes.Code
@@ -94,7 +96,7 @@ var orderCodes = []struct {
 	{verbs.ErrClosed, codes.Aborted},
 }
 
-// orderStatus returns the error of an order as the host gets it.
+// orderStatus converts the error of an order to a gRPC status.
 func orderStatus(err error) error {
 	if err == nil {
 		return nil
@@ -110,11 +112,11 @@ func orderStatus(err error) error {
 	return grpcstatus.Error(codes.Unknown, sanitize.UTF8(err.Error()))
 }
 
-// orderError returns the error that orderStatus was given, as far as the host acts upon it.
+// orderError converts a gRPC status back to the error of an order. It restores the errors that the host acts upon.
 func orderError(err error) error {
 	s := grpcstatus.Convert(err)
 	switch s.Code() {
-	case codes.Unavailable, codes.Canceled: // of the connection, since the caller's context has not ended
+	case codes.Unavailable, codes.Canceled: // the connection failed, since the caller's context has not ended
 		return fmt.Errorf("%w: %s", ErrNoWorker, s.Message())
 	}
 	refused := &OrderError{Message: s.Message()}
@@ -126,10 +128,10 @@ func orderError(err error) error {
 	return refused
 }
 
-// OrderError is the error of an order that a worker took.
+// OrderError is the error that a worker returned for an order.
 type OrderError struct {
-	Message string // of the worker, with the cause
-	Err     error  // the error of package verbs that it is; nil: it is none that a host acts upon
+	Message string // the worker's message, with the cause
+	Err     error  // the matching error of package verbs; nil: no error that the host acts upon
 }
 
 // Error returns the message of the worker.

@@ -22,16 +22,16 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// served is a worker in this process whose watch has begun, as an attempt of the host sees it.
+// served is a worker in this process whose watch has begun, with the host's Orders for it.
 type served struct {
 	t      *testing.T
 	orders *Orders
 	server *grpc.Server
 	cancel context.CancelFunc // ends the stream, as a host does
-	ended  chan error         // gets the result of Stream
+	ended  chan error         // receives the result of Stream
 }
 
-// serveOrders starts a worker that has take carry out orders.
+// serveOrders starts a worker whose orders take carries out.
 func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 	t.Helper()
 	s := &served{t: t, orders: NewOrders(), server: grpc.NewServer(), ended: make(chan error, 1)}
@@ -40,7 +40,7 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 		watch: func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, _ verbs.Options, o *verbs.FabricOrders,
 			send sender,
 		) (status.End, error) {
-			defer o.Take(take)()
+			defer o.Handle(take)()
 			if err := send(opened()); err != nil {
 				return status.End{}, err
 			}
@@ -110,8 +110,8 @@ func TestWithoutAWorkerThereIsNobodyToGiveAnOrder(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoWorker)
 }
 
-// waiting starts an order that is taken and not answered, and returns the channel that gets its error.
-func (s *served) waiting(ctx context.Context, taken <-chan verbs.FabricRequest) (ended chan error, r verbs.FabricRequest) {
+// startOrder starts an order and waits until the worker has it. It returns the channel that receives the order's error.
+func (s *served) startOrder(ctx context.Context, taken <-chan verbs.FabricRequest) (ended chan error, r verbs.FabricRequest) {
 	s.t.Helper()
 	ended = make(chan error, 1)
 	go func() {
@@ -129,7 +129,7 @@ func TestAnOrderUnderWayEndsWithItsWorker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			taken := make(chan verbs.FabricRequest, 1)
 			s := serveOrders(t, func(r verbs.FabricRequest) { taken <- r })
-			ended, _ := s.waiting(t.Context(), taken)
+			ended, _ := s.startOrder(t.Context(), taken)
 			end(s)
 			require.ErrorIs(t, <-ended, ErrNoWorker)
 			require.Error(t, <-s.ended)
@@ -143,16 +143,16 @@ func TestAnOrderEndsWithItsContextAndTheWorkerHears(t *testing.T) {
 	taken := make(chan verbs.FabricRequest, 1)
 	s := serveOrders(t, func(r verbs.FabricRequest) { taken <- r })
 	ctx, cancel := context.WithCancel(t.Context())
-	ended, r := s.waiting(ctx, taken)
+	ended, r := s.startOrder(ctx, taken)
 	cancel()
 	err := <-ended
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, ErrNoWorker)
 	<-r.Void
-	r.Answer(1, nil) // late, and no sender waits
+	r.Answer(1, nil) // too late: no sender waits
 }
 
-// The deadline is the worker's too, which may be the first to notice.
+// The worker has the deadline, too, and may notice it first.
 func TestAnOrderEndsWithItsDeadline(t *testing.T) {
 	s := serveOrders(t, func(r verbs.FabricRequest) { r.Answer(0, context.DeadlineExceeded) })
 	_, err := s.orders.Order(t.Context(), verbs.FabricOrder{})
@@ -162,7 +162,7 @@ func TestAnOrderEndsWithItsDeadline(t *testing.T) {
 	s = serveOrders(t, func(r verbs.FabricRequest) { taken <- r })
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	ended, _ := s.waiting(ctx, taken)
+	ended, _ := s.startOrder(ctx, taken)
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 }
 

@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// mapped returns the ledger that the host has shared, as the worker maps it.
+// mapped maps the ledger that the host has shared, as the worker does.
 func mapped(t *testing.T, shared *os.File) *ledger.Ledger {
 	t.Helper()
 	theirs, err := ledger.Open(shared)
@@ -24,22 +24,22 @@ func mapped(t *testing.T, shared *os.File) *ledger.Ledger {
 	return theirs
 }
 
-// Each item is checked where it enters the host: one of the rings when it is taken, and one of the stream before that.
+// Each item is checked where it enters the host: an entry of a ring when it is read, and an item of the stream before that.
 func TestItemsOfTheStreamAreNotCheckedAgain(t *testing.T) {
 	_, begun, _, shared := begun(t)
 	theirs, a := mapped(t, shared), begun.(*attempt)
 	var refusals []error
-	a.refuseBy(func(why error) { refusals = append(refusals, why) })
+	a.setRefuse(func(why error) { refusals = append(refusals, why) })
 	slot, err := theirs.AddProbe(1, 0, int(verbs.MethodUDSend))
 	require.NoError(t, err)
-	theirs.AddRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 1, Count: 1, First: 1, Last: math.MaxInt64})
-	theirs.AddRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 300, Count: 1, First: 1, Last: 1})
-	theirs.ListRound(slot, ledger.Round{Outcome: 77}, true)
-	theirs.ListRound(slot, ledger.Round{Start: -1}, true)
-	require.True(t, theirs.ListCommand(ledger.Command{Call: 256 + uint32(verbs.CommandQueryQP), Port: 1}), "only its low bits are those of a call")
-	require.True(t, theirs.ListCommand(ledger.Command{Call: uint32(verbs.CommandQueryQP), Port: 1, Mono: -1}))
+	theirs.WriteRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 1, Count: 1, First: 1, Last: math.MaxInt64})
+	theirs.WriteRun(ledger.Run{Type: int32(verbs.EventPortErr), Port: 300, Count: 1, First: 1, Last: 1})
+	theirs.WriteRound(slot, ledger.Round{Outcome: 77}, true)
+	theirs.WriteRound(slot, ledger.Round{Start: -1}, true)
+	require.True(t, theirs.WriteCommand(ledger.Command{Call: 256 + uint32(verbs.CommandQueryQP), Port: 1}), "only its low bits are those of a call")
+	require.True(t, theirs.WriteCommand(ledger.Command{Call: uint32(verbs.CommandQueryQP), Port: 1, Mono: -1}))
 
-	items := a.take([]verbs.Item{
+	items := a.mergeRings([]verbs.Item{
 		{Reading: &verbs.Reading{Port: 300, Mono: math.MaxInt64}}, {Command: &verbs.Command{Port: 1, Call: 99, Took: -1}},
 	})
 
@@ -84,7 +84,7 @@ func TestStreamEndsAtAnItemThatCannotBe(t *testing.T) {
 	a.Ended(status.End{})
 }
 
-// Whatever a worker has in its rings, the host's points can be written and are about ports and probes that can be.
+// Whatever a worker writes into its rings, the host's points can be written, and their ports and probes are possible.
 func FuzzNoEntryOfARingReachesBeyondItsDevice(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x0a\x00\x00\x00\x00\x00\x00\x00\x01 an entry of a ring, in eights of bytes, and of the others behind it"))
@@ -96,21 +96,21 @@ func FuzzNoEntryOfARingReachesBeyondItsDevice(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		_, begun, _, shared := begun(t)
 		theirs, a := mapped(t, shared), begun.(*attempt)
-		c := (*chance)(&in)
+		c := (*byteSource)(&in)
 		slot, err := theirs.AddProbe(int(int32(c.bits())), int(int32(c.bits())), int(int32(c.bits()%5)))
 		require.NoError(t, err)
 		for range c.bits() % 4 {
-			theirs.AddRun(*drawn[ledger.Run](c))
-			theirs.ListRound(slot, *drawn[ledger.Round](c), false)
-			theirs.ListCommand(*drawn[ledger.Command](c))
+			theirs.WriteRun(*drawValue[ledger.Run](c))
+			theirs.WriteRound(slot, *drawValue[ledger.Round](c), false)
+			theirs.WriteCommand(*drawValue[ledger.Command](c))
 		}
-		items := a.take(nil)
+		items := a.mergeRings(nil)
 		now := clock.Monotonic()
 		for _, it := range items {
 			switch {
 			case it.Run != nil:
 				requirePossible(t, it.Run.Port, now, it.Run.First, it.Run.Last, it.Run.HoldMax, it.Run.AckMax)
-				require.Less(t, it.Run.Count, uint64(ledger.Believable))
+				require.Less(t, it.Run.Count, uint64(ledger.ImplausibleCount))
 			case it.Round != nil:
 				r := it.Round
 				requirePossible(t, r.Port, now, r.Start, r.Wake, r.Get, r.Arm, r.Drain, r.Hold, r.Ack, r.Total)
@@ -127,7 +127,7 @@ func FuzzNoEntryOfARingReachesBeyondItsDevice(f *testing.F) {
 	})
 }
 
-// requirePossible requires of an item that its port can be, and its stamps are between the boot and now.
+// requirePossible requires that the port of an item is possible, and that its timestamps are between the boot and now.
 func requirePossible(t *testing.T, port int, now int64, stamps ...int64) {
 	t.Helper()
 	require.GreaterOrEqual(t, port, 0)

@@ -18,21 +18,21 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// ServeConfig has the parts of a worker program.
+// ServeConfig is the configuration of a worker program.
 type ServeConfig struct {
-	// Watch watches the device until ctx is done, or returns why it cannot, and takes
-	// orders meanwhile; the worker program uses session.Run and its parts.
+	// Watch watches the device until ctx is done, or returns why it cannot, and carries out
+	// orders meanwhile. The worker program uses session.Run and its parts.
 	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options,
 		orders *verbs.FabricOrders, send func(verbs.Batch) error) (status.End, error)
-	// Backend makes the backend that a request names. It is called after the
+	// Backend creates the backend that a request names. It is called after the
 	// handshake and may call into native libraries.
 	Backend func(verbs.Request) (verbs.Backend, error)
 	// Needs returns the parts of the file system that Backend's libraries use. The
-	// process gives up the rest, and all capabilities. nil: it keeps everything.
+	// process gives up all others, and all capabilities. nil: it keeps everything.
 	Needs func() confine.Needs
 }
 
-// Serve is the worker program: it is process.Serve with this contract.
+// Serve runs the worker program: process.Serve with this contract. It returns the exit status.
 func Serve(c ServeConfig) int {
 	p := process.ServeConfig{
 		Handshake: handshake(),
@@ -43,7 +43,7 @@ func Serve(c ServeConfig) int {
 		Make:   c.service,
 	}
 	if c.Needs != nil {
-		p.Needs = func() (confine.Needs, error) { return c.needs(), nil }
+		p.Needs = func() (confine.Needs, error) { return c.workerNeeds(), nil }
 	}
 	return process.Serve(p)
 }
@@ -60,8 +60,8 @@ func (c ServeConfig) service(in process.Inherited) (register func(grpc.ServiceRe
 	return func(r grpc.ServiceRegistrar) { proto.RegisterWorkerServer(r, s) }, nil
 }
 
-// needs adds the file that the request will make the worker read.
-func (c ServeConfig) needs() confine.Needs {
+// workerNeeds returns c.Needs and the files that the worker will read for its request.
+func (c ServeConfig) workerNeeds() confine.Needs {
 	n := c.Needs()
 	n.Read = append(n.Read, OnceReads()...)
 	return n
@@ -72,19 +72,18 @@ type service struct {
 	proto.UnimplementedWorkerServer
 	watch func(context.Context, verbs.Backend, *ledger.Ledger, verbs.Options,
 		*verbs.FabricOrders, func(verbs.Batch) error) (status.End, error)
-	backend func(verbs.Request) (verbs.Backend, error)
-	ledger  *ledger.Ledger
-	orders  verbs.FabricOrders // to the watch that is under way
-	end     func(stuck bool)
-	taken   atomic.Bool
+	backend  func(verbs.Request) (verbs.Backend, error)
+	ledger   *ledger.Ledger
+	orders   verbs.FabricOrders // to the current watch
+	end      func(stuck bool)
+	watching atomic.Bool
 }
 
-// Watch implements proto.WorkerServer. The process ends with it, but not before the host
-// has closed the stream: otherwise the messages that were sent last, such as the reason
-// of an end, would not arrive. Only a worker that could not close its device ends at
-// once.
+// Watch implements proto.WorkerServer. The process exits when Watch returns. Watch therefore
+// waits until the host has closed the stream: otherwise the last messages, such as the reason
+// for the end, would not arrive. Only a worker that could not close its device exits at once.
 func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer[proto.Batch]) error {
-	if !s.taken.CompareAndSwap(false, true) {
+	if !s.watching.CompareAndSwap(false, true) {
 		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
 	}
 	ctx := stream.Context()
@@ -104,7 +103,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	return ctx.Err()
 }
 
-// watchDevice makes the backend that a request names, and watches the device until ctx is done or the watch fails.
+// watchDevice creates the backend that a request names, and watches the device until ctx is done or the watch fails.
 func (s *service) watchDevice(ctx context.Context, m *proto.WatchRequest, send func(verbs.Batch) error) (status.End, error) {
 	if v := m.GetVersion(); v != contractVersion {
 		return status.End{}, fmt.Errorf("%w: a request of contract %d to a worker of contract %d",
@@ -118,7 +117,7 @@ func (s *service) watchDevice(ctx context.Context, m *proto.WatchRequest, send f
 	return s.watch(ctx, b, s.ledger, r.Options, &s.orders, send)
 }
 
-// Order implements proto.WorkerServer. Before the watch takes orders, and after it, the answer is verbs.ErrNoFabric.
+// Order implements proto.WorkerServer. Before the watch handles orders, and after its end, the error is verbs.ErrNoFabric.
 func (s *service) Order(ctx context.Context, m *proto.FabricOrder) (*proto.FabricDone, error) {
 	o, ok := orderFromProto(m)
 	if !ok {

@@ -27,7 +27,7 @@ func New(orders *verbs.FabricOrders) session.NewPart {
 		for _, n := range verbs.PortNumbers(s.Device().Attr().Ports, s.Options().Ports) {
 			e.fabrics = append(e.fabrics, newPortFabric(s, n, rand.Uint64))
 		}
-		e.stopOrders = orders.Take(func(r verbs.FabricRequest) {
+		e.stopOrders = orders.Handle(func(r verbs.FabricRequest) {
 			if f := e.fabricOf(r.Port); f != nil {
 				f.queueOrder(r)
 				return

@@ -38,9 +38,9 @@ type portFabric struct {
 	orders chan verbs.FabricRequest
 
 	mu        sync.Mutex
-	open      verbs.Fabric  // guarded by mu; nil: there is none
-	epoch     uint64        // guarded by mu: epoch of open
-	lastOrder chan struct{} // guarded by mu: closed when the last order that was begun has ended; nil: none was begun
+	open      verbs.FabricEndpoint // guarded by mu; nil: there is none
+	epoch     uint64               // guarded by mu: epoch of open
+	lastOrder chan struct{}        // guarded by mu: closed when the last order that was begun has ended; nil: none was begun
 
 	description verbs.FabricPort // description of the port for the host
 	announced   bool             // the host has the description
@@ -123,7 +123,7 @@ func (f *portFabric) handleFailure(ctx context.Context, err error) error {
 }
 
 // build builds a Fabric and announces it.
-func (f *portFabric) build() (verbs.Fabric, error) {
+func (f *portFabric) build() (verbs.FabricEndpoint, error) {
 	select {
 	case <-f.nudged: // the current attributes of the port are read below
 	default:
@@ -132,7 +132,7 @@ func (f *portFabric) build() (verbs.Fabric, error) {
 	if f.s.Refused(f.port, verbs.ReadQueryPort) {
 		return nil, fmt.Errorf("query the port: %w", verbs.ErrRefused)
 	}
-	open, at, err := f.s.Device().NewFabric(verbs.FabricConfig{Port: f.port, FabricOptions: f.s.Options().Fabric})
+	open, at, err := f.s.Device().NewFabricEndpoint(verbs.FabricConfig{Port: f.port, FabricOptions: f.s.Options().Fabric})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func newEpoch(random func() uint64) uint64 {
 
 // keepRunning runs a Fabric until it has to end and returns why. An error ends the session. keepRunning locks its thread, because the thread
 // measures latencies.
-func (f *portFabric) keepRunning(ctx context.Context, open verbs.Fabric) (why string, err error) {
+func (f *portFabric) keepRunning(ctx context.Context, open verbs.FabricEndpoint) (why string, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	lasting := runTime

@@ -155,7 +155,7 @@ func TestFactsThatComeWithAnErrorAreSent(t *testing.T) {
 	})
 }
 
-type lastFacts struct{ verbs.Fabric }
+type lastFacts struct{ verbs.FabricEndpoint }
 
 func (lastFacts) Run(facts []verbs.FabricFact, _ time.Duration) (int, int64, error) {
 	return copy(facts, sent(1, 2)), 1, unix.EINVAL

@@ -30,9 +30,9 @@ type fabricRig struct {
 	t        *testing.T
 	orders   verbs.FabricOrders
 	mu       sync.Mutex
-	attempts []time.Time   // calls of NewFabric
+	attempts []time.Time   // calls of NewFabricEndpoint
 	made     []*fakeFabric // created Fabrics
-	refuse   error         // returned by the next calls of NewFabric
+	refuse   error         // returned by the next calls of NewFabricEndpoint
 	table    []verbs.GID   // GID table of each port; nil: that of the simulator
 	lid      int           // LID of each port; 0: that of the simulator
 	closing  func() error  // its result replaces that of the device's Close; nil: not replaced
@@ -69,7 +69,7 @@ func (f *fabricRig) lastFabric() (last *fakeFabric, n int) {
 	return last, n
 }
 
-// attemptDelays returns, for each call of NewFabric after a time, the delay since that time.
+// attemptDelays returns, for each call of NewFabricEndpoint after a time, the delay since that time.
 func (f *fabricRig) attemptDelays(since time.Time) (after []time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,7 +124,7 @@ func (d *fabricDevice) ReadGIDs(port int) (verbs.GIDTable, error) {
 	return t, err
 }
 
-func (d *fabricDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
+func (d *fabricDevice) NewFabricEndpoint(c verbs.FabricConfig) (verbs.FabricEndpoint, verbs.FabricPort, error) {
 	a, err := d.QueryPort(c.Port)
 	if err != nil {
 		return nil, verbs.FabricPort{}, err

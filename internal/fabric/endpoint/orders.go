@@ -50,7 +50,7 @@ func (f *portFabric) carryOutOrders(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil // no sender waits for the answers to queued orders any more (FabricOrders.Take)
+			return nil // no sender waits for the answers to queued orders any more (FabricOrders.Handle)
 		case r := <-f.orders:
 			f.carryOutOrder(ctx, r)
 		}
@@ -95,7 +95,7 @@ func (f *portFabric) hasEpoch(epoch uint64) bool {
 
 // beginOrder begins an order for the Fabric of an epoch. It returns nil if that Fabric no longer exists. The Fabric is not closed before
 // end is called.
-func (f *portFabric) beginOrder(epoch uint64) (open verbs.Fabric, end func()) {
+func (f *portFabric) beginOrder(epoch uint64) (open verbs.FabricEndpoint, end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.hasEpochLocked(epoch) {
@@ -108,7 +108,7 @@ func (f *portFabric) beginOrder(epoch uint64) (open verbs.Fabric, end func()) {
 
 // detach makes the Fabric unavailable to orders and refuses all queued orders. The channel order is closed when the order that is under way
 // has ended; it is nil if there was no order.
-func (f *portFabric) detach() (open verbs.Fabric, order <-chan struct{}) {
+func (f *portFabric) detach() (open verbs.FabricEndpoint, order <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	open, order = f.open, f.lastOrder

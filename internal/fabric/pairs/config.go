@@ -12,7 +12,7 @@ import (
 )
 
 // Orders sends orders about ports to the worker of a device. Order may be called concurrently. It blocks until the worker has carried out the
-// order, which takes as long as the device's firmware or the kernel's address resolution does. It returns the errors of verbs.Fabric, and
+// order, which takes as long as the device's firmware or the kernel's address resolution does. It returns the errors of verbs.FabricEndpoint, and
 // verbs.ErrNoFabric if the Fabric of the order no longer exists.
 type Orders interface {
 	Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err error)

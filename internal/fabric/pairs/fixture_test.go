@@ -224,14 +224,14 @@ func (h *fakeHost) runWorker(ctx context.Context) {
 }
 
 // ledgerCounts returns the worker's counts of the pairs that it answers.
-func (h *fakeHost) ledgerCounts() []ledger.Fabric {
+func (h *fakeHost) ledgerCounts() []ledger.FabricState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := ledger.Fabric{Port: 1}
+	f := ledger.FabricState{Port: 1}
 	for session, n := range h.echoed {
 		f.Pairs = append(f.Pairs, ledger.FabricPair{Session: session, FabricPairCounts: ledger.FabricPairCounts{Answered: n}})
 	}
-	return []ledger.Fabric{f}
+	return []ledger.FabricState{f}
 }
 
 func (h *fakeHost) collectFacts() *verbs.FabricFacts {
@@ -389,7 +389,7 @@ func hostList(n, size int) string {
 // endWorker ends the worker of a host. The worker has counted more probes and more writes than it has reported.
 func (h *fakeHost) endWorker(more uint64) {
 	h.mu.Lock()
-	f := ledger.Fabric{Port: 1, FabricCounts: ledger.FabricCounts{Events: 100, Acked: 90}}
+	f := ledger.FabricState{Port: 1, FabricCounts: ledger.FabricCounts{Events: 100, Acked: 90}}
 	for _, r := range h.rounds {
 		f.Pairs = append(f.Pairs, ledger.FabricPair{
 			Session: r.session, FabricPairCounts: ledger.FabricPairCounts{Sent: r.sent + more, Writes: r.posts + more},
@@ -399,5 +399,5 @@ func (h *fakeHost) endWorker(more uint64) {
 	clear(h.rounds)
 	h.epoch++
 	h.mu.Unlock()
-	h.k.HandleLedger(h.device, []ledger.Fabric{f}, true)
+	h.k.HandleLedger(h.device, []ledger.FabricState{f}, true)
 }

@@ -182,7 +182,7 @@ func (k *Keeper) HandleFacts(device string, f *verbs.FabricFacts, offset int64) 
 }
 
 // HandleLedger records the counts of a device's worker. over is true if the worker has ended and these counts are its last.
-func (k *Keeper) HandleLedger(device string, fabrics []ledger.Fabric, over bool) {
+func (k *Keeper) HandleLedger(device string, fabrics []ledger.FabricState, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range fabrics {

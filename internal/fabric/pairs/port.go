@@ -122,7 +122,7 @@ func (p *port) isUsed() bool { return p.known && !p.info.Unable && p.k.ownList.o
 
 // updateCounts records the counts of the worker. over is true if the worker has ended: events that it read and did not acknowledge are then
 // released.
-func (p *port) updateCounts(c *ledger.Fabric, over bool) {
+func (p *port) updateCounts(c *ledger.FabricState, over bool) {
 	p.currentWorker = measure.FabricProberCounts{FabricCounts: c.FabricCounts, Unacked: c.Events - c.Acked}
 	p.updateResponders(c.Pairs)
 	if !over {

@@ -81,15 +81,15 @@ func (d *device) ListObjects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) 
 		}
 	}
 	for _, kind := range kinds {
-		o.Lists[kind].State = verbs.ListWhole
+		o.Lists[kind].State = verbs.ListComplete
 	}
 	for _, h := range all {
 		for kind := range h.Counts {
-			if o.Lists[kind].State != verbs.ListWhole {
+			if o.Lists[kind].State != verbs.ListComplete {
 				h.Counts[kind] = 0
 			}
 		}
-		if o.Lists[verbs.ObjectQP].State != verbs.ListWhole {
+		if o.Lists[verbs.ObjectQP].State != verbs.ListComplete {
 			h.States = [verbs.QPStates]uint32{}
 		}
 		o.Holders = append(o.Holders, h)

@@ -35,7 +35,7 @@ name = "elsewhere"
 			require.NoError(t, err)
 			require.True(t, o.Holders[0].Kernel)
 			for kind, l := range o.Lists {
-				require.Equal(t, l.State == verbs.ListWhole, len(kinds) > kind)
+				require.Equal(t, l.State == verbs.ListComplete, len(kinds) > kind)
 			}
 			return o.Holders[1:]
 		}

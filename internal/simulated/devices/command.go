@@ -84,8 +84,8 @@ func (d *device) runCommand(port int, c verbs.CommandCall, call ledger.Call) err
 	case port < 1 || port > len(d.h.ports) || !d.h.commands.Has(c):
 		return fmt.Errorf("%w: %v of port %d", verbs.ErrUnsupported, c, port)
 	}
-	d.led.Evidence(ledger.Lane{Call: call, Port: port, Beat: d.w.clock()})
-	defer func() { d.led.Evidence(ledger.Lane{Beat: d.w.clock()}) }()
+	d.led.SetEvidenceCall(ledger.ThreadCall{Call: call, Port: port, Since: d.w.clock()})
+	defer func() { d.led.SetEvidenceCall(ledger.ThreadCall{Since: d.w.clock()}) }()
 	return d.awaitAnswer(port, c)
 }
 

@@ -56,14 +56,14 @@ call = "query_port"
 		time.Sleep(10 * time.Second)
 		go func() { _ = s.dev.ReadCounter(1) }()
 		synctest.Wait()
-		_, lane := s.led.Lanes()
+		_, lane := s.led.ControlCalls()
 		require.Equal(t, ledger.CallReadSysfs, lane.Call)
 		require.Equal(t, 1, lane.Port)
 		_, err = s.dev.QueryPort(1)
 		require.NoError(t, err, "another call is answered")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		_, lane = s.led.Lanes()
+		_, lane = s.led.ControlCalls()
 		require.Equal(t, ledger.CallNone, lane.Call)
 
 		time.Sleep(12 * time.Second)
@@ -75,7 +75,7 @@ call = "query_port"
 
 func TestCommandsAreThoseOfTheDriver(t *testing.T) {
 	for profile, want := range map[string]verbs.CommandSet{
-		"mlx5": verbs.CommandsOf("mlx5_core"), "qedr": verbs.CommandsOf("qedr"), "rxe": 0, "siw": 0, "irdma": verbs.CommandsOf("ice"),
+		"mlx5": verbs.DriverCommands("mlx5_core"), "qedr": verbs.DriverCommands("qedr"), "rxe": 0, "siw": 0, "irdma": verbs.DriverCommands("ice"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := play(t, profile, "")

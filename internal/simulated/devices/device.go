@@ -104,11 +104,11 @@ func (d *device) queryPort(port int) (verbs.PortAttr, error) {
 		return verbs.PortAttr{}, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, len(d.h.ports))
 	}
 	now := d.w.clock()
-	d.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: port, Beat: now})
+	d.led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: port, Since: now})
 	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.Sleep(end, d.gate.abandoned) {
 		return verbs.PortAttr{}, verbs.ErrClosed
 	}
-	defer func() { d.led.Control(ledger.Lane{Beat: d.w.clock()}) }()
+	defer func() { d.led.SetControlCall(ledger.ThreadCall{Since: d.w.clock()}) }()
 	if err := d.awaitQueryAnswer(port); err != nil {
 		return verbs.PortAttr{}, err
 	}
@@ -149,7 +149,7 @@ func (d *device) destroy(ctx context.Context) error {
 	case stuck != nil:
 		return stuck
 	}
-	return d.runDestroy(ctx, func(c ledger.Call, now int64) { d.led.Control(ledger.Lane{Call: c, Beat: now}) }, ledger.CallCloseDevice)
+	return d.runDestroy(ctx, func(c ledger.Call, now int64) { d.led.SetControlCall(ledger.ThreadCall{Call: c, Since: now}) }, ledger.CallCloseDevice)
 }
 
 // runDestroy simulates a destroy call, which takes as long as a stuck_close lasts. If

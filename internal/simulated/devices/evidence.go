@@ -137,8 +137,8 @@ func (d *device) readCounters(port int, from verbs.CounterSource) (values map[st
 
 // recordCall records a call in the ledger until the returned function is called.
 func (d *device) recordCall(call ledger.Call, port int) func() {
-	d.led.Evidence(ledger.Lane{Call: call, Port: port, Beat: d.w.clock()})
-	return func() { d.led.Evidence(ledger.Lane{Beat: d.w.clock()}) }
+	d.led.SetEvidenceCall(ledger.ThreadCall{Call: call, Port: port, Since: d.w.clock()})
+	return func() { d.led.SetEvidenceCall(ledger.ThreadCall{Since: d.w.clock()}) }
 }
 
 // withLink calls f with the current link of a port. It is outside the gate: Close does not

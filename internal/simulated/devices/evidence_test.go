@@ -121,12 +121,12 @@ for = "10s"
 			done <- err
 		}()
 		synctest.Wait()
-		_, lane := s.led.Lanes()
+		_, lane := s.led.ControlCalls()
 		require.Equal(t, ledger.CallReadSysfs, lane.Call)
 		begun := time.Now()
 		require.NoError(t, <-done)
 		require.Equal(t, 9*time.Second, time.Since(begun))
-		_, lane = s.led.Lanes()
+		_, lane = s.led.ControlCalls()
 		require.Equal(t, ledger.CallNone, lane.Call)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// fabricEnd implements verbs.Fabric. Its peers are hosts of the scenario or other Fabrics of this world.
+// fabricEnd implements verbs.FabricEndpoint. Its peers are hosts of the scenario or other Fabrics of this world.
 type fabricEnd struct {
 	d *device
 	c verbs.FabricConfig
@@ -37,8 +37,8 @@ type fabricEnd struct {
 // fabricReceives is the number of receives of a UD queue pair, as in the native backend.
 const fabricReceives = 64
 
-// NewFabric implements verbs.Device.
-func (d *device) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
+// NewFabricEndpoint implements verbs.Device.
+func (d *device) NewFabricEndpoint(c verbs.FabricConfig) (verbs.FabricEndpoint, verbs.FabricPort, error) {
 	f, port, err := d.newFabric(c)
 	if err != nil {
 		return nil, verbs.FabricPort{}, opError("new fabric", d.attr.Name, c.Port, err)
@@ -131,10 +131,10 @@ func fabricGIDs(l *link, index int) []verbs.FabricGID {
 	return append(routable, local...)
 }
 
-// UD implements verbs.Fabric.
+// UD implements verbs.FabricEndpoint.
 func (f *fabricEnd) UD() (numbers []uint32, qkey uint32) { return slices.Clone(f.ud), f.qkey }
 
-// Offer implements verbs.Fabric.
+// Offer implements verbs.FabricEndpoint.
 func (f *fabricEnd) Offer(pair int, role verbs.FabricRole) (rc uint32, err error) {
 	err = f.runOrder("ibv_create_qp", pair, func() error {
 		rc = f.d.w.fabric.newNumber()
@@ -144,7 +144,7 @@ func (f *fabricEnd) Offer(pair int, role verbs.FabricRole) (rc uint32, err error
 	return rc, err
 }
 
-// Join implements verbs.Fabric.
+// Join implements verbs.FabricEndpoint.
 func (f *fabricEnd) Join(pair int, peer *verbs.FabricPeer) error {
 	err := f.runOrder("ibv_modify_qp", pair, func() error {
 		p := f.offered[pair]
@@ -161,7 +161,7 @@ func (f *fabricEnd) Join(pair int, peer *verbs.FabricPeer) error {
 	return err
 }
 
-// Leave implements verbs.Fabric.
+// Leave implements verbs.FabricEndpoint.
 func (f *fabricEnd) Leave(pair int) error {
 	return f.runOrder("ibv_destroy_qp", pair, func() error {
 		f.disconnectPair(f.pairs[pair])
@@ -199,10 +199,10 @@ func (f *fabricEnd) link() (active bool, err error) {
 	return h.ports[f.c.Port-1].isUp, nil
 }
 
-// Nudge implements verbs.Fabric.
+// Nudge implements verbs.FabricEndpoint.
 func (f *fabricEnd) Nudge() { f.nudge.Send() }
 
-// Close implements verbs.Fabric.
+// Close implements verbs.FabricEndpoint.
 func (f *fabricEnd) Close(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

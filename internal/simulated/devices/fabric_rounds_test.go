@@ -218,7 +218,7 @@ func TestFabricsOfOneWorldProbeEachOther(t *testing.T) {
 		s := play(t, "roce2", "")
 		a, pa := s.fabric(1)
 		dev, led := s.open("sim1")
-		b, pb, err := dev.NewFabric(s.config(1))
+		b, pb, err := dev.NewFabricEndpoint(s.config(1))
 		require.NoError(t, err)
 		ra, err := a.Offer(0, verbs.FabricProbes)
 		require.NoError(t, err)
@@ -241,8 +241,8 @@ func TestFabricsOfOneWorldProbeEachOther(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, <-done)
 
-		var snap ledger.Snapshot
-		led.Snapshot(&snap)
+		var snap ledger.Contents
+		led.CopyTo(&snap)
 		require.EqualValues(t, 4, snap.Fabrics[0].Echoed)
 		require.EqualValues(t, 4, snap.Fabrics[0].Foreign, "the probe that was missed, and three more")
 	})

@@ -19,7 +19,7 @@ const ms = int64(time.Millisecond)
 // prober is a scene with a Fabric on port 1 of sim0, which probes the host "b" in place 5.
 type prober struct {
 	*scene
-	f     verbs.Fabric
+	f     verbs.FabricEndpoint
 	port  verbs.FabricPort
 	began int64
 	peer  verbs.FabricPeer
@@ -42,15 +42,15 @@ func (s *scene) config(port int) verbs.FabricConfig {
 	}}
 }
 
-func (s *scene) fabric(port int) (verbs.Fabric, verbs.FabricPort) {
+func (s *scene) fabric(port int) (verbs.FabricEndpoint, verbs.FabricPort) {
 	s.Helper()
-	f, p, err := s.dev.NewFabric(s.config(port))
+	f, p, err := s.dev.NewFabricEndpoint(s.config(port))
 	require.NoError(s, err)
 	return f, p
 }
 
 // meet joins a simulated host, whose first round is 100 ms away.
-func (s *scene) meet(host string, f verbs.Fabric) verbs.FabricPeer {
+func (s *scene) meet(host string, f verbs.FabricEndpoint) verbs.FabricPeer {
 	s.Helper()
 	_, err := f.Offer(place, verbs.FabricProbes)
 	require.NoError(s, err)
@@ -73,7 +73,7 @@ func (p *prober) run(until time.Duration) *prober {
 	return p
 }
 
-func runFabric(f verbs.Fabric, lasting time.Duration) ([]verbs.FabricFact, int64, error) {
+func runFabric(f verbs.FabricEndpoint, lasting time.Duration) ([]verbs.FabricFact, int64, error) {
 	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
 	n, upTo, err := f.Run(facts, lasting)
 	return facts[:n], upTo, err
@@ -203,7 +203,7 @@ func TestAFabricOnAPortWithoutLinkHearsNothing(t *testing.T) {
 		p := probing(t, "roce2", "[[link]]\nat = '1s'\ndown_for = '1s'\ndevice = 'sim0'\n").run(3 * time.Second)
 		require.Equal(t, []int64{100, 600, 2100, 2600}, p.moments(verbs.FabricEcho))
 		require.NoError(t, p.w.SetLink("sim0", 1, false))
-		_, _, err := p.dev.NewFabric(p.config(1))
+		_, _, err := p.dev.NewFabricEndpoint(p.config(1))
 		require.ErrorIs(t, err, verbs.ErrUnsupported)
 		require.NotErrorIs(t, err, verbs.ErrNeverFabric)
 	})
@@ -217,7 +217,7 @@ func TestAFabricOfARemovedDeviceIsGone(t *testing.T) {
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
 		_, err = p.f.Offer(0, verbs.FabricProbes)
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
-		_, _, err = p.dev.NewFabric(p.config(1))
+		_, _, err = p.dev.NewFabricEndpoint(p.config(1))
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
 		require.NoError(t, p.f.Close(time.Second))
 	})
@@ -229,7 +229,7 @@ func TestARunThatHangsIsSeenInTheLedger(t *testing.T) {
 		done := make(chan error)
 		go func() { _, _, err := runFabric(p.f, 5*time.Second); done <- err }()
 		time.Sleep(10 * time.Second)
-		lane := p.snapshot().Fabrics[0].Lane
+		lane := p.snapshot().Fabrics[0].Call
 		require.Equal(t, ledger.CallPostSend, lane.Call)
 		require.ErrorIs(t, p.f.Close(time.Second), verbs.ErrStuck)
 		require.ErrorIs(t, <-done, verbs.ErrClosed)
@@ -255,7 +255,7 @@ func TestEachKindOfPortIsReachedInItsWay(t *testing.T) {
 	require.NoError(t, f.Close(0))
 	c := s.config(1)
 	c.GIDIndex = 1
-	_, port, err := s.dev.NewFabric(c)
+	_, port, err := s.dev.NewFabricEndpoint(c)
 	require.NoError(t, err)
 	require.Equal(t, 1, port.GIDs[0].Index)
 	require.Len(t, port.GIDs, 1)
@@ -269,7 +269,7 @@ func TestEachKindOfPortIsReachedInItsWay(t *testing.T) {
 func TestAPortThatCannotProbeHostsSaysWhetherItEverCan(t *testing.T) {
 	for _, profile := range []string{"iwarp", "siw", "efa", "mana", "qedr"} {
 		s := play(t, profile, "")
-		_, _, err := s.dev.NewFabric(s.config(1))
+		_, _, err := s.dev.NewFabricEndpoint(s.config(1))
 		require.ErrorIs(t, err, verbs.ErrNeverFabric, profile)
 		require.Empty(t, s.w.Peer("b").Ports(fakeTime()))
 	}
@@ -283,7 +283,7 @@ func TestAPortThatCannotProbeHostsSaysWhetherItEverCan(t *testing.T) {
 	} {
 		c := s.config(1)
 		change(&c)
-		_, _, err := s.dev.NewFabric(c)
+		_, _, err := s.dev.NewFabricEndpoint(c)
 		require.ErrorIs(t, err, verbs.ErrUnsupported, name)
 		require.NotErrorIs(t, err, verbs.ErrNeverFabric, name)
 	}

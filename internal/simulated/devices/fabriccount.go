@@ -25,7 +25,7 @@ func (c *fabricCounter) countEcho(place int) {
 func (c *fabricCounter) add(n ledger.FabricCounts) { c.led.AddFabricCounts(c.slot, n) }
 
 func (c *fabricCounter) addOfPair(place int, n ledger.FabricPairCounts) {
-	c.led.AddFabricPair(c.slot, place, n)
+	c.led.AddFabricPairCounts(c.slot, place, n)
 }
 
 func (c *fabricCounter) recordJoin(place int, session uint64) {
@@ -53,9 +53,9 @@ func (c *fabricCounter) countFact(fact *verbs.FabricFact) {
 }
 
 // setCall records the call in which the thread of the Fabric is.
-func (c *fabricCounter) setCall(call ledger.Call, now int64) { c.led.FabricLane(c.slot, call, now) }
+func (c *fabricCounter) setCall(call ledger.Call, now int64) { c.led.SetFabricCall(c.slot, call, now) }
 
 // setControlCall records the call in which the thread of orders is.
 func (c *fabricCounter) setControlCall(call ledger.Call, port int, now int64) {
-	c.led.FabricControl(c.slot, ledger.Lane{Call: call, Port: port, Beat: now})
+	c.led.SetFabricControlCall(c.slot, ledger.ThreadCall{Call: call, Port: port, Since: now})
 }

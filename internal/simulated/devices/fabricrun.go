@@ -31,7 +31,7 @@ func (s *sink) addFact(p *fabricPair, kind verbs.FabricKind, at int64) *verbs.Fa
 // hasRoom reports whether there is space for the facts of one more step, at most four.
 func (s *sink) hasRoom() bool { return s.n+4 <= len(s.facts) }
 
-// Run implements verbs.Fabric.
+// Run implements verbs.FabricEndpoint.
 func (f *fabricEnd) Run(facts []verbs.FabricFact, lasting time.Duration) (n int, upTo int64, err error) {
 	err = verbs.ErrClosed
 	if f.gate.enter() {

@@ -96,9 +96,9 @@ func (s *scene) round(p verbs.Probe) verbs.Round {
 	return r
 }
 
-func (s *scene) snapshot() *ledger.Snapshot {
-	var snap ledger.Snapshot
-	s.led.Snapshot(&snap)
+func (s *scene) snapshot() *ledger.Contents {
+	var snap ledger.Contents
+	s.led.CopyTo(&snap)
 	return &snap
 }
 

@@ -98,7 +98,7 @@ func (p *probe) Keep() {
 		return
 	}
 	defer p.gate.leave()
-	p.d.led.AddRound(p.slot, p.held)
+	p.d.led.AddProbeCounts(p.slot, p.held)
 	if p.last != nil {
 		p.listRound(*p.last)
 	}
@@ -122,7 +122,7 @@ func (p *probe) destroy(ctx context.Context) error {
 	if !p.gate.wait(ctx) {
 		return verbs.ErrStuck
 	}
-	p.d.led.AddRound(p.slot, ledger.ProbeCounts{Acked: p.unacked})
+	p.d.led.AddProbeCounts(p.slot, ledger.ProbeCounts{Acked: p.unacked})
 	p.unacked = 0
 	if err := p.d.runDestroy(ctx, p.setThreadState, ledger.CallDestroyCQ); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (p *probe) destroy(ctx context.Context) error {
 	return nil
 }
 
-func (p *probe) setThreadState(c ledger.Call, now int64) { p.d.led.ProbeLane(p.slot, c, now) }
+func (p *probe) setThreadState(c ledger.Call, now int64) { p.d.led.SetProbeCall(p.slot, c, now) }
 
 // drawStages returns the durations of the current round. They depend only on the seed,
 // the target of the probe and the number of the round.

@@ -160,13 +160,13 @@ func TestAHungRoundHoldsCloseUntilItGivesUp(t *testing.T) {
 			ended <- err
 		}()
 		synctest.Wait()
-		require.Equal(t, ledger.CallReqNotifyCQ, s.snapshot().Busy(nil).Call)
+		require.Equal(t, ledger.CallReqNotifyCQ, s.snapshot().LongestCall(nil).Call)
 		start := fakeTime()
 		require.ErrorIs(t, s.dev.Close(2*time.Second), verbs.ErrStuck)
 		require.Equal(t, 2*second, fakeTime()-start)
 		require.ErrorIs(t, <-ended, verbs.ErrClosed)
 		require.Zero(t, s.counts().Rounds, "a round that was given up is not counted")
-		require.Equal(t, ledger.CallReqNotifyCQ, s.snapshot().Busy(nil).Call)
+		require.Equal(t, ledger.CallReqNotifyCQ, s.snapshot().LongestCall(nil).Call)
 	})
 }
 

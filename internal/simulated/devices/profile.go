@@ -55,7 +55,7 @@ func profile(name string) ([]spec, error) {
 	}
 	if build, ok := drivers()[name]; ok {
 		specs := fleet(1, build)
-		specs[0].commands = verbs.CommandsOf(kernelDriver(name))
+		specs[0].commands = verbs.DriverCommands(kernelDriver(name))
 		return specs, nil
 	}
 	if digits, ok := strings.CutPrefix(name, "fleet"); ok {

@@ -97,7 +97,7 @@ func (d *device) enqueue(p pending) {
 func (d *device) readQueued(runs []verbs.Run) (int, error) {
 	n := 0
 	for n < len(runs) {
-		d.led.Reader(ledger.CallGetAsyncEvent, d.w.clock())
+		d.led.SetReaderCall(ledger.CallGetAsyncEvent, d.w.clock())
 		p, ok := d.pop()
 		if !ok {
 			break
@@ -111,13 +111,13 @@ func (d *device) readQueued(runs []verbs.Run) (int, error) {
 			return 0, verbs.ErrClosed
 		}
 		runs[n] = run
-		d.led.AddRun(verbs.RingRun(&run))
+		d.led.WriteRun(verbs.RunToRing(&run))
 		n++
 	}
 	if n > 0 {
 		d.led.Ring()
 	}
-	d.led.Reader(ledger.CallNone, d.w.clock())
+	d.led.SetReaderCall(ledger.CallNone, d.w.clock())
 	return n, nil
 }
 
@@ -143,7 +143,7 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	if !p.read {
 		d.led.Count(int32(p.typ), int32(p.port), p.count, 0)
 	}
-	d.led.Reader(ledger.CallAckAsyncEvent, got)
+	d.led.SetReaderCall(ledger.CallAckAsyncEvent, got)
 	var hung int64
 	if f, end := d.h.fault(hangAck, 0, 0, got); f != nil {
 		if !d.w.Sleep(end, d.gate.abandoned) {
@@ -176,6 +176,6 @@ func (d *device) crash(p pending) {
 		next.read = true
 	}
 	d.h.mu.Unlock()
-	d.led.Reader(ledger.CallAckAsyncEvent, d.w.clock())
+	d.led.SetReaderCall(ledger.CallAckAsyncEvent, d.w.clock())
 	d.w.die(p.signal)
 }

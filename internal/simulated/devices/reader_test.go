@@ -173,7 +173,7 @@ func TestAHungAcknowledgementShowsInTheLedgerUntilItEnds(t *testing.T) {
 		snap := s.snapshot()
 		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventLIDChange), Port: 1, Read: 3, Acked: 0}}, snap.Events)
 		require.Equal(t, ledger.CallAckAsyncEvent, snap.Reader.Call)
-		require.Equal(t, second, fakeTime()-snap.Reader.Beat)
+		require.Equal(t, second, fakeTime()-snap.Reader.Since)
 		run := (<-done)[0]
 		require.Equal(t, 5*second, fakeTime()-start)
 		require.Greater(t, run.AckMax, 3*second)
@@ -201,7 +201,7 @@ func TestACloseThatMeetsAHungAcknowledgementGivesUp(t *testing.T) {
 		snap := s.snapshot()
 		require.EqualValues(t, 1, snap.Events[0].Read)
 		require.Zero(t, snap.Events[0].Acked)
-		require.Equal(t, ledger.CallAckAsyncEvent, snap.Busy(nil).Call)
+		require.Equal(t, ledger.CallAckAsyncEvent, snap.LongestCall(nil).Call)
 	})
 }
 
@@ -223,10 +223,10 @@ func TestACrashStrikesWhileEventsAreInFlight(t *testing.T) {
 			at = "3s"
 			type = "sm_change"`)
 		require.Len(t, s.read(-1), 1)
-		var atDeath ledger.Snapshot
+		var atDeath ledger.Contents
 		s.w.die = func(sig syscall.Signal) {
 			s.die = append(s.die, sig)
-			s.led.Snapshot(&atDeath)
+			s.led.CopyTo(&atDeath)
 		}
 		s.read(-1)
 		require.Equal(t, []syscall.Signal{syscall.SIGBUS}, s.die)
@@ -299,7 +299,7 @@ func TestAHungQueryHoldsCloseUntilItGivesUp(t *testing.T) {
 			ended <- err
 		}()
 		synctest.Wait()
-		require.Equal(t, ledger.CallQueryPort, s.snapshot().Busy(nil).Call)
+		require.Equal(t, ledger.CallQueryPort, s.snapshot().LongestCall(nil).Call)
 		require.ErrorIs(t, s.dev.Close(time.Second), verbs.ErrStuck)
 		require.ErrorIs(t, <-ended, verbs.ErrClosed)
 	})
@@ -322,10 +322,10 @@ func TestACloseThatIsStuckSaysInWhichCall(t *testing.T) {
 		s := play(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"stuck_close\"\nfor = \"10s\"\n")
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(t, s.dev.Close(3*time.Second), verbs.ErrStuck)
-		require.Equal(t, ledger.CallCloseDevice, s.snapshot().Busy(nil).Call)
+		require.Equal(t, ledger.CallCloseDevice, s.snapshot().LongestCall(nil).Call)
 		s.dev, s.led = s.open("sim0")
 		require.NoError(t, s.dev.Close(time.Minute), "the library releases the device in time")
-		require.Equal(t, ledger.CallNone, s.snapshot().Busy(nil).Call)
+		require.Equal(t, ledger.CallNone, s.snapshot().LongestCall(nil).Call)
 	})
 }
 
@@ -336,7 +336,7 @@ func TestADeviceWhoseProbeIsStuckIsStuckToo(t *testing.T) {
 		s.round(p)
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(t, p.Close(time.Second), verbs.ErrStuck)
-		require.Equal(t, ledger.CallDestroyCQ, s.snapshot().Busy(nil).Call)
+		require.Equal(t, ledger.CallDestroyCQ, s.snapshot().LongestCall(nil).Call)
 		require.EqualValues(t, 1, s.counts().Acked, "acknowledged before the destroy")
 		require.ErrorIs(t, p.Close(time.Second), verbs.ErrClosed)
 		require.ErrorIs(t, s.dev.Close(time.Second), verbs.ErrStuck)

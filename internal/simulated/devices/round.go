@@ -54,7 +54,7 @@ func (p *probe) Rounds(pace verbs.Pace) (last verbs.Round, done int, err error) 
 		}
 		done++
 		due += int64(pace.Interval)
-		due += int64(verbs.Missed(time.Duration(p.d.w.clock()-due), pace.Interval))
+		due += int64(verbs.MissedIntervals(time.Duration(p.d.w.clock()-due), pace.Interval))
 		if last.Outcome != verbs.OutcomeSuccess || pace.Interval <= 0 || due > end {
 			return last, done, nil
 		}
@@ -232,17 +232,17 @@ func (p *probe) recordRound(start int64, s stages, d decision) verbs.Round {
 	} else {
 		countOutcome(&c, d.outcome)
 	}
-	p.d.led.AddRound(p.slot, c)
+	p.d.led.AddProbeCounts(p.slot, c)
 	if p.c.Trial {
 		p.last = &r
 	} else {
 		p.listRound(r)
 	}
-	return verbs.RoundOf(&r)
+	return verbs.RoundFromRing(&r)
 }
 
 func (p *probe) listRound(r ledger.Round) {
-	p.d.led.ListRound(p.slot, r, verbs.Outcome(r.Outcome) != verbs.OutcomeSuccess)
+	p.d.led.WriteRound(p.slot, r, verbs.Outcome(r.Outcome) != verbs.OutcomeSuccess)
 }
 
 func countOutcome(c *ledger.ProbeCounts, o verbs.Outcome) {

@@ -21,7 +21,7 @@ type observer struct {
 	*testing.T
 	w        *devices.World
 	led      *ledger.Ledger
-	fabric   verbs.Fabric
+	fabric   verbs.FabricEndpoint
 	port     verbs.FabricPort
 	began    int64
 	pairs    []*observed
@@ -73,7 +73,7 @@ func observe(t *testing.T, of devices.Options, hosts ...string) *observer {
 	o.led = led
 	dev, err := devices.New(w).Open("sim0", led)
 	require.NoError(t, err)
-	o.fabric, o.port, err = dev.NewFabric(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{
+	o.fabric, o.port, err = dev.NewFabricEndpoint(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{
 		Paths: paths, Interval: 500 * time.Millisecond, GIDIndex: -1, PKeyIndex: -1,
 	}})
 	require.NoError(t, err)

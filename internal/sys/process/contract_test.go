@@ -94,22 +94,22 @@ func (a *testAttempt) Take(m message, s status.Status) {
 }
 
 func (a *testAttempt) Busy(held func(int) bool) Call {
-	var s ledger.Snapshot
-	a.led.Snapshot(&s)
-	return callOf(s.Busy(held))
+	var s ledger.Contents
+	a.led.CopyTo(&s)
+	return callOf(s.LongestCall(held))
 }
 
 func (a *testAttempt) Faulted() Call {
-	var s ledger.Snapshot
-	a.led.Snapshot(&s)
-	return callOf(s.Faulted())
+	var s ledger.Contents
+	a.led.CopyTo(&s)
+	return callOf(s.FaultedCall())
 }
 
-func callOf(l ledger.Lane) Call {
+func callOf(l ledger.ThreadCall) Call {
 	if l.Call == ledger.CallNone {
 		return Call{}
 	}
-	return Call{Name: l.Call.String(), Since: l.Beat}
+	return Call{Name: l.Call.String(), Since: l.Since}
 }
 
 func (a *testAttempt) Ended(why status.End) {
@@ -137,7 +137,7 @@ func (t talker) register(r grpc.ServiceRegistrar) {
 
 // inCall records in the shared memory that the child is in a call.
 func inCall(l *ledger.Ledger, c ledger.Call) {
-	l.Control(ledger.Lane{Call: c, Beat: clock.Monotonic()})
+	l.SetControlCall(ledger.ThreadCall{Call: c, Since: clock.Monotonic()})
 }
 
 func testHandshake() Handshake {

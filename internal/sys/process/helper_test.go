@@ -218,7 +218,7 @@ func (f *fault) send(ctx context.Context, send sender) error {
 	l.Count(10, 1, 3, 2)
 	switch mode {
 	case "crashes in a call":
-		l.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Thread: os.Getpid(), Beat: 1}) // another thread's, longer
+		l.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: os.Getpid(), Since: 1}) // another thread's, longer
 		inCall(l, ledger.CallGetAsyncEvent)
 		must(unix.Kill(os.Getpid(), unix.SIGSEGV))
 	case "panics":

@@ -58,8 +58,8 @@ func (r *recorder) message(message) {
 
 func (r *recorder) ended(e status.End) {
 	r.note(func() {
-		var s ledger.Snapshot
-		r.led.Snapshot(&s)
+		var s ledger.Contents
+		r.led.CopyTo(&s)
 		r.counts = s.Events
 		r.calls, r.ends = append(r.calls, "ended"), append(r.ends, e)
 	})

@@ -104,7 +104,7 @@ func backToBack(t *testing.T, m verbs.Method, count, ackBatch int) []verbs.Round
 		if last.Outcome != verbs.OutcomeSuccess {
 			t.Fatalf("want every round to succeed, got %s: %s", last.Outcome, last.Status)
 		}
-		items, err := rings.Take(nil, clock.Monotonic())
+		items, err := rings.Merge(nil, clock.Monotonic())
 		if err != nil || len(items) != n {
 			t.Fatalf("want %d rounds in the ring, got %d: %v", n, len(items), err)
 		}

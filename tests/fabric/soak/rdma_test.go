@@ -115,7 +115,7 @@ func (x *worker) drop(place int) {
 }
 
 // end ends all pairs, and returns what the ledger says of them.
-func (x *worker) end() []ledger.Fabric {
+func (x *worker) end() []ledger.FabricState {
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
 	counts := x.counts()
@@ -128,14 +128,14 @@ func (x *worker) end() []ledger.Fabric {
 }
 
 // ledger returns what the worker has counted so far.
-func (x *worker) ledger() []ledger.Fabric {
+func (x *worker) ledger() []ledger.FabricState {
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
 	return x.counts()
 }
 
-func (x *worker) counts() []ledger.Fabric {
-	f := ledger.Fabric{Port: 1}
+func (x *worker) counts() []ledger.FabricState {
+	f := ledger.FabricState{Port: 1}
 	for _, s := range x.pairs {
 		if s == nil {
 			continue
@@ -146,7 +146,7 @@ func (x *worker) counts() []ledger.Fabric {
 		}
 		f.Pairs = append(f.Pairs, c)
 	}
-	return []ledger.Fabric{f}
+	return []ledger.FabricState{f}
 }
 
 // run probes, and reports what it sees, until ctx ends.

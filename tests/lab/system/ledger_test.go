@@ -13,7 +13,7 @@ import (
 
 // ledgerOf copies the ledger of a running worker, with the events that it has read
 // and acknowledged by now, reported or not.
-func ledgerOf(t *testing.T, worker int) ledger.Snapshot {
+func ledgerOf(t *testing.T, worker int) ledger.Contents {
 	t.Helper()
 	for line := range strings.Lines(processFile(t, worker, "maps")) {
 		if !strings.Contains(line, "/memfd:rdma_events-") {
@@ -29,12 +29,12 @@ func ledgerOf(t *testing.T, worker int) ledger.Snapshot {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		var s ledger.Snapshot
-		l.Snapshot(&s)
+		var s ledger.Contents
+		l.CopyTo(&s)
 		return s
 	}
 	t.Fatalf("process %d has no ledger mapped", worker)
-	return ledger.Snapshot{}
+	return ledger.Contents{}
 }
 
 // mappedAt returns the range of addresses in a line of proc_pid_maps(5), without

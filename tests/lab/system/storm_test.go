@@ -172,7 +172,7 @@ func (s *storm) end() map[int]int64 {
 }
 
 // read returns how many events of all types a worker has read.
-func read(s ledger.Snapshot) int64 {
+func read(s ledger.Contents) int64 {
 	var sum uint64
 	for _, e := range s.Events {
 		sum += e.Read
@@ -184,7 +184,7 @@ func read(s ledger.Snapshot) int64 {
 // and returns their number.
 func awaitLedger(t *testing.T, worker int, injected map[int]int64) int64 {
 	t.Helper()
-	var s ledger.Snapshot
+	var s ledger.Contents
 	guest.Eventually(t, "all events are read and acknowledged", 20*time.Second, func() bool {
 		s = ledgerOf(t, worker)
 		matches := 0

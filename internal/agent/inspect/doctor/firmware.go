@@ -30,7 +30,7 @@ func checkFirmware(x *examination) []Result {
 	var results []Result
 	for i := range x.devices {
 		d := &x.devices[i]
-		if !verbs.CommandsOf(d.Driver).Has(verbs.CommandHWCounters) || len(d.ports) == 0 {
+		if !verbs.DriverCommands(d.Driver).Has(verbs.CommandHWCounters) || len(d.ports) == 0 {
 			continue
 		}
 		r := Result{Check: "firmware", Subject: d.Name}
@@ -43,7 +43,7 @@ func checkFirmware(x *examination) []Result {
 			r.Text = fmt.Sprintf("the firmware has not answered a reading of a hw_counter within %s", answerLimit)
 		case errors.Is(err, fs.ErrNotExist):
 			r.Text = "its port has no hw_counters here: its firmware is not asked"
-			if verbs.CommandsOf(d.Driver).Has(verbs.CommandQueryQP) {
+			if verbs.DriverCommands(d.Driver).Has(verbs.CommandQueryQP) {
 				r.Text = "its port has no hw_counters here: the plugin queries the probe's queue pair"
 			}
 		case err != nil:

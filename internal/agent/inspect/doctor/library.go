@@ -84,7 +84,7 @@ func checkProviders(x *examination) []Result {
 	results := []Result{{Check: name, Text: "installed: " + join(installed) + " (ABI rdmav" + installed[0].ABI + ")"}}
 	for i := range x.devices {
 		d := &x.devices[i]
-		want := verbs.ProviderOf(d.Driver)
+		want := verbs.ProviderName(d.Driver)
 		has := slices.ContainsFunc(installed, func(p inspect.Provider) bool { return p.Name == want })
 		if !has && !d.opened() && d.unwatchable() == "" {
 			results = append(results, x.missingProvider(d, want))

@@ -99,7 +99,7 @@ func (x *examination) unanswered(d *device, read, errno string) (text string, fi
 // the firmware, counters that cannot be read are normal.
 func (x *examination) refusedRead(d *device, port int) (file string, err error) {
 	files := []string{"state"}
-	if verbs.CommandsOf(d.Driver).Has(verbs.CommandQueryPort) {
+	if verbs.DriverCommands(d.Driver).Has(verbs.CommandQueryPort) {
 		files = append(files, "counters/link_downed")
 	}
 	for _, file := range files {

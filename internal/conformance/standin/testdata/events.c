@@ -5,7 +5,7 @@
 
 #include "standin.h"
 
-// Events that are read and not yet acknowledged.
+// Events that were read and not yet acknowledged.
 static struct ibv_async_event pending[64];
 static int pendings;
 
@@ -35,8 +35,8 @@ static enum object object_of(unsigned type)
 	return O_PORT;
 }
 
-// As in libibverbs: the upper half of the union is garbage for ports, and for a
-// number without a name the port is the truncated element.
+// As in libibverbs, the upper half of the union is garbage for port events, and for a
+// type without a name the port is the truncated element.
 static void fill(struct ibv_async_event *e, const struct description *d)
 {
 	memset(e, 0xee, sizeof *e);

@@ -6,7 +6,7 @@
 
 #include "standin.h"
 
-// Datagrams and writes between queue pairs, whose ports are all on one network. They arrive at once, in the post verb.
+// Datagrams and writes between queue pairs, whose ports are all on one network. They arrive immediately, within the post verb.
 
 static struct standin_qp *all;
 
@@ -63,7 +63,7 @@ void release_sends(void)
 	helds = 0;
 }
 
-// A queue pair takes its sends with it.
+// The sends of a destroyed queue pair never complete.
 void delist(struct standin_qp *s)
 {
 	struct standin_qp **at = &all;
@@ -91,7 +91,7 @@ static int takes(const struct standin_qp *s)
 	return s && (s->qp.state == IBV_QPS_RTR || s->qp.state == IBV_QPS_RTS);
 }
 
-// arrive puts a datagram into the next receive, behind a header that may have any contents.
+// arrive writes a datagram into the next receive, after a header with arbitrary contents.
 static void arrive(struct standin_qp *to, const struct standin_qp *from, const struct ibv_sge *what)
 {
 	struct standin_receive *r = &to->receives[to->first_receive % 64];
@@ -143,7 +143,7 @@ static int send_datagram(struct standin_qp *s, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-// retry is a write without an acknowledgement.
+// retry is a write that has not been acknowledged.
 struct retry {
 	uint32_t number;
 	uint64_t wr_id;
@@ -181,7 +181,7 @@ static void give_up_later(const struct standin_qp *s, const struct ibv_send_wr *
 		abort();
 }
 
-// A write of no bytes needs no memory of the peer, but its queue pair must allow writes and await this packet number.
+// A zero-length write needs no memory of the peer, but the peer's queue pair must allow writes and expect this packet number.
 static int write_nothing(struct standin_qp *s, const struct ibv_send_wr *wr)
 {
 	struct ibv_wc wc = { .wr_id = wr->wr_id, .opcode = IBV_WC_RDMA_WRITE, .qp_num = s->qp.qp_num };

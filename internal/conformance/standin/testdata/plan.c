@@ -32,17 +32,17 @@ static void step(char *word, size_t size)
 	control->cursor += n + (at[n] == ' ');
 }
 
-// perform executes the letters of the step in their order:
-//  c  the work request's completion is put into the queue
-//  e  an event, if the queue is armed; then the queue is no longer armed
-//  E  an event in any case; the queue stays as it is
-//  l  an event that is lost: the queue is no longer armed
-//  k  the completion is kept back
-//  r  the completions that were kept back are put into the queue
-//  p  the same with an event, after the queue was armed again and a poll found it empty
-//  R  the device is removed
-//  f  the send of a datagram completes with a bad status
-//  x  the post verb returns post_err and nothing is posted
+// perform executes the letters of the step in order:
+//  c  put the work request's completion into the completion queue
+//  e  raise an event if the queue is armed; the queue is then no longer armed
+//  E  raise an event in any case; the queue stays armed or not
+//  l  lose an event: the queue is no longer armed
+//  k  hold the completion back
+//  r  put the completions that were held back into the queue
+//  p  the same with an event, once the queue was armed again and a poll found it empty
+//  R  remove the device
+//  f  complete the send of a datagram with a bad status
+//  x  make the post verb return post_err without posting anything
 // Any other letter does nothing.
 int perform(struct standin_cq *cq, const struct ibv_wc *own)
 {

@@ -2,7 +2,7 @@
 
 #include "standin.h"
 
-static __thread int before; // errno as the caller left it
+static __thread int before; // errno as set by the caller
 
 int refused(enum call call, int32_t err)
 {

@@ -33,7 +33,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context,
 	return &s->cq;
 }
 
-// Like the kernel, a destroy drops the events that are queued and not read.
+// As in the kernel, a destroy drops queued events that were not read.
 static void drop_events(struct ibv_comp_channel *channel)
 {
 	struct pollfd p = { .fd = channel->fd, .events = POLLIN };
@@ -190,7 +190,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	return &s->qp;
 }
 
-// Queue pairs whose destroy has failed. They still exist in the device.
+// Queue pairs whose destroy has failed. They still exist on the device.
 static struct standin_qp *kept_qps;
 
 int ibv_destroy_qp(struct ibv_qp *qp)
@@ -267,7 +267,7 @@ static void note_attributes(const struct ibv_qp *qp, const struct ibv_qp_attr *a
 		note("modify_qp to=%d mask=%#x own=%u", a->qp_state, mask, qp->qp_num);
 }
 
-// keep_attributes keeps what packets are checked by.
+// keep_attributes stores the attributes by which packets are checked.
 static void keep_attributes(struct standin_qp *s, const struct ibv_qp_attr *a, int mask)
 {
 	if (mask & IBV_QP_PORT)
@@ -361,7 +361,7 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	return err;
 }
 
-// A datagram to the own address uses up a receive; the plan applies to the
+// A datagram to the port's own address uses up a receive; the plan applies to the
 // completion of that receive. Then the send completes as well, with send_status.
 // Without a receive the datagram is dropped, which is a violation, and the send does
 // not complete.

@@ -5,17 +5,17 @@
 
 #include "standin.h"
 
-// Old kernels refuse a destroy after a removal. A variable of the environment
-// (RDMAV_ALLOW_DISASSOC_DESTROY) makes the library treat that as success: then it
-// frees the object, and does not wait until its events are acknowledged.
+// Old kernels refuse a destroy after a removal. An environment variable
+// (RDMAV_ALLOW_DISASSOC_DESTROY) makes the library treat that as success: it then
+// frees the object without waiting until its events are acknowledged.
 int disassociated(void)
 {
 	return control->removed && control->closed_again;
 }
 
-// After a removal the completion channel answers POLLERR and read returns EIO, and
-// the asynchronous queue ends with DEVICE_FATAL. A pipe's write end without a reader
-// gives POLLERR alone.
+// After a removal, poll on the completion channel returns POLLERR and read returns EIO,
+// and the asynchronous queue ends with DEVICE_FATAL. The write end of a pipe without a
+// reader returns POLLERR alone.
 void remove_device(void)
 {
 	uint32_t fatal[4] = { 0, 0, IBV_EVENT_DEVICE_FATAL, 0 };

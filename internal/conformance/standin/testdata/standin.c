@@ -28,9 +28,9 @@ struct ibv_comp_channel *channels[16];
 static struct ibv_srq srq;
 static struct ibv_wq wq;
 
-// Each worker has one device, which its first argument names, and a page for it in
-// the directory VERBS_STANDIN. The host passes that variable on. Without such a page
-// that of the library itself is used: a worker may only be asked for its version.
+// Each worker has one device, which its first argument names, and a control page for it
+// in the directory VERBS_STANDIN. The host passes that variable on. Without such a page,
+// as for a worker that only prints its version, the library uses a page of its own.
 static int open_control(int argc, char **argv)
 {
 	const char *path = getenv("STANDIN_CONTROL"), *dir = getenv("VERBS_STANDIN");
@@ -91,9 +91,9 @@ void violated(const char *format, ...)
 	va_end(args);
 }
 
-// hang_in_kernel waits as for a command that the firmware does not answer, in state D: so
-// does the parent of a vfork until its child is gone. A parent that is killed takes the
-// child with it.
+// hang_in_kernel waits in state D, as for a command that the firmware does not answer. It
+// uses a vfork, whose parent waits in that state until the child has ended. If the parent
+// is killed, the child ends as well.
 static void hang_in_kernel(void)
 {
 	pid_t child = vfork();
@@ -122,7 +122,7 @@ static void hang(void)
 }
 
 // crash ends the process as ordered, once: by a real fault, another signal, or an
-// exit. A worker that is started again does not crash.
+// exit. The next worker does not crash.
 static void crash(void)
 {
 	int signal = control->crash_signal;
@@ -135,7 +135,7 @@ static void crash(void)
 	_exit(3);
 }
 
-// flood prints lines of all lengths, to both streams, as with a debug level left on.
+// flood prints lines of all lengths to both streams, as a library does with a debug level left on.
 static void flood(void)
 {
 	static const char line[] =
@@ -325,7 +325,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
 	return pd;
 }
 
-// handle counts a parent's children, as the kernel does, and a memory region as many.
+// handle counts a parent's children, as the kernel does; a memory region adds MEMORY to the count.
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	int err = begin(C_DEALLOC_PD);
@@ -365,7 +365,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	return err;
 }
 
-// The tests' table has four entries that end in 1 to 4.
+// The GID table of the tests has four entries, which end in 1 to 4.
 int ibv_query_gid(struct ibv_context *ctx, uint8_t port, int index, union ibv_gid *gid)
 {
 	int err = begin(C_QUERY_GID);

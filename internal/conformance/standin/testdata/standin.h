@@ -1,13 +1,13 @@
-// A stand-in for libibverbs: one device without hardware, whose faults a test orders
-// through a page of shared memory. It checks the rules of the real library that a
-// caller can break (acknowledge before destroy, children before parents, the
+// A stand-in for libibverbs: one device without hardware. A test orders its faults
+// through a page of shared memory. The stand-in checks the rules of the real library
+// that a caller can break (acknowledge before destroy, children before parents, the
 // attributes of each state) and records the first violation.
 #ifndef STANDIN_H
 #define STANDIN_H
 
 #include <stdint.h>
 
-// The numbers of the calls (enum call) are those of package native.
+// The numbers of the calls are those of enum call in package native.
 #include "../../../device/native/native_lib.h"
 
 // The behaviour of a provider, and of the kernel driver behind it, that differs from
@@ -17,7 +17,7 @@ struct provider {
 	int32_t refuse_rc, refuse_ud, refuse_channel, refuse_ah, refuse_rts; // SILENTLY: no errno
 	int32_t flush;
 	int32_t dead_open, dead_command, dead_destroy; // in error state
-	uint32_t commands;			       // a bit for each call that is a command to the device
+	uint32_t commands;			       // bit mask of the calls that are firmware commands
 };
 
 enum { SILENTLY = -1 };
@@ -37,13 +37,13 @@ struct control {
 	// next call.
 	int32_t dead, disassociate, command_us, flushes;
 	int32_t hang_in_kernel; // a call that hangs does so in state D
-	// Of datagrams and writes between queue pairs (fabric.c): those of a port, 0 for none, that are lost; whether sends are
-	// held back; how long a write without an answer is repeated, for ever if 0; which byte of a datagram is changed on its
-	// way, from 1 on, and how many are added.
+	// Faults of datagrams and writes between queue pairs (fabric.c): the port whose datagrams or writes are lost, 0 for
+	// none; whether sends are held back; how long a write without an answer is repeated, 0 for ever; which byte of a
+	// datagram is changed on its way, from 1, and how many bytes are added.
 	int32_t lose_datagrams, lose_writes, hold_sends, retry_us, corrupt, stretch;
 	int32_t dropped; // datagrams for which there was no receive
-	// What ibv_query_port_speed answers, in units of 100 Mb/s, or the errno that it fails with if negative; 0: the device
-	// cannot answer.
+	// The answer of ibv_query_port_speed, in units of 100 Mb/s, or its errno if negative; 0: the device does not support
+	// the query.
 	int32_t effective_speed;
 	int32_t phys_state, ports,
 		sm_lid;	  // of the port and the device; 0: LinkUp, two ports, LID 1; sm_lid -1: none
@@ -56,24 +56,24 @@ struct control {
 	char trace[1 << 18];
 };
 
-// MEMORY is what a memory region adds to the handle of its protection domain, which counts its children.
+// MEMORY is the number that a memory region adds to the handle of its protection domain, which counts the domain's children.
 enum { MEMORY = 1 << 16 };
 
 // How a call fails: as in its man page, with a negative errno, with -1 or NULL and
 // errno, or with -1 or NULL alone.
 enum { STYLE_MANUAL, STYLE_NEGATIVE, STYLE_MINUS_ONE, STYLE_SILENT };
 
-// When arming a queue makes an event by itself: never; if there is a completion
+// When arming a queue raises an event by itself: never; if there is a completion
 // beyond the consumer index, which the arm carries on mlx5 for example; always. With
-// ARM_AT_POLL the next poll does each arm but the first.
+// ARM_AT_POLL each arm except the first takes effect in the next poll.
 enum { ARM_NEVER, ARM_BY_INDEX, ARM_ALWAYS, ARM_AT_POLL };
 
 struct standin_cq {
 	struct ibv_cq cq;
 	struct ibv_wc *ring; // of cq.cqe elements
 	uint32_t head, count, reported, async_reported;
-	int armed, delayed; // delayed: events on their way
-	int arms, noted;    // noted: an arm that the next poll does
+	int armed, delayed; // delayed: number of events on their way
+	int arms, noted;    // noted: an arm takes effect in the next poll
 };
 
 struct standin_receive {
@@ -90,8 +90,8 @@ struct standin_qp {
 	void *buffer; // of its receives
 	int port, access;
 	uint32_t qkey, dest, sq_psn, rq_psn;
-	struct standin_qp *next;  // of those whose destroy has failed
-	struct standin_qp *other; // of all
+	struct standin_qp *next;  // in the list of queue pairs whose destroy has failed
+	struct standin_qp *other; // in the list of all queue pairs
 };
 
 struct standin_channel {
@@ -107,24 +107,24 @@ extern struct ibv_comp_channel *channels[16];
 
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void violated(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// begin prints, dies, hangs or fails a call as ordered. It writes no trace. 0: the
-// call goes on.
+// begin prints, dies, hangs or fails a call as ordered. It writes no trace. It returns 0
+// if the call continues.
 int begin(enum call call);
 
-// refused fails a call with one of the provider's errnos; the device is then not
-// asked. 0: the call goes on.
+// refused fails a call with one of the provider's errnos, without a command to the device.
+// It returns 0 if the call continues.
 int refused(enum call call, int32_t err);
 // answer returns the answer to a call: the device's errno in error state if the call
 // is a command to the device, the kernel's EIO after a removal, else 0.
 int answer(enum call call);
 
-// attack tries operations that a library must not do, and notes the result of each.
+// attack tries operations that a library must not be able to do, and records the result of each.
 void attack(void);
 
 void remove_device(void);
 // disassociated reports whether the kernel answers EIO to a destroy.
 int disassociated(void);
-// write_late makes the device write to the receives of queue pairs whose destroy
+// write_late makes the device write into the receives of queue pairs whose destroy has
 // failed.
 void write_late(void);
 
@@ -133,15 +133,15 @@ int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-// Datagrams and writes between queue pairs (fabric.c). The lock is held. enlist adds a queue pair to those that they reach, and
-// delist removes it.
+// Datagrams and writes between queue pairs (fabric.c). The caller holds the lock. enlist makes a queue pair reachable, and
+// delist undoes that.
 void enlist(struct standin_qp *s);
 void delist(struct standin_qp *s);
 int is_fabric_send(const struct ibv_qp *qp, const struct ibv_send_wr *wr);
 int fabric_send(struct standin_qp *s, const struct ibv_send_wr *wr);
 // release_sends completes the sends that were held back, unless they still are.
 void release_sends(void);
-// in_use reports whether a datagram that is not sent yet uses an address handle.
+// in_use reports whether a datagram that was not sent yet uses an address handle.
 int in_use(const struct ibv_ah *ah);
 
 // perform executes the next step of the plan with the completion of a work request.

@@ -116,12 +116,12 @@ static void number_round(uint64_t n, int outcome)
 
 static void write_runs(void)
 {
-	list_runs(&device, runs, run_count);
+	publish_runs(&device, runs, run_count);
 }
 
 static void write_round(void)
 {
-	list_round(&probe, &probe.last);
+	publish_round(&probe, &probe.last);
 }
 
 static void read_events(void)

@@ -6,14 +6,17 @@
 
 enum { MAGIC = 0x52444d46, VERSION = 1 };
 
-// DRAINS bounds how many batches of completions are taken in a row. More come only from a stranger who sends without end.
-enum { DRAINS = 16 };
+// MAX_DRAINS is the largest number of batches of completions handled in a row. Only a stranger who sends without end causes
+// more.
+enum { MAX_DRAINS = 16 };
 
 int post_fabric_receive(struct fabric *f, int path, int place)
 {
 	char *at = (char *)f->buffer + (size_t)(path * FABRIC_DEPTH + place) * FABRIC_SLOT;
 	struct ibv_sge where = { (uintptr_t)at, FABRIC_SLOT, f->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = work(WR_RECEIVE, path, place), .sg_list = &where, .num_sge = 1 };
+	struct ibv_recv_wr wr = { .wr_id = work_id(WR_RECEIVE, path, place),
+				  .sg_list = &where,
+				  .num_sge = 1 };
 	struct ibv_recv_wr *bad;
 	int err = FABRIC_CALL(f, C_POST_RECV, ibv_post_recv(f->ud[path], &wr, &bad));
 
@@ -22,7 +25,7 @@ int post_fabric_receive(struct fabric *f, int path, int place)
 	return err;
 }
 
-void take_sent(struct fabric *f)
+void poll_sent(struct fabric *f)
 {
 	struct ibv_wc wc[16];
 	int n, i;
@@ -38,12 +41,12 @@ void take_sent(struct fabric *f)
 		f->end.failed = failed(C_POLL_CQ, EIO);
 }
 
-// post_datagram_to has a completion for each datagram: an address handle must not be destroyed before what uses it is sent,
-// since some devices read it only then.
+// post_datagram_to requests a completion for each datagram. An address handle must not be destroyed before the datagrams that
+// use it have completed, since some devices read it only when they send.
 int post_datagram_to(struct fabric *f, struct pair *p, int path, struct datagram_wire *m)
 {
 	struct ibv_sge what = { (uintptr_t)m, sizeof *m, 0 };
-	struct ibv_send_wr wr = { .wr_id = work(WR_SEND, path, 0),
+	struct ibv_send_wr wr = { .wr_id = work_id(WR_SEND, path, 0),
 				  .sg_list = &what,
 				  .num_sge = 1,
 				  .opcode = IBV_WR_SEND,
@@ -59,7 +62,7 @@ int post_datagram_to(struct fabric *f, struct pair *p, int path, struct datagram
 	wr.wr.ud.remote_qpn = p->peer.ud[path];
 	wr.wr.ud.remote_qkey = p->peer.qkey;
 	if (f->sent[path] - f->done[path] == FABRIC_SENDS)
-		FABRIC_CALL(f, C_POLL_CQ, (take_sent(f), 0));
+		FABRIC_CALL(f, C_POLL_CQ, (poll_sent(f), 0));
 	if (f->sent[path] - f->done[path] == FABRIC_SENDS)
 		return ENOMEM;
 	err = FABRIC_CALL(f, C_POST_SEND, ibv_post_send(f->ud[path], &wr, &bad));
@@ -68,7 +71,7 @@ int post_datagram_to(struct fabric *f, struct pair *p, int path, struct datagram
 	return err;
 }
 
-// is_new reports whether a probe arrives for the first time, and remembers it. A network may deliver a datagram twice.
+// is_new reports whether a probe arrives for the first time, and records it. A network may deliver a datagram twice.
 static int is_new(struct pair *p, uint32_t seq)
 {
 	uint32_t *last = &p->arrived[seq % 256];
@@ -79,9 +82,9 @@ static int is_new(struct pair *p, uint32_t seq)
 	return 1;
 }
 
-// answer echoes a probe of a pair that is met, as long as it has not asked too often in this second. What it does not
-// echo, it has received nevertheless.
-static void answer(struct fabric *f, struct pair *p, const struct datagram_wire *m, int path, int64_t came)
+// send_echo echoes a probe, unless the pair has had FABRIC_ECHOES echoes in this second. A probe that is not echoed still
+// counts as received.
+static void send_echo(struct fabric *f, struct pair *p, const struct datagram_wire *m, int path, int64_t came)
 {
 	struct datagram_wire e = { .type = T_ECHO, .seq = m->seq };
 	int64_t t = now();
@@ -99,29 +102,30 @@ static void answer(struct fabric *f, struct pair *p, const struct datagram_wire 
 		if (!post_datagram_to(f, p, path, &e)) {
 			p->echoes++;
 			p->tx[path]++;
-			add(&f->led->echoed, 1);
-			add(&p->led->answered, 1);
+			add_count(&f->led->echoed, 1);
+			add_count(&p->led->answered, 1);
 			return;
 		}
 	}
-	add(&f->led->refused, 1);
+	add_count(&f->led->refused, 1);
 }
 
-// await_next looks for the last probe after the one that was answered, as verdict.EchoWatch does.
-static void await_next(const struct fabric *f, struct pair *p, uint32_t answered)
+// await_next_echo makes the echo of the newest probe the awaited one, if that probe was sent after the answered one, as
+// verdict.EchoWatch does.
+static void await_next_echo(const struct fabric *f, struct pair *p, uint32_t answered)
 {
 	if ((int32_t)(answered - p->awaited) < 0)
 		return;
-	p->look = 0;
+	p->missing_at = 0;
 	if ((int32_t)(p->seq - answered) > 0) {
 		p->awaited = p->seq;
-		p->look = p->sent[p->seq % 256].at + f->c.missing_ns;
+		p->missing_at = p->sent[p->seq % 256].at + f->c.missing_ns;
 	}
 }
 
-// take_echo takes an echo of a probe that has none yet, on the probe's path. It reports whether it is one.
-static int take_echo(struct fabric *f, int i, struct pair *p, const struct datagram_wire *m, int path,
-		     int64_t came, struct sink *s)
+// handle_echo handles a datagram as the first echo of a probe, on the probe's path. It returns 0 if it is no such echo.
+static int handle_echo(struct fabric *f, int i, struct pair *p, const struct datagram_wire *m, int path,
+		       int64_t came, struct sink *s)
 {
 	uint32_t seq = be32toh(m->seq), dry = be32toh(m->dry);
 	struct fabric_item *out;
@@ -130,8 +134,8 @@ static int take_echo(struct fabric *f, int i, struct pair *p, const struct datag
 	if (!seq || p->sent[seq % 256].seq != seq || (int)((seq - 1) % p->peer.paths) != path)
 		return 0;
 	at = p->sent[seq % 256].at;
-	p->sent[seq % 256].seq = 0; // a second echo of it is foreign
-	out = item(s, FK_ECHO, i, p, came);
+	p->sent[seq % 256].seq = 0; // a second echo of the same probe counts as foreign
+	out = add_item(s, FK_ECHO, i, p, came);
 	out->path = path;
 	out->seq = seq;
 	out->rx = be32toh(m->rx);
@@ -141,15 +145,16 @@ static int take_echo(struct fabric *f, int i, struct pair *p, const struct datag
 	out->dry = dry != p->peer_dry[path] || f->dry[path] != p->own_dry[path];
 	p->peer_dry[path] = dry;
 	p->own_dry[path] = f->dry[path];
-	p->reported = p->asked = p->more = 0;
-	await_next(f, p, seq);
-	add(&p->led->answered, 1);
+	p->reported = p->more_requested = p->more = 0;
+	await_next_echo(f, p, seq);
+	add_count(&p->led->answered, 1);
 	return 1;
 }
 
-// take_datagram takes a datagram if it is of a pair: of its session, of the queue pair that belongs to the path, and of
-// the kind that its role has to do with. A probe that arrives again is neither counted nor echoed again.
-static int take_datagram(struct fabric *f, const struct ibv_wc *wc, int path, int64_t came, struct sink *s)
+// handle_datagram handles a datagram if it belongs to a pair: it must have the pair's session, come from the queue pair of the
+// path, and have the type that matches the pair's role. A probe that arrives again is neither counted nor echoed again. It
+// returns 0 for other datagrams.
+static int handle_datagram(struct fabric *f, const struct ibv_wc *wc, int path, int64_t came, struct sink *s)
 {
 	size_t slot = path * FABRIC_DEPTH + (wc->wr_id & 0xffff);
 	const struct datagram_wire *m = (void *)((char *)f->buffer + slot * FABRIC_SLOT + FABRIC_GRH);
@@ -166,17 +171,17 @@ static int take_datagram(struct fabric *f, const struct ibv_wc *wc, int path, in
 		    p->peer.ud[path] != wc->src_qp)
 			continue;
 		if (role == FR_PROBES)
-			return take_echo(f, i, p, m, path, came, s);
+			return handle_echo(f, i, p, m, path, came, s);
 		if (!is_new(p, be32toh(m->seq)))
 			return 0;
-		answer(f, p, m, path, came);
+		send_echo(f, p, m, path, came);
 		return 1;
 	}
 	return 0;
 }
 
-// take_write takes the completion of a write, unless it is of a pair that is no more.
-static void take_write(struct fabric *f, const struct ibv_wc *wc, int64_t came, struct sink *s)
+// handle_write handles the completion of a write, unless its pair no longer exists.
+static void handle_write(struct fabric *f, const struct ibv_wc *wc, int64_t came, struct sink *s)
 {
 	int i = wc->wr_id >> 16 & 0xff;
 	struct pair *p = i < FABRIC_PAIRS ? f->pair[i] : NULL;
@@ -187,13 +192,13 @@ static void take_write(struct fabric *f, const struct ibv_wc *wc, int64_t came, 
 		fail_write(i, p, came, wc->status, s);
 		return;
 	}
-	item(s, FK_WRITE_DONE, i, p, came)->took = came - p->write_at;
+	add_item(s, FK_WRITE_DONE, i, p, came)->took = came - p->write_at;
 	p->write_at = 0;
-	add(&p->led->writes_ok, 1);
+	add_count(&p->led->writes_ok, 1);
 }
 
-// take_receive takes a datagram and posts its receive again. Neither fails while the queue pair can be used.
-static void take_receive(struct fabric *f, const struct ibv_wc *wc, int64_t came, struct sink *s)
+// handle_receive handles a received datagram and posts its receive again. Both succeed as long as the queue pair can be used.
+static void handle_receive(struct fabric *f, const struct ibv_wc *wc, int64_t came, struct sink *s)
 {
 	int path = wc->wr_id >> 16 & 0xff, err;
 
@@ -201,36 +206,37 @@ static void take_receive(struct fabric *f, const struct ibv_wc *wc, int64_t came
 		f->end.wc_status = wc->status;
 		return;
 	}
-	if (!take_datagram(f, wc, path, came, s))
-		add(&f->led->foreign, 1);
+	if (!handle_datagram(f, wc, path, came, s))
+		add_count(&f->led->foreign, 1);
 	err = post_fabric_receive(f, path, wc->wr_id & 0xffff);
 	if (err)
 		f->end.failed = failed(C_POST_RECV, err);
 }
 
-// take_all takes n completions. Whoever asked before receives were used up hears nothing of it; the next one does.
-static void take_all(struct fabric *f, int n, int64_t came, struct sink *s)
+// handle_completions handles n completions. It counts used-up receives only afterwards: the echoes of the probes among these
+// completions do not report it yet, but the next echoes do.
+static void handle_completions(struct fabric *f, int n, int64_t came, struct sink *s)
 {
 	int i, path;
 
 	for (i = 0; i < n; i++) {
 		if (f->wc[i].wr_id >> 56 == WR_WRITE)
-			take_write(f, &f->wc[i], came, s);
+			handle_write(f, &f->wc[i], came, s);
 		else
-			take_receive(f, &f->wc[i], came, s);
+			handle_receive(f, &f->wc[i], came, s);
 	}
 	for (path = 0; path < f->c.paths; path++) {
 		if (!f->used_up[path])
 			continue;
 		f->used_up[path] = 0;
 		f->dry[path]++;
-		add(&f->led->dry, 1);
+		add_count(&f->led->dry, 1);
 	}
 }
 
-// collect polls what has completed, before any of it is looked at: only so is it seen that all receives of a path were
-// used up, and that the device dropped what came then.
-static int collect(struct fabric *f, int n)
+// poll_fabric_cq polls all completions before any of them is handled. Only then does it notice that all receives of a path were
+// used up, so that the device may have dropped datagrams.
+static int poll_fabric_cq(struct fabric *f, int n)
 {
 	int got, path;
 
@@ -246,58 +252,58 @@ static int collect(struct fabric *f, int n)
 	return n;
 }
 
-// read_event reads one event, polls, arms and polls again, for the reasons that next_event has. It reports whether there was
-// one. n is negative after a poll that failed.
-static int read_event(struct fabric *f, int *n)
+// read_fabric_event reads one event, polls, arms and polls again, for the reasons at read_cq_event. It reports whether there was
+// an event. n is set to the number of completions, or to a negative value after a failed poll.
+static int read_fabric_event(struct fabric *f, int *n)
 {
-	struct ledger_lane *lane = &f->led->lane;
+	struct thread_state *state = &f->led->thread;
 	struct result armed = { 0 };
 	struct ibv_cq *cq;
 	void *context;
 	int err;
 
-	enter(lane, C_GET_CQ_EVENT, now());
+	enter_call(state, C_GET_CQ_EVENT, now());
 	if (lib.get_cq_event(f->channel, &cq, &context)) {
 		err = errno;
-		leave(lane);
+		leave_call(state);
 		if (err != EAGAIN)
 			f->end.failed = failed(C_GET_CQ_EVENT, err);
 		return 0;
 	}
-	add(&f->led->events, 1);
-	go_on(lane, C_POLL_CQ);
-	*n = collect(f, 0);
+	add_count(&f->led->events, 1);
+	set_call(state, C_POLL_CQ);
+	*n = poll_fabric_cq(f, 0);
 	err = FABRIC_CALL(f, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(f->cq, 0));
 	if (err)
 		armed = failed(C_REQ_NOTIFY_CQ, err);
 	else if (*n >= 0)
-		*n = FABRIC_CALL(f, C_POLL_CQ, collect(f, *n));
-	enter(lane, C_ACK_CQ_EVENTS, now());
+		*n = FABRIC_CALL(f, C_POLL_CQ, poll_fabric_cq(f, *n));
+	enter_call(state, C_ACK_CQ_EVENTS, now());
 	lib.ack_cq_events(cq, 1);
-	leave(lane);
-	add(&f->led->acked, 1);
+	leave_call(state);
+	add_count(&f->led->acked, 1);
 	if (armed.err)
 		f->end.failed = armed;
 	if (!*n)
-		add(&f->led->spurious, 1);
+		add_count(&f->led->spurious, 1);
 	return 1;
 }
 
-int drain(struct fabric *f, struct sink *s)
+int drain_completions(struct fabric *f, struct sink *s)
 {
 	int i;
 
-	for (i = 0; i < DRAINS && s->n + FABRIC_ROOM <= s->cap; i++) {
+	for (i = 0; i < MAX_DRAINS && s->n + FABRIC_ROOM <= s->cap; i++) {
 		int64_t before = now();
-		int n = 0, event = read_event(f, &n);
+		int n = 0, event = read_fabric_event(f, &n);
 
 		if (!event)
-			n = FABRIC_CALL(f, C_POLL_CQ, collect(f, 0));
+			n = FABRIC_CALL(f, C_POLL_CQ, poll_fabric_cq(f, 0));
 		if (n < 0)
 			f->end.failed = failed(C_POLL_CQ, EIO);
-		FABRIC_CALL(f, C_POLL_CQ, (take_sent(f), 0));
-		take_all(f, n, now(), s);
-		if (ended(f))
+		FABRIC_CALL(f, C_POLL_CQ, (poll_sent(f), 0));
+		handle_completions(f, n, now(), s);
+		if (has_failed(f))
 			return -1;
 		if (!n && !event) {
 			f->up_to = before;
