@@ -298,7 +298,7 @@ func (d *Device) markClosed(t *moment) {
 	d.open = false
 	for _, p := range d.ports {
 		p.answered = false
-		if c, ok := p.machine.Removed(t.mono); ok {
+		if c, ok := p.machine.HandleRemoved(t.mono); ok {
 			d.emitChange(p, &c, t)
 		}
 	}

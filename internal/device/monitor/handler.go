@@ -213,7 +213,7 @@ func (d *Device) handleRun(r *verbs.Run, t *moment) {
 	if p == nil {
 		return
 	}
-	if change, ok := p.machine.Event(r); ok {
+	if change, ok := p.machine.HandleEvents(r); ok {
 		d.emitChange(p, &change, t)
 	}
 }
@@ -258,7 +258,7 @@ func (d *Device) handleReading(r *verbs.Reading, t *moment) {
 	p.recordSubnetManager(r.Mono)
 	p.reportAttrChanges(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
 	if !r.RateOnly {
-		if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
+		if change, ok := p.machine.HandleReading(r.Mono, &r.Attr); ok {
 			d.emitChange(p, &change, t)
 			return
 		}
