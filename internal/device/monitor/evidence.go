@@ -227,18 +227,18 @@ func (d *Device) judgeTrigger(p *port, w *trigger, t *moment) {
 
 // causeFacts returns the facts about a trigger.
 func (d *Device) causeFacts(p *port, w *trigger, t *moment) cause.Facts {
-	since := func(mono int64) cause.At {
+	since := func(mono int64) cause.Moment {
 		if mono == 0 {
-			return cause.At{}
+			return cause.Moment{}
 		}
-		return cause.Seen(time.Duration(mono - w.at))
+		return cause.MomentAfter(time.Duration(mono - w.at))
 	}
 	f := cause.Facts{
 		Trigger: w.why, LinkLayer: p.attr.LinkLayer, Removed: since(d.removedAt), Fatal: since(d.fatalAt), Stuck: d.lastStuck(w.at),
 	}
 	f.Before, f.After = p.statesAround(w.at, t)
 	if s := w.snap; s != nil && s.NetDev != nil {
-		f.NetDev = cause.NetDev{At: since(s.Mono), AdminUp: cause.FlagOf(s.NetDev.AdminUp)}
+		f.NetDev = cause.NetDev{Moment: since(s.Mono), AdminUp: cause.FlagOf(s.NetDev.AdminUp)}
 		if s.NetDev.HasCarrier {
 			f.NetDev.Carrier = cause.FlagOf(s.NetDev.Carrier)
 		}
@@ -248,11 +248,11 @@ func (d *Device) causeFacts(p *port, w *trigger, t *moment) cause.Facts {
 	}
 	f.Answered = w.snap != nil && w.snap.Answered
 	if s := w.snap; s != nil && s.Link != nil {
-		f.ExtState = cause.ExtState{At: since(s.LinkAt), Name: s.Link.ExtState}
+		f.ExtState = cause.ExtState{Moment: since(s.LinkAt), Name: s.Link.ExtState}
 	}
 	for _, g := range p.facts.gids {
 		if after := g.at - w.at; after > -int64(simultaneous) {
-			f.GIDs.At = cause.Seen(max(0, time.Duration(after)))
+			f.GIDs.Moment = cause.MomentAfter(max(0, time.Duration(after)))
 			for _, c := range g.changes {
 				f.GIDs.Add(c.Action, c.GID, c.From)
 			}
@@ -260,7 +260,7 @@ func (d *Device) causeFacts(p *port, w *trigger, t *moment) cause.Facts {
 	}
 	for _, c := range p.facts.smLIDs {
 		if after := c.at - w.at; after > -int64(simultaneous) {
-			f.SMLID = cause.SMLID{At: cause.Seen(max(0, time.Duration(after))), From: c.from, To: c.to}
+			f.SMLID = cause.SMLID{Moment: cause.MomentAfter(max(0, time.Duration(after))), From: c.from, To: c.to}
 		}
 	}
 	return f
@@ -291,14 +291,14 @@ func (p *port) statesAround(at int64, t *moment) (before, after verbs.PortState)
 
 // lastStuck returns the last moment before a trigger at which the host knew that a command was
 // stuck. The worker may know it up to simultaneous earlier.
-func (d *Device) lastStuck(at int64) cause.At {
+func (d *Device) lastStuck(at int64) cause.Moment {
 	switch {
 	case d.stuckSince == 0 || d.stuckSince > at+int64(simultaneous):
-		return cause.At{}
+		return cause.Moment{}
 	case d.stuckUntil == 0 || d.stuckUntil >= at:
-		return cause.Seen(0)
+		return cause.MomentAfter(0)
 	}
-	return cause.Seen(time.Duration(d.stuckUntil - at))
+	return cause.MomentAfter(time.Duration(d.stuckUntil - at))
 }
 
 // recordStuckCommand records from when until when any command of the device was stuck. A
