@@ -275,7 +275,7 @@ func (d *Device) handleGIDs(table *verbs.GIDTable, t *moment) {
 		return
 	}
 	before := p.gidMoves
-	changes := p.gids.Read(table)
+	changes := p.gids.Update(table)
 	if len(changes) > 0 {
 		p.facts.gids = appendBounded(p.facts.gids, gidChanges{table.Mono, changes})
 	}

@@ -68,7 +68,7 @@ func newPort(number int, expectedDown bool) *port {
 // resetForOpen prepares the port for the reports of a worker that has just opened the device.
 func (p *port) resetForOpen() {
 	p.machine.HandleOpened()
-	p.gids.Opened()
+	p.gids.HandleOpened()
 	p.quality.begun = false
 	p.answered = false
 }
