@@ -77,7 +77,7 @@ func printSnapshot(device, request string) int {
 			Open: func() (verbs.Device, error) { return b.Open(device, led) },
 		}
 		if r.Backend == verbs.BackendVerbs {
-			t.Unopened = sysfs.New("/sys")
+			t.Kernel = sysfs.New("/sys")
 		}
 		err = t.Take()
 		if errors.Is(err, snapshot.ErrLate) {

@@ -175,7 +175,7 @@ func (h *host) begin() {
 // discover reports the devices to the monitor.
 func (h *host) discover(report func([]verbs.Found)) {
 	for first := true; ; first = false {
-		if found, changed := h.found.Look(h.line.now); first || changed {
+		if found, changed := h.found.Scan(h.line.now); first || changed {
 			if h.tracing != nil {
 				h.tracing.discovered(found)
 			}

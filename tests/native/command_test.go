@@ -133,8 +133,8 @@ func TestACommandThatHangsInTheKernelStopsNoReader(t *testing.T) {
 			if d := last(points, "rdma_device", "silent0"); d.Int("worker_restarts") != 0 || d.Int("opens") != 1 {
 				t.Errorf("silent0 was opened again: %v", d.Fields)
 			}
-			w.AwaitLog("the device has not answered for 5s, call "+c.call+", port 1", time.Minute)
-			w.AwaitLog("the device answers again, call "+c.call+", port 1", time.Minute)
+			w.AwaitLog("device not responding, call "+c.call+", port 1, for 5s", time.Minute)
+			w.AwaitLog("device responding again, call "+c.call+", port 1", time.Minute)
 			w.requireUndisturbed()
 		})
 	}

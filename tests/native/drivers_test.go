@@ -90,7 +90,7 @@ func (w *world) isProbed(points []rig.Point, d driven) bool {
 	}
 	if d.Seen.Up.Method == verbs.MethodNone {
 		return slices.ContainsFunc(w.complaints(d.device), func(line string) bool {
-			return strings.Contains(line, "no probe on port 1")
+			return strings.Contains(line, "probe unavailable, port 1")
 		})
 	}
 	return probe.Tags["method"] == d.Seen.Up.Method.String() && probe.Int("ok") == 1

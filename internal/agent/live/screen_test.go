@@ -195,7 +195,7 @@ func TestTheLogStandsAmongTheLines(t *testing.T) {
 		log.Debug("not shown")
 		log.Warn("worker of a died of SIGSEGV", "reason", "crashed", "error", errors.New("x"))
 		log.Warn("a was removed", "reason", "removed")
-		log.Warn("the device has not answered for 5s", "call", "hw_counters", "port", 1)
+		log.Warn("device not responding", "call", "hw_counters", "port", 1, "for", "5s")
 		s.Log().Info("no devices")
 	})
 	require.Regexp(t, `^\S+  a           warning: worker of a died of SIGSEGV; error: x\n\S+ +info: no devices\n$`, got)

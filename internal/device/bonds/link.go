@@ -10,16 +10,16 @@ import (
 
 // link is a network device that is a bond, a leg of one, or a VLAN.
 type link struct {
-	name  string
-	kind  string // "bond", "team", "vlan"; "" or another one for a leg
-	below int    // of a VLAN: the index of the device below it; 0: none in this network namespace
-	lacp  bool   // of a bond: 802.3ad
+	name       string
+	kind       string // "bond", "team", "vlan"; "" or another one for a leg
+	lowerIndex int    // of a VLAN: the index of the device below it; 0: none in this network namespace
+	lacp       bool   // of a bond: its mode is 802.3ad
 
-	master    int    // index of the bond that it is a leg of; 0: none
-	slaveKind string // kind of that bond
-	carrier   bool
-	waits     bool // of a leg of a bond: 802.3ad, or an administrator, has not made it active
-	bad       bool // of a leg of a bond: the bond's own monitoring found it down
+	master        int    // of a leg: the index of its bond; 0: none
+	slaveKind     string // of a leg: the kind of its bond
+	carrier       bool
+	inactive      bool // of a leg of a bond: neither 802.3ad nor an administrator has made it active
+	monitoredDown bool // of a leg of a bond: the bond's own monitoring found it down
 }
 
 // Attributes in IFLA_INFO_DATA of a bond and in IFLA_INFO_SLAVE_DATA of its legs (include/uapi/linux/if_link.h), and their
@@ -34,9 +34,9 @@ const (
 	linkUp      = 0
 )
 
-// parse reads the body of a message RTM_NEWLINK. ok is false if the message does not describe a whole network device, as
-// those of bridges about their ports.
-func parse(body []byte) (index int, l link, ok bool) {
+// parseLink reads the body of a message RTM_NEWLINK. ok is false if the message does not describe a whole network device, such
+// as the messages of bridges about their ports.
+func parseLink(body []byte) (index int, l link, ok bool) {
 	if len(body) < unix.SizeofIfInfomsg || body[0] != unix.AF_UNSPEC {
 		return 0, link{}, false
 	}
@@ -47,7 +47,7 @@ func parse(body []byte) (index int, l link, ok bool) {
 		case unix.IFLA_IFNAME:
 			l.name = netlink.ParseText(value)
 		case unix.IFLA_LINK:
-			l.below = int(netlink.ParseWord(value))
+			l.lowerIndex = int(netlink.ParseWord(value))
 		case unix.IFLA_LINK_NETNSID:
 			foreign = true
 		case unix.IFLA_MASTER:
@@ -62,11 +62,12 @@ func parse(body []byte) (index int, l link, ok bool) {
 		return nil
 	})
 	if foreign {
-		l.below = 0
+		l.lowerIndex = 0
 	}
 	return index, l, err == nil && hasState && l.name != ""
 }
 
+// readInfo reads the attribute IFLA_LINKINFO.
 func (l *link) readInfo(info []byte) error {
 	var data, slaveData []byte
 	err := netlink.Each(info, func(kind uint16, value []byte) error {
@@ -97,15 +98,15 @@ func (l *link) readInfo(info []byte) error {
 	return netlink.Each(slaveData, func(kind uint16, value []byte) error {
 		switch kind {
 		case slaveState:
-			l.waits = octet(value) != stateActive
+			l.inactive = octet(value) != stateActive
 		case slaveMIIStatus:
-			l.bad = octet(value) != linkUp
+			l.monitoredDown = octet(value) != linkUp
 		}
 		return nil
 	})
 }
 
-// octet returns the number in a value of 8 bits, 0 if it is empty.
+// octet returns the number in a value of 8 bits, 0 if the value is empty.
 func octet(value []byte) byte {
 	if len(value) == 0 {
 		return 0
@@ -113,10 +114,10 @@ func octet(value []byte) byte {
 	return value[0]
 }
 
-// aggregates reports whether devices of a kind join several others.
-func aggregates(kind string) bool { return kind == "bond" || kind == "team" }
+// isAggregate reports whether devices of a kind combine several others.
+func isAggregate(kind string) bool { return kind == "bond" || kind == "team" }
 
-// matters reports whether the table keeps the device.
-func (l *link) matters() bool {
-	return aggregates(l.kind) || aggregates(l.slaveKind) || l.kind == "vlan"
+// isRelevant reports whether the table keeps the device.
+func (l *link) isRelevant() bool {
+	return isAggregate(l.kind) || isAggregate(l.slaveKind) || l.kind == "vlan"
 }

@@ -13,21 +13,21 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-// answerTime is the longest wait for a part of the list of network devices.
-const answerTime = 10 * time.Second
+// answerLimit is the longest wait for a part of the list of network devices.
+const answerLimit = 10 * time.Second
 
-// retryAfter is how long after a failure Run begins again.
+// retryAfter is the time from a failure until Run begins again.
 const retryAfter = time.Minute
 
-// Table has the bonds of this network namespace. Its methods may be called concurrently; Run once.
+// Table holds the bonds of this network namespace. Its methods may be called concurrently, but Run only once.
 type Table struct {
 	mu    sync.Mutex
-	links map[int]link // by index; nil while the kernel has not been asked
+	links map[int]link // by index; nil until the first list
 }
 
-// Legs returns how many legs the bond or team has that a network device is, is a leg of, or is a VLAN of, and how many of
-// them are up: they have a carrier, the bond's own monitoring has not found them down, and with 802.3ad they carry traffic.
-// ok is false if there is no such bond. It asks no one.
+// Legs returns how many legs a bond or team has, and how many of them are up. netdev is the bond, one of its legs, or a VLAN
+// on either. A leg is up if it has a carrier, if the bond's own monitoring has not found it down and, with 802.3ad, if it
+// carries traffic. ok is false if there is no such bond. Legs reads the table only.
 func (t *Table) Legs(netdev string) (legs, up int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,11 +37,11 @@ func (t *Table) Legs(netdev string) (legs, up int, ok bool) {
 	}
 	lacp := t.links[bond].lacp
 	for _, l := range t.links {
-		if l.master != bond || !aggregates(l.slaveKind) {
+		if l.master != bond || !isAggregate(l.slaveKind) {
 			continue
 		}
 		legs++
-		if l.carrier && !l.bad && (!lacp || !l.waits) {
+		if l.carrier && !l.monitoredDown && (!lacp || !l.inactive) {
 			up++
 		}
 	}
@@ -56,35 +56,36 @@ func (t *Table) bondOf(netdev string) int {
 		}
 		for range 4 { // VLANs of VLANs
 			switch {
-			case aggregates(l.kind):
+			case isAggregate(l.kind):
 				return index
-			case aggregates(l.slaveKind):
+			case isAggregate(l.slaveKind):
 				return l.master
 			case l.kind != "vlan":
 				return 0
 			}
-			index = l.below
+			index = l.lowerIndex
 			l = t.links[index]
 		}
 	}
 	return 0
 }
 
-// Run keeps the table until ctx ends, and calls changed, from one goroutine, after each change of it. It does not wait for
-// the kernel's answer when ctx ends. A failure is passed to warn, and Run begins again later; the same one again and again is
-// passed once.
+// Run keeps the table up to date until ctx ends, and calls changed after each change of the table, always from the calling
+// goroutine. When ctx ends, it does not wait for an answer of the kernel. After a failure Run calls warn and begins again
+// retryAfter later. It does not report the same failure twice in a row.
 func (t *Table) Run(ctx context.Context, changed func(), warn func(error)) {
-	repeat(ctx, func() error {
-		err := t.follow(ctx, changed)
+	runRepeatedly(ctx, func() error {
+		err := t.followLinks(ctx, changed)
 		if ctx.Err() == nil {
-			t.replace(nil, changed)
+			t.replaceLinks(nil, changed)
 		}
 		return err
 	}, warn)
 }
 
-// repeat calls follow again and again until ctx ends. follow has worked if it ends later than after retryAfter.
-func repeat(ctx context.Context, follow func() error, warn func(error)) {
+// runRepeatedly calls follow until ctx ends, with retryAfter between two calls. An error that is equal to the last one is
+// passed to warn only if follow had worked for longer than retryAfter.
+func runRepeatedly(ctx context.Context, follow func() error, warn func(error)) {
 	last := ""
 	for {
 		begin := time.Now()
@@ -104,8 +105,8 @@ func repeat(ctx context.Context, follow func() error, warn func(error)) {
 	}
 }
 
-// follow asks for all links and then applies each message about one. After messages were lost it asks again.
-func (t *Table) follow(ctx context.Context, changed func()) error {
+// followLinks lists all links, and then applies each message about a link. After messages were lost it lists all links again.
+func (t *Table) followLinks(ctx context.Context, changed func()) error {
 	s, err := netlink.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
 	if err != nil {
 		return err
@@ -114,13 +115,13 @@ func (t *Table) follow(ctx context.Context, changed func()) error {
 	defer context.AfterFunc(ctx, end)()
 	defer end()
 	for {
-		links, err := listUnlessDone(ctx)
+		links, err := listLinksUntilDone(ctx)
 		if err != nil {
 			return err
 		}
-		t.replace(links, changed)
+		t.replaceLinks(links, changed)
 		for err == nil {
-			err = s.ReceiveMessages(func(kind uint16, body []byte) { t.apply(kind, body, changed) })
+			err = s.ReceiveMessages(func(kind uint16, body []byte) { t.handleMessage(kind, body, changed) })
 		}
 		if !errors.Is(err, netlink.ErrOverrun) {
 			return err
@@ -128,15 +129,15 @@ func (t *Table) follow(ctx context.Context, changed func()) error {
 	}
 }
 
-// listUnlessDone lists the links that matter. The kernel may hold the request up, where nothing ends the wait: then the
-// goroutine is left behind when ctx ends.
-func listUnlessDone(ctx context.Context) (links map[int]link, err error) {
+// listLinksUntilDone returns the relevant links, or ctx.Err() when ctx ends. The request may wait in the kernel, where nothing
+// can interrupt it. In that case listLinksUntilDone leaves its goroutine behind.
+func listLinksUntilDone(ctx context.Context) (links map[int]link, err error) {
 	done := make(chan struct{})
 	var listed map[int]link
 	var failed error
 	go func() {
 		defer close(done)
-		listed, failed = list()
+		listed, failed = listLinks()
 	}()
 	select {
 	case <-done:
@@ -146,8 +147,9 @@ func listUnlessDone(ctx context.Context) (links map[int]link, err error) {
 	}
 }
 
-func list() (map[int]link, error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, answerTime)
+// listLinks returns the relevant links, by index.
+func listLinks() (map[int]link, error) {
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, answerLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +158,7 @@ func list() (map[int]link, error) {
 	body := netlink.Attribute(make([]byte, unix.SizeofIfInfomsg), unix.IFLA_EXT_MASK, netlink.Word(skipStatistics))
 	links := map[int]link{}
 	err = c.AskFor(unix.RTM_GETLINK, unix.RTM_NEWLINK, unix.NLM_F_DUMP, body, func(body []byte) error {
-		if index, l, ok := parse(body); ok && l.matters() {
+		if index, l, ok := parseLink(body); ok && l.isRelevant() {
 			links[index] = l
 		}
 		return nil
@@ -167,31 +169,33 @@ func list() (map[int]link, error) {
 	return links, nil
 }
 
-func (t *Table) replace(links map[int]link, changed func()) {
+// replaceLinks replaces all links, and calls changed.
+func (t *Table) replaceLinks(links map[int]link, changed func()) {
 	t.mu.Lock()
 	t.links = links
 	t.mu.Unlock()
 	changed()
 }
 
-// apply handles a message about one link.
-func (t *Table) apply(kind uint16, body []byte, changed func()) {
-	if t.update(kind, body) {
+// handleMessage handles a message about one link, and calls changed if it changes the table.
+func (t *Table) handleMessage(kind uint16, body []byte, changed func()) {
+	if t.updateLink(kind, body) {
 		changed()
 	}
 }
 
-func (t *Table) update(kind uint16, body []byte) (changed bool) {
+// updateLink applies a message about one link, and reports whether the table has changed.
+func (t *Table) updateLink(kind uint16, body []byte) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch kind {
 	case unix.RTM_NEWLINK:
-		index, l, ok := parse(body)
+		index, l, ok := parseLink(body)
 		before, had := t.links[index]
 		switch {
 		case !ok || l == before:
 			return false
-		case l.matters():
+		case l.isRelevant():
 			t.links[index] = l
 			return true
 		}

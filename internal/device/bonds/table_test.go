@@ -17,7 +17,7 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// device is what the kernel says of a network device.
+// device describes a network device in a message of the kernel.
 type device struct {
 	family                 byte
 	index, master, below   int
@@ -67,7 +67,7 @@ func leg(index int, name string, master int) device {
 func tableAfter(devices ...device) *Table {
 	t := &Table{links: map[int]link{}}
 	for _, d := range devices {
-		t.update(unix.RTM_NEWLINK, d.message())
+		t.updateLink(unix.RTM_NEWLINK, d.message())
 	}
 	return t
 }
@@ -120,7 +120,7 @@ func TestALegIsUpIfItCanCarryTraffic(t *testing.T) {
 
 func TestMessagesChangeTheTable(t *testing.T) {
 	table := tableAfter(device{index: 9, name: "bond0", kind: "bond"}, leg(2, "eth0", 9), leg(3, "eth1", 9))
-	tell := func(kind uint16, d device) bool { return table.update(kind, d.message()) }
+	tell := func(kind uint16, d device) bool { return table.updateLink(kind, d.message()) }
 	require.False(t, tell(unix.RTM_NEWLINK, leg(3, "eth1", 9)), "nothing new")
 	require.False(t, tell(unix.RTM_NEWLINK, device{family: unix.AF_BRIDGE, index: 3, name: "eth1"}), "what a bridge says of its port")
 	require.False(t, tell(unix.RTM_DELLINK, device{family: unix.AF_BRIDGE, index: 3, name: "eth1"}))
@@ -155,13 +155,13 @@ func TestRunFollowsTheKernelUntilItIsEnded(t *testing.T) {
 	<-done
 }
 
-// A service that may open no netlink sockets would have a line a minute for ever.
+// A service that may not open netlink sockets must not log a line every minute.
 func TestTheSameFailureIsWarnedOfOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var warned []string
 		calls := 0
-		repeat(ctx, func() error {
+		runRepeatedly(ctx, func() error {
 			switch calls++; calls {
 			case 5:
 				time.Sleep(time.Hour) // it works for a while
@@ -183,8 +183,8 @@ func FuzzMessagesAreReadOrRefused(f *testing.F) {
 	f.Add(device{index: 10, name: "bond0.7", kind: "vlan", below: 9}.message())
 	f.Fuzz(func(_ *testing.T, body []byte) {
 		table := tableAfter(device{index: 9, name: "bond0", kind: "bond"})
-		table.update(unix.RTM_NEWLINK, body) // must neither panic nor hang
-		table.update(unix.RTM_DELLINK, body)
+		table.updateLink(unix.RTM_NEWLINK, body) // must neither panic nor hang
+		table.updateLink(unix.RTM_DELLINK, body)
 		for _, l := range table.links {
 			table.Legs(l.name)
 		}

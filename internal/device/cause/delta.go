@@ -13,7 +13,7 @@ type Delta struct {
 	Source verbs.CounterSource
 	Name   string
 	By     uint64 // 0 if it was reset
-	Reset  bool   // it went back: the driver was loaded again, or the counter was cleared or began again at 0
+	Reset  bool   // the value fell: the driver was reloaded, or the counter was cleared or restarted at 0
 }
 
 // String returns "rx_prio3_pause +48213", or "rx_prio3_pause reset".
@@ -27,8 +27,9 @@ func (d Delta) String() string {
 // Deltas are the counters that moved between two readings, ordered by source and name.
 type Deltas []Delta
 
-// Compare returns the counters that moved. A counter that only one reading has is unknown in
-// the other one, and not 0, so it has not moved. Levels and sensors are no counters and are left out.
+// Compare returns the counters that moved between two readings. A counter that only one reading
+// has is unknown in the other, not 0, so it has not moved. Compare excludes levels and sensors, which
+// are no counters.
 func Compare(before, after verbs.Counters) Deltas {
 	var moved Deltas
 	for source, counters := range after {
@@ -37,7 +38,7 @@ func Compare(before, after verbs.Counters) Deltas {
 		}
 		for name, now := range counters {
 			was, known := before[source][name]
-			if !known || was == now || rankOf(name) == level {
+			if !known || was == now || rankByName(name) == level {
 				continue
 			}
 			d := Delta{Source: source, Name: name}

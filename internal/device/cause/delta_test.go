@@ -55,8 +55,8 @@ func TestTopHasANameOnce(t *testing.T) {
 	require.Equal(t, "link_downed +3, rx_drops +2", moved.Top(8))
 }
 
-// TestRanksOfCountersThatDriversHave has the names as mlx5, rxe, bnxt_re, irdma, efa and the
-// InfiniBand standard list them.
+// TestRanksOfCountersThatDriversHave uses the names of counters of mlx5, rxe, bnxt_re, irdma, efa
+// and the InfiniBand standard.
 func TestRanksOfCountersThatDriversHave(t *testing.T) {
 	for want, names := range map[rank][]string{
 		relevant: {
@@ -74,7 +74,7 @@ func TestRanksOfCountersThatDriversHave(t *testing.T) {
 		level: {"active_qps", "watermark_mrs", "lifespan"},
 	} {
 		for _, name := range names {
-			require.Equal(t, want, rankOf(name), name)
+			require.Equal(t, want, rankByName(name), name)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func FuzzDeltasAddUp(f *testing.F) {
 	f.Add("rx_bytes", uint64(math.MaxUint64), uint64(0), uint8(0))
 	f.Fuzz(func(t *testing.T, name string, was, now uint64, n uint8) {
 		moved := Compare(verbs.Counters{verbs.CountersNetDev: {name: was}}, verbs.Counters{verbs.CountersNetDev: {name: now}})
-		require.Equal(t, was != now && rankOf(name) != level, len(moved) == 1)
+		require.Equal(t, was != now && rankByName(name) != level, len(moved) == 1)
 		for _, d := range moved {
 			require.Equal(t, now < was, d.Reset)
 			if !d.Reset {

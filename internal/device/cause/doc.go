@@ -1,4 +1,4 @@
-// Package cause judges what was read about a port when something happened to it: which
-// counters moved since the reading before, and what the cause is, where that is certain. It is
-// pure: it reads nothing, and times come in as values.
+// Package cause determines the cause of an occurrence on a port from the facts that were read
+// about it, where the cause is certain, and which counters moved since the last reading. It is
+// pure: it reads nothing, and callers pass times as values.
 package cause

@@ -6,46 +6,46 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Facts is what is known about a port at a trigger: an event, a change of its state, or
-// another reason to ask. The zero value of each field means that it is not known.
+// Facts holds the facts about a port at a trigger: an event, a change of the port's state, or
+// another reason to read them. The zero value of each field means that the fact is unknown.
 type Facts struct {
-	// Trigger is why the rest was read.
+	// Trigger is the reason for which the other facts were read.
 	Trigger verbs.Trigger
 	// LinkLayer decides which facts concern the port: the network device of an InfiniBand
 	// port (IPoIB) can be down while the port is active, and only InfiniBand has a subnet
 	// manager.
 	LinkLayer verbs.LinkLayer
-	// Before and After are the port's states before the trigger and after it. They are equal
-	// if the trigger did not concern the state.
+	// Before and After are the port's states before and after the trigger. They are equal
+	// if the trigger did not change the state.
 	Before, After verbs.PortState
 	NetDev        NetDev
 	ExtState      ExtState
-	Removed       At   // the kernel's uevent about the removal of the device
-	Fatal         At   // the last device_fatal
-	Stuck         At   // the last moment at which a command of the device was known to be stuck
-	Answered      bool // the device answered a command after the trigger
-	// Late is set if the trigger may have happened long before it was read. What was read after it then
-	// shows a later state.
+	Removed       Moment // the kernel's uevent about the removal of the device
+	Fatal         Moment // the last device_fatal
+	Stuck         Moment // the last moment at which a command of the device was known to be stuck
+	Answered      bool   // the device answered a command after the trigger
+	// Late is set if the trigger may have happened long before it was read. The other facts then
+	// show a later state.
 	Late  bool
 	GIDs  GIDs
 	SMLID SMLID
 }
 
-// At is the moment of a fact. The zero value is a fact that is not known.
-type At struct {
+// Moment is the time of a fact relative to the trigger. The zero value belongs to an unknown fact.
+type Moment struct {
 	Known bool
-	Since time.Duration // from the trigger to the fact; negative: the fact was before
+	Since time.Duration // from the trigger to the fact; negative: the fact came before the trigger
 }
 
-// Seen returns the moment of a fact that was since after the trigger, or before it if negative.
-func Seen(since time.Duration) At { return At{Known: true, Since: since} }
+// MomentAfter returns the Moment since after the trigger, or before it if since is negative.
+func MomentAfter(since time.Duration) Moment { return Moment{Known: true, Since: since} }
 
-// within reports whether the fact is not further from the trigger than these.
-func (a At) within(before, after time.Duration) bool {
+// within reports whether the fact is known and lies at most before before and after after the trigger.
+func (a Moment) within(before, after time.Duration) bool {
 	return a.Known && -before <= a.Since && a.Since <= after
 }
 
-// Flag is a fact that is true, false or not known.
+// Flag is a fact that is true, false or unknown.
 type Flag uint8
 
 // The flags.
@@ -63,33 +63,33 @@ func FlagOf(b bool) Flag {
 	return No
 }
 
-// NetDev is what /sys/class/net has about the port's network device. It is not known if the
+// NetDev is the state of the port's network device in /sys/class/net. It is unknown if the
 // device is in another network namespace.
 type NetDev struct {
-	At
+	Moment
 	AdminUp Flag // IFF_UP
-	Carrier Flag // not known while the device is administratively down: the kernel answers EINVAL
+	Carrier Flag // unknown while the device is administratively down: the kernel answers EINVAL
 }
 
-// ExtState is the reason for the missing link that the driver of the port's network device
-// gives, in the words of package ethtool; "" if it gives none.
+// ExtState is the reason for a missing link that the driver of the port's network device
+// reports, in the words of package ethtool; "" if it reports none.
 type ExtState struct {
-	At
+	Moment
 	Name string
 }
 
-// GIDs is what has changed in the port's GID table.
+// GIDs holds the changes of the port's GID table.
 type GIDs struct {
-	At
+	Moment
 	changed    int         // GIDs that came, went or moved
-	gone, came []verbs.GID // of these, default GIDs
+	gone, came []verbs.GID // the default GIDs among them
 }
 
-// Add adds a change of a GID that was at index from, or at none if it is -1.
+// Add adds a change of a GID. from is the index at which the GID was, -1 if it was not in the table.
 func (g *GIDs) Add(a verbs.GIDAction, gid verbs.GID, from int) {
 	g.changed++
 	switch {
-	case !isDefault(&gid):
+	case !isDefaultGID(&gid):
 	case a == verbs.GIDRemoved:
 		g.gone = append(g.gone, gid)
 	default:
@@ -100,19 +100,21 @@ func (g *GIDs) Add(a verbs.GIDAction, gid verbs.GID, from int) {
 	}
 }
 
-// defaultIndex is where the kernel keeps a default GID, and nothing else
+// defaultIndex is the index at which the kernel keeps a default GID, and nothing else
 // (gid_table_reserve_default in drivers/infiniband/core/cache.c). A GID that moves from there is
-// no default GID any more: after a change of the MAC address it is still that of the link-local
-// IPv6 address, which the kernel made of the old one.
+// no default GID any more: after a change of the MAC address it still belongs to the link-local
+// IPv6 address, which the kernel made from the old MAC address.
 const defaultIndex = 0
 
-// isDefault reports whether the kernel made a GID from a MAC address: the link-local prefix and
-// an EUI-64 (make_default_gid in drivers/infiniband/core/roce_gid_mgmt.c).
-func isDefault(g *verbs.GID) bool { return g.IsLinkLocal() && g.Raw[11] == 0xff && g.Raw[12] == 0xfe }
+// isDefaultGID reports whether the kernel made a GID from a MAC address: it has the link-local
+// prefix and an EUI-64 (make_default_gid in drivers/infiniband/core/roce_gid_mgmt.c).
+func isDefaultGID(g *verbs.GID) bool {
+	return g.IsLinkLocal() && g.Raw[11] == 0xff && g.Raw[12] == 0xfe
+}
 
-// replaced reports whether a network device has another default GID. One that came alone may be
-// that of a new VLAN.
-func (g *GIDs) replaced() bool {
+// hasReplacedDefault reports whether a network device has another default GID than before. A
+// default GID that only came may belong to a new VLAN.
+func (g *GIDs) hasReplacedDefault() bool {
 	for _, a := range g.gone {
 		for _, b := range g.came {
 			if a.NetDev == b.NetDev && a.Raw != b.Raw {
@@ -123,8 +125,8 @@ func (g *GIDs) replaced() bool {
 	return false
 }
 
-// SMLID is the LID of the port's subnet manager before and after.
+// SMLID has the LID of the port's subnet manager before and after a change.
 type SMLID struct {
-	At
+	Moment
 	From, To int
 }

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// rank is how early a counter stands in Top.
+// rank orders counters in Top: a lower rank comes first.
 type rank int
 
 const (
 	relevant rank = iota // may explain what happened
 	traffic              // grows with traffic or with time
-	reset                // went back, by an unknown number
-	level                // no counter: how many there are now, not how often something happened
+	reset                // fell, so that its growth is unknown
+	level                // no counter: a present number, not a count of occurrences
 )
 
-// ranks decides by a part of a counter's name, in lower case: the first row with such a part
-// counts. A counter with none of them is relevant, since an unknown name may be the one that
-// explains.
+// ranks gives a counter its rank by a part of its name, in lower case: the first row with a
+// matching part decides. Any other counter is relevant, since an unknown counter may be the
+// one that explains the trigger.
 var ranks = []struct {
 	rank   rank
 	parts  []string
@@ -33,7 +33,7 @@ var ranks = []struct {
 			"pause", "discard", "drop", "error", "_err", "err_", "crc", "symbol", "cnp", "ecn", "out_of_", "duplicate", "retrans",
 			"oversize", "undersize", "jabber", "fragment", "wait", "no_completion",
 		},
-		"loss, damage, repetition, flow control and congestion, also where the rest of the name means traffic: " +
+		"loss, damage, repetition, flow control and congestion, even if the rest of the name stands for traffic: " +
 			"np_ecn_marked_roce_packets, rx_undersize_pkts_phy, no_completion_cmds",
 	},
 	{
@@ -41,15 +41,16 @@ var ranks = []struct {
 			"byte", "octet", "_data", "packet", "pkt", "frame", "unicast", "multicast", "broadcast", "ucast", "mcast", "bcast",
 			"requests", "sends", "recvs", "_wrs",
 		},
-		"applications move them by millions a second, which would fill every place",
+		"applications move them by millions a second, so that they would fill the list",
 	},
 	{
 		traffic, []string{"_cmds", "keep_alive"},
-		"efa counts the commands of the driver, those of this plugin included, and the device's signs of life",
+		"efa counts the commands of the driver, including the plugin's, and the device's keep-alive messages",
 	},
 }
 
-func rankOf(name string) rank {
+// rankByName returns the rank of a counter that has not been reset.
+func rankByName(name string) rank {
 	name = strings.ToLower(name)
 	for _, r := range ranks {
 		if slices.ContainsFunc(r.parts, func(part string) bool { return strings.Contains(name, part) }) {
@@ -63,12 +64,13 @@ func (d Delta) rank() rank {
 	if d.Reset {
 		return reset
 	}
-	return rankOf(d.Name)
+	return rankByName(d.Name)
 }
 
-// Top returns the n counters that moved most, as in "rx_prio3_pause +48213, symbol_error +17":
-// first those that may explain something, then traffic, and those that were reset at the end. Of two sources with one name it has the one
-// that moved more. It is "" if no counter moved.
+// Top returns the n counters that moved most, as in "rx_prio3_pause +48213, symbol_error +17".
+// Counters that may explain something come first, then traffic, and counters that were reset come
+// last. If two sources have a counter of the same name, Top has the one that moved more. It is ""
+// if no counter moved.
 func (d Deltas) Top(n int) string {
 	order := slices.Clone(d)
 	slices.SortStableFunc(order, func(a, b Delta) int {

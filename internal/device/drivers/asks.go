@@ -6,29 +6,29 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Asks is how often an operation makes each call.
-type Asks map[Call]int
+// CallCounts counts how often an operation makes each call.
+type CallCounts map[Call]int
 
-// PortReading returns the calls of one port query, without PortSpeed, which most libraries and drivers cannot answer. A test of package native counts the
-// calls of the code and compares.
-func PortReading() Asks { return Asks{PortQuery: 1, LinkDowned: 1} }
+// PortReading returns the calls of one port query, without PortSpeed, which most libraries and drivers cannot answer. A test of
+// package native compares it with the calls that the code makes.
+func PortReading() CallCounts { return CallCounts{PortQuery: 1, LinkDowned: 1} }
 
 // Round returns the calls of one successful round of a probe. A test of package native
-// counts the calls of the code and compares.
-func Round(m verbs.Method) Asks {
+// compares it with the calls that the code makes.
+func Round(m verbs.Method) CallCounts {
 	switch m {
 	case verbs.MethodFlush:
-		return Asks{CreateQP: 1, ModifyQP: 2, DestroyQP: 1} // each round uses up a queue pair
+		return CallCounts{CreateQP: 1, ModifyQP: 2, DestroyQP: 1} // each round uses up a queue pair
 	case verbs.MethodUDSend:
-		return Asks{CreateAH: 1, DestroyAH: 1} // where addresses may change
+		return CallCounts{CreateAH: 1, DestroyAH: 1} // where addresses may change
 	}
-	return Asks{}
+	return CallCounts{}
 }
 
-// Snapshot returns the calls of one snapshot of a port, for which netlink is asked for all
-// hw_counters at once. Where the kernel cannot answer that, their files may cost more.
-func (d Driver) Snapshot(e verbs.Ethtool) Asks {
-	a := Asks{LinkDowned: d.Files.Counters, HWCounter: d.Files.Asking}
+// Snapshot returns the calls of one snapshot of a port, which reads all hw_counters at once by
+// netlink. If the kernel cannot answer that, reading their files may cost more.
+func (d Driver) Snapshot(e verbs.Ethtool) CallCounts {
+	a := CallCounts{LinkDowned: d.Files.Counters, HWCounter: d.Files.HWCounterQueries}
 	if e >= verbs.EthtoolLink {
 		a[LinkState] = 1
 	}
@@ -38,49 +38,49 @@ func (d Driver) Snapshot(e verbs.Ethtool) Asks {
 	return a
 }
 
-// Pace is how often the plugin queries a port and runs a round.
+// Pace has the intervals at which the plugin queries a port, probes and takes snapshots.
 type Pace struct {
 	State time.Duration // between two queries of a port; 0: only after events
-	Probe time.Duration // between two rounds; 0: none
+	Probe time.Duration // between two rounds of a probe; 0: no probes
 
-	Command time.Duration // between two calls that are made because they are commands; 0: none
+	Command time.Duration // between two calls that check whether the device answers (CheckingCalls); 0: none
 
-	Snapshot  time.Duration // between two snapshots of a port without a cause; 0: no snapshots at all
-	Triggered int           // snapshots a minute with a cause, at most
+	Snapshot  time.Duration // between two snapshots of a port without a trigger; 0: no snapshots at all
+	Triggered int           // largest number of snapshots per minute with a trigger
 }
 
-// Snapshots is how many commands the snapshots of one port cost.
+// Snapshots has the numbers of commands that snapshots of one port cost.
 type Snapshots struct {
-	One  int // commands for one
-	Base int // commands per minute without a cause
-	Most int // commands per minute with as many causes as are heard
+	One  int // commands for one snapshot
+	Base int // commands per minute without triggers
+	Most int // commands per minute with the largest number of triggered snapshots
 }
 
 // Snapshots returns the commands for snapshots of one port of a driver with these costs, without
-// those for the single queues of its network device.
+// the commands for single queues of its network device.
 func (p Pace) Snapshots(d Driver, c Costs, e verbs.Ethtool) Snapshots {
 	s := Snapshots{One: c.Of(d.Snapshot(e))}
-	if base := times(p.Snapshot); base > 0 {
+	if base := timesPerMinute(p.Snapshot); base > 0 {
 		s.Base, s.Most = base*s.One, (base+p.Triggered)*s.One
 	}
 	return s
 }
 
-// PerMinute is how many commands per minute one port and one completion vector cost.
+// PerMinute has the numbers of commands per minute that one port and one completion vector cost.
 type PerMinute struct {
-	State int // commands for queries of the port
-	Asked int // commands that are made to see whether the device answers
-	Round map[verbs.Method]int
+	State  int                  // commands for queries of the port
+	Checks int                  // commands that check whether the device answers
+	Round  map[verbs.Method]int // commands for the rounds of a probe, by method
 }
 
-// Asking returns the calls that see whether the device of a kernel driver answers, when its
-// ports have hw_counters, or else the method of the probe keeps its queue pair.
-func Asking(kernel string) Asks {
+// CheckingCalls returns the calls that check whether the device of a kernel driver answers. They
+// need ports with hw_counters or, for QueryQP, a method of the probe that keeps its queue pair.
+func CheckingCalls(kernel string) CallCounts {
 	switch commands := verbs.DriverCommands(kernel); {
 	case commands.Has(verbs.CommandHWCounters):
-		return Asks{HWCounter: 1}
+		return CallCounts{HWCounter: 1}
 	case commands.Has(verbs.CommandQueryQP):
-		return Asks{QueryQP: 1}
+		return CallCounts{QueryQP: 1}
 	}
 	return nil
 }
@@ -89,16 +89,16 @@ func Asking(kernel string) Asks {
 // with these costs.
 func (p Pace) PerMinute(kernel string, c Costs) PerMinute {
 	m := PerMinute{
-		State: times(p.State) * c.Of(PortReading()), Asked: times(p.Command) * c.Of(Asking(kernel)), Round: map[verbs.Method]int{},
+		State: timesPerMinute(p.State) * c.Of(PortReading()), Checks: timesPerMinute(p.Command) * c.Of(CheckingCalls(kernel)), Round: map[verbs.Method]int{},
 	}
 	for _, method := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
-		m.Round[method] = times(p.Probe) * c.Of(Round(method))
+		m.Round[method] = timesPerMinute(p.Probe) * c.Of(Round(method))
 	}
 	return m
 }
 
-// times returns how often something happens per minute, rounded up.
-func times(every time.Duration) int {
+// timesPerMinute returns how often something with this interval happens per minute, rounded up; 0 for no interval.
+func timesPerMinute(every time.Duration) int {
 	if every <= 0 {
 		return 0
 	}

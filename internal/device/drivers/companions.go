@@ -7,7 +7,7 @@ import (
 )
 
 // companions returns the modules that create the RDMA devices of network cards,
-// by the driver of the card (drivers/infiniband of Linux 7.3).
+// by the driver of the card (as in drivers/infiniband of Linux 7.3).
 func companions() map[string]string {
 	return map[string]string{
 		"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re",
@@ -16,7 +16,7 @@ func companions() map[string]string {
 	}
 }
 
-// Companion returns the module that makes RDMA devices of a network card with a driver, "" if
+// Companion returns the module that creates the RDMA devices of a network card with a driver, "" if
 // none is known.
 func Companion(driver string) string { return companions()[driver] }
 

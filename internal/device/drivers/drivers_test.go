@@ -104,12 +104,12 @@ func TestADatagramOfPVRDMAIsACommand(t *testing.T) {
 	require.Zero(t, verbs.AddressHandleCommands("mlx5_core"))
 }
 
-// requireWholeFiles checks that the files of a row and its costs say the same.
+// requireWholeFiles checks that the files and the costs of a row agree.
 func requireWholeFiles(t *testing.T, d Driver) {
 	t.Helper()
 	f := d.Files
-	require.Equal(t, f.HWCounters > 0, f.Asking > 0, "%s: whoever has hw_counters is asked for them, by how many reads?", d.Name)
-	require.LessOrEqual(t, f.Asking, f.HWCounters, d.Name)
+	require.Equal(t, f.HWCounters > 0, f.HWCounterQueries > 0, "%s: whoever has hw_counters is asked for them, by how many reads?", d.Name)
+	require.LessOrEqual(t, f.HWCounterQueries, f.HWCounters, d.Name)
 	require.LessOrEqual(t, f.Counters, 21, "%s: pma_attrs_ext has no more", d.Name)
 	for _, costs := range []Costs{d.Costs, d.Ethernet} {
 		if costs[HWCounter] > 0 {
@@ -124,8 +124,8 @@ func requireWholeFiles(t *testing.T, d Driver) {
 	}
 }
 
-// A snapshot may cost 60 commands. The statistics are asked for by option, and need more on
-// one driver.
+// A snapshot may cost 60 commands. An option enables the statistics, which cost more with one
+// driver.
 func TestASnapshotStaysWithinItsBound(t *testing.T) {
 	const bound = 60
 	above := map[string]int{}
@@ -142,12 +142,12 @@ func TestASnapshotStaysWithinItsBound(t *testing.T) {
 	require.Equal(t, map[string]int{"mlx5": 21 + 4 + 1 + 46}, above)
 }
 
-// The kernel does not keep an answer that was asked for through a file of mlx5's, so that
-// netlink is asked for all at once.
+// With mlx5 the kernel does not keep the answer to the read of a file, so the plugin reads all
+// counters at once by netlink.
 func TestASnapshotOfMlx5AsksOnceForItsCounters(t *testing.T) {
 	d, _ := Find("mlx5_core", "infiniband")
 	asks := d.Snapshot(verbs.EthtoolLink)
-	require.Equal(t, Asks{LinkDowned: 21, HWCounter: 1, LinkState: 1}, asks)
+	require.Equal(t, CallCounts{LinkDowned: 21, HWCounter: 1, LinkState: 1}, asks)
 	asks[HWCounter] = d.Files.HWCounters
 	require.Equal(t, 21+31*4+1, d.On(verbs.LinkEthernet).Of(asks), "through files")
 }
@@ -178,7 +178,7 @@ func TestCommandsFollowThePace(t *testing.T) {
 	require.Equal(t, 60*4, fast.Round[verbs.MethodFlush])
 	off := Pace{}.PerMinute("mlx5_core", costs)
 	require.Zero(t, off.State+off.Round[verbs.MethodFlush])
-	require.Equal(t, 6*4, Pace{Command: 10 * time.Second}.PerMinute("mlx5_core", costs).Asked)
-	require.Equal(t, 6, Pace{Command: 10 * time.Second}.PerMinute("bnxt_en", Costs{HWCounter: 2, QueryQP: 1}).Asked)
+	require.Equal(t, 6*4, Pace{Command: 10 * time.Second}.PerMinute("mlx5_core", costs).Checks)
+	require.Equal(t, 6, Pace{Command: 10 * time.Second}.PerMinute("bnxt_en", Costs{HWCounter: 2, QueryQP: 1}).Checks)
 	require.Equal(t, 12*6, Pace{State: 5 * time.Second}.PerMinute("mlx5_core", mlx5.On(verbs.LinkInfiniBand)).State)
 }

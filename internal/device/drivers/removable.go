@@ -5,7 +5,7 @@ import "fmt"
 // Release is a release of the Linux kernel; the zero Release is none.
 type Release struct{ Major, Minor int }
 
-// OldestRead returns the oldest release in which the table's facts were read.
+// OldestRead returns the oldest release from which the facts of the table come.
 func OldestRead() Release { return Release{6, 1} }
 
 // String returns the release as in "6.12", "" for none.
@@ -31,18 +31,18 @@ func ParseRelease(text string) Release {
 	return r
 }
 
-// Unloading is whether a kernel can unload the driver of a device while a process has the device open.
+// Unloading tells whether a kernel can unload the driver of a device while a process has the device open.
 type Unloading int
 
 // The answers.
 const (
-	// UnloadRefused: the unload fails at once with EBUSY ("Module is in use"): ib_uverbs takes a reference to the driver's module
-	// with each open, because the driver cannot take the device away from its users (ib_uverbs_open in
+	// UnloadRefused means that the unload fails at once with EBUSY ("Module is in use"): ib_uverbs takes a reference to the driver's
+	// module with each open, because the kernel cannot withdraw the device from its users (ib_uverbs_open in
 	// drivers/infiniband/core/uverbs_main.c, ib_device_ops.disassociate_ucontext).
 	UnloadRefused Unloading = iota
-	// UnloadWorks: the kernel takes the device away from its users.
+	// UnloadWorks means that the kernel withdraws the device from its users.
 	UnloadWorks
-	// UnloadUnknown: the driver has no row in the table.
+	// UnloadUnknown means that the driver has no row in the table.
 	UnloadUnknown
 )
 

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// subjects are parts of the names of statistics that explain a drop or a slow device: flow
-// control, what was thrown away, damage on the wire, congestion notices. Drivers name them
-// freely, so the parts are short.
+// subjects lists parts of the names of statistics that explain a drop or a slow device: flow
+// control, discarded packets, damage on the wire, congestion notifications. Drivers choose the
+// names freely, so the parts are short.
 var subjects = [][]byte{
 	[]byte("pause"), []byte("discard"), []byte("drop"), []byte("error"), []byte("crc"), []byte("symbol"),
 	[]byte("cnp"), []byte("ecn"), []byte("out_of_buffer"),
 }
 
-// wanted reports whether a statistic of that name, in lower case, is to be read. "err" has to be
-// a word, as in rx_symbol_err_phy, since it is a part of "interrupt".
-func wanted(name []byte) bool {
+// isWanted reports whether to read a statistic with this name, in lower case. "err" must be a
+// word, as in rx_symbol_err_phy, since it is a part of "interrupt".
+func isWanted(name []byte) bool {
 	if slices.ContainsFunc(subjects, func(s []byte) bool { return bytes.Contains(name, s) }) {
 		return true
 	}
@@ -43,27 +43,27 @@ type choice struct {
 	name  string
 }
 
-// sameKind is the number of names that differ only in digits, above which they are taken for
+// perQueueThreshold is the number of names that differ only in digits above which they count as
 // one statistic of many queues. Priorities, traffic classes and lanes are at most eight.
-const sameKind = 8
+const perQueueThreshold = 8
 
-// choose returns the statistics to read, and how many more are wanted. If there are too many,
-// those of single queues are left out first: some drivers (bnxt_en) list them before those of
-// the port, and they are in the sums.
-func choose(names []byte, wanted func(name []byte) bool) (chosen []choice, leftOut int) {
+// chooseStatistics returns the statistics to read, and how many further ones are wanted. If there
+// are more than maxValues, it leaves out statistics of single queues first: some drivers (bnxt_en)
+// list them before those of the port, and the sums include them.
+func chooseStatistics(names []byte, wanted func(name []byte) bool) (chosen []choice, leftOut int) {
 	var found []int
 	kinds := map[string]int{}
 	for i := range len(names) / nameSize {
 		if name := nameAt(names, i); len(name) > 0 && wanted(bytes.ToLower(name)) {
 			found = append(found, i)
-			kinds[kind(name)]++
+			kinds[withoutDigits(name)]++
 		}
 	}
 	taken := map[string]bool{}
 	for _, queues := range []bool{false, true} {
 		for _, i := range found {
 			name := nameAt(names, i)
-			if queues != (kinds[kind(name)] > sameKind) || taken[string(name)] || len(chosen) == maxValues {
+			if queues != (kinds[withoutDigits(name)] > perQueueThreshold) || taken[string(name)] || len(chosen) == maxValues {
 				continue
 			}
 			taken[string(name)] = true
@@ -73,8 +73,8 @@ func choose(names []byte, wanted func(name []byte) bool) (chosen []choice, leftO
 	return chosen, len(found) - len(chosen)
 }
 
-// nameAt returns a name, nothing for one that is not printable ASCII. The kernel does not end a
-// name of full length by a zero.
+// nameAt returns the name at an index, nil if it is not printable ASCII. The kernel does not
+// terminate a name of full length with a zero byte.
 func nameAt(names []byte, i int) []byte {
 	name, _, _ := bytes.Cut(names[i*nameSize:(i+1)*nameSize], []byte{0})
 	if name = bytes.TrimSpace(name); bytes.ContainsFunc(name, notPrintable) {
@@ -83,7 +83,7 @@ func nameAt(names []byte, i int) []byte {
 	return name
 }
 
-// kind returns a name without its digits.
-func kind(name []byte) string {
+// withoutDigits returns a name without its digits.
+func withoutDigits(name []byte) string {
 	return string(slices.DeleteFunc(slices.Clone(name), isDigit))
 }

@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The errors that callers act upon. Test for them with errors.Is.
+// The errors that callers handle. Test for them with errors.Is.
 var (
-	// ErrNoInterface: no interface of that name in this network namespace, or its driver has
-	// detached it for now, as during a reset: the kernel says ENODEV for both
+	// ErrNoInterface means that this network namespace has no interface of that name, or that
+	// its driver has detached it for now, as during a reset: the kernel returns ENODEV for both
 	// (ethnl_ops_begin in net/ethtool/netlink.c).
 	ErrNoInterface = errors.New("no such network interface")
-	// ErrUnsupported: the driver has no answer, the kernel has no ethtool netlink (before
-	// Linux 5.6), or the process may not open such sockets (RestrictAddressFamilies= of
-	// systemd answers EAFNOSUPPORT).
+	// ErrUnsupported means that the driver has no answer, that the kernel has no ethtool netlink
+	// (before Linux 5.6), or that the process may not open such sockets (RestrictAddressFamilies=
+	// of systemd makes it fail with EAFNOSUPPORT).
 	ErrUnsupported = errors.ErrUnsupported
-	// ErrPermission: a security module or a filter of system calls refused.
+	// ErrPermission means that a security module or a filter of system calls refused the call.
 	ErrPermission = os.ErrPermission
 )
 
-// classify adds to an errno the error above that stands for it. EOPNOTSUPP, EPERM and EACCES
-// are ErrUnsupported and ErrPermission by themselves (syscall.Errno.Is).
+// classify wraps an errno in the corresponding error above. EOPNOTSUPP, EPERM and EACCES
+// already match ErrUnsupported and ErrPermission (syscall.Errno.Is).
 func classify(err error) error {
 	switch {
 	case errors.Is(err, unix.ENODEV):
@@ -34,8 +34,8 @@ func classify(err error) error {
 	return err
 }
 
-// checkName refuses a name that no interface can have, since the ioctl would cut it and ask
-// about another interface.
+// checkName returns ErrNoInterface for a name that no interface can have. The ioctl would truncate
+// it and address another interface.
 func checkName(name string) error {
 	if name == "" || len(name) >= unix.IFNAMSIZ {
 		return ErrNoInterface

@@ -2,7 +2,7 @@ package ethtool
 
 import "strconv"
 
-// extStates has the words of enum ethtool_link_ext_state, and for each those of its
+// extStates has the names of enum ethtool_link_ext_state, and for each state the names of its
 // enum ethtool_link_ext_substate_*, which begins with 1 (include/uapi/linux/ethtool.h).
 var extStates = []struct {
 	name      string
@@ -31,20 +31,20 @@ var extStates = []struct {
 	{"module", []string{"cmis_not_ready"}},
 }
 
-// extState returns the word for a state, "unknown_<number>" for one of a newer kernel.
+// extState returns the name of a state, "unknown_<number>" for a state of a newer kernel.
 func extState(n uint8) string {
 	if int(n) < len(extStates) {
 		return extStates[n].name
 	}
-	return unknown(n)
+	return unknownName(n)
 }
 
-// extSubstate returns the word for a substate of a state.
+// extSubstate returns the name of a substate of a state, "unknown_<number>" for a substate of a newer kernel.
 func extSubstate(state, n uint8) string {
 	if int(state) < len(extStates) && n > 0 && int(n) <= len(extStates[state].substates) {
 		return extStates[state].substates[n-1]
 	}
-	return unknown(n)
+	return unknownName(n)
 }
 
-func unknown(n uint8) string { return "unknown_" + strconv.Itoa(int(n)) }
+func unknownName(n uint8) string { return "unknown_" + strconv.Itoa(int(n)) }

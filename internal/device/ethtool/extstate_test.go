@@ -9,8 +9,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// TestEvidenceKnowsTheWords keeps the words of this package and the causes of package cause,
-// which does not import it, together.
+// TestEvidenceKnowsTheWords checks that package cause, which does not import this package, uses the
+// same names.
 func TestEvidenceKnowsTheWords(t *testing.T) {
 	want := []cause.Cause{
 		cause.Autoneg, cause.Training, cause.NoCarrier, cause.BadSignal, cause.NoCable, cause.CableIssue,
@@ -18,11 +18,11 @@ func TestEvidenceKnowsTheWords(t *testing.T) {
 	}
 	require.Len(t, want, len(extStates))
 	for n := range extStates {
-		at := cause.Seen(0)
+		at := cause.MomentAfter(0)
 		require.Equal(t, want[n], cause.Of(cause.Facts{
 			LinkLayer: verbs.LinkEthernet, Before: verbs.PortActive, After: verbs.PortDown,
-			NetDev:   cause.NetDev{At: at, AdminUp: cause.Yes, Carrier: cause.No},
-			ExtState: cause.ExtState{At: at, Name: extState(uint8(n))},
+			NetDev:   cause.NetDev{Moment: at, AdminUp: cause.Yes, Carrier: cause.No},
+			ExtState: cause.ExtState{Moment: at, Name: extState(uint8(n))},
 		}), extState(uint8(n)))
 	}
 }

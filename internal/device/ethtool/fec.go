@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-// FEC is what the forward error correction of an interface has counted, since the driver or the firmware last set it to 0.
+// FEC has the counts of an interface's forward error correction since the driver or the firmware last reset them.
 type FEC struct {
 	Corrected     uint64 // blocks that had errors, all of which were corrected
 	Uncorrectable uint64 // blocks that had more errors than can be corrected, so that packets were lost
@@ -23,10 +23,10 @@ const (
 	fecUncorrectable = 3 // ETHTOOL_A_FEC_STAT_UNCORR
 )
 
-// QueryFEC reads the counts of an interface's forward error correction. ErrUnsupported: the kernel, the driver or the link has none.
-// It opens and closes a socket, and may be called concurrently. It needs no capability. It takes the kernel's RTNL lock and may not
-// return for long; see the package. Drivers ask their firmware for it, as mlx5 and ice do, or have it in memory, as bnxt_en. A driver
-// that fails may write a line to the kernel log, and then looks like one that does not count.
+// QueryFEC reads the counts of an interface's forward error correction. It returns ErrUnsupported if the kernel, the driver or the link
+// has none. It opens and closes a socket, may be called concurrently, and needs no capability. It takes the kernel's RTNL lock and may block for long; see the
+// package. Some drivers ask their firmware, as mlx5 and ice do; others, as bnxt_en, have the counts in memory. A driver that fails may
+// write a line to the kernel log; its result then equals that of a driver that does not count.
 func QueryFEC(name string) (FEC, error) {
 	f, err := queryFEC(name)
 	if err != nil {
@@ -38,26 +38,26 @@ func QueryFEC(name string) (FEC, error) {
 func queryFEC(name string) (FEC, error) {
 	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
 	header = netlink.Attribute(header, unix.ETHTOOL_A_HEADER_FLAGS, binary.NativeEndian.AppendUint32(nil, unix.ETHTOOL_FLAG_STATS))
-	body, err := askAbout(name, unix.ETHTOOL_MSG_FEC_GET, netlink.Attribute(nil, fecHeader|unix.NLA_F_NESTED, header))
+	body, err := requestInterface(name, unix.ETHTOOL_MSG_FEC_GET, netlink.Attribute(nil, fecHeader|unix.NLA_F_NESTED, header))
 	if err != nil {
 		return FEC{}, err
 	}
 	return parseFEC(body)
 }
 
-// parseFEC returns what the answer to FEC_GET says.
+// parseFEC returns the counts in the answer to FEC_GET.
 func parseFEC(body []byte) (f FEC, err error) {
 	var hasCorrected, hasUncorrectable bool
-	err = parse(body, unix.ETHTOOL_MSG_FEC_GET_REPLY, func(kind uint16, value []byte) error {
+	err = parseAnswer(body, unix.ETHTOOL_MSG_FEC_GET_REPLY, func(kind uint16, value []byte) error {
 		if kind != fecStatistics {
 			return nil
 		}
 		return netlink.Each(value, func(kind uint16, value []byte) error {
 			switch kind {
 			case fecCorrected:
-				f.Corrected, hasCorrected = total(value)
+				f.Corrected, hasCorrected = laneTotal(value)
 			case fecUncorrectable:
-				f.Uncorrectable, hasUncorrectable = total(value)
+				f.Uncorrectable, hasUncorrectable = laneTotal(value)
 			}
 			return nil
 		})
@@ -71,9 +71,9 @@ func parseFEC(body []byte) (f FEC, err error) {
 	return f, nil
 }
 
-// total returns the sum over all lanes, which stands before the counts of the lanes. The kernel leaves all out where the driver
-// does not count (fec_stats_recalc in net/ethtool/fec.c).
-func total(value []byte) (n uint64, ok bool) {
+// laneTotal returns the sum over all lanes, which precedes the counts of the single lanes. ok is false if the driver does not
+// count: the kernel then leaves out all values (fec_stats_recalc in net/ethtool/fec.c).
+func laneTotal(value []byte) (n uint64, ok bool) {
 	const notCounted = ^uint64(0) // ETHTOOL_STAT_NOT_SET
 	if len(value) < 8 {
 		return 0, false

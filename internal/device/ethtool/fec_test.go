@@ -22,7 +22,7 @@ func fecBody(statistics ...[]byte) []byte {
 	return body
 }
 
-// blocks is an attribute with a sum and the counts of lanes.
+// blocks returns an attribute with a sum and the counts of lanes.
 func blocks(kind uint16, counts ...uint64) []byte {
 	var value []byte
 	for _, n := range counts {

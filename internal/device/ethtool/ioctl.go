@@ -8,28 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// command does one command of ethtool on an interface. data begins with its number and is
-// where the kernel writes the answer.
-type command func(data []byte) error
+// ethtoolCommand runs an ethtool command on an interface. data begins with the number of the
+// command, and receives the answer of the kernel.
+type ethtoolCommand func(data []byte) error
 
-// ifreq is struct ifreq of netdevice(7) with a pointer. It is larger than the kernel's on
-// machines of 32 bits, where the kernel leaves the end alone.
+// ifreq is struct ifreq of netdevice(7) with a pointer. On 32-bit machines it is larger than the
+// kernel's struct; the kernel does not touch the end.
 type ifreq struct {
 	name [unix.IFNAMSIZ]byte
 	data unsafe.Pointer
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// open opens a socket to give ioctls to. A Unix socket is enough, since the kernel handles
-// SIOCETHTOOL for the sockets of all families (sock_do_ioctl in net/socket.c), and needs no
-// internet protocol, which a sandbox may refuse.
-func open() (int, error) {
+// openSocket opens a socket for ioctls. A Unix socket suffices, since the kernel handles
+// SIOCETHTOOL for sockets of all families (sock_do_ioctl in net/socket.c), and it needs no
+// internet protocol, which a sandbox may forbid.
+func openSocket() (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	return fd, os.NewSyscallError("open Unix socket", err)
 }
 
-// on returns the command for an interface. Its name has to fit (checkName).
-func on(fd int, name string) command {
+// commandFor returns a function that runs commands on an interface. The name must be valid (checkName).
+func commandFor(fd int, name string) ethtoolCommand {
 	return func(data []byte) error {
 		request := ifreq{data: unsafe.Pointer(&data[0])}
 		copy(request.name[:unix.IFNAMSIZ-1], name)
@@ -40,13 +40,12 @@ func on(fd int, name string) command {
 	}
 }
 
-// reserve returns memory for an answer of size bytes, outside Go's heap, and with a page
-// behind it that cannot be written. Kernels before 6.19, and stable ones before January 2026,
-// write as many statistics as the driver has at that moment, not as many as there is space for
-// (net/ethtool/ioctl.c; changed by commit 7b07be1ff1cb). If the driver gets more queues
-// between two commands, the kernel then stops at that page with EFAULT, in place of
-// overwriting what lies behind.
-func reserve(size int) (memory []byte, release func(), err error) {
+// reserveMemory returns memory for an answer of size bytes, outside Go's heap and followed by a
+// page without write access. Kernels before 6.19, and stable kernels before January 2026, write as
+// many statistics as the driver has at that moment, not as many as there is space for
+// (net/ethtool/ioctl.c; changed by commit 7b07be1ff1cb). If the driver gets more queues between two
+// commands, the kernel stops at that page with EFAULT instead of overwriting other memory.
+func reserveMemory(size int) (memory []byte, release func(), err error) {
 	page := os.Getpagesize()
 	whole := (size+page-1)/page*page + page
 	mapped, err := unix.Mmap(-1, 0, whole, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

@@ -21,11 +21,11 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// childKey has the name of an interface. In its presence the test program reports what a
-// process of its rights can learn about that interface.
+// childKey is the environment variable with the name of an interface. If it is set, the test program
+// reports what it can read about that interface with its privileges.
 const childKey, confineKey = "ETHTOOL_TEST_INTERFACE", "ETHTOOL_TEST_CONFINE"
 
-// confine.Enter needs the first thread.
+// confine.Enter must be called from the first thread.
 func init() {
 	if os.Getenv(confineKey) != "" {
 		runtime.LockOSThread()
@@ -135,14 +135,14 @@ func TestStatisticsOfVethAreThoseAboutDrops(t *testing.T) {
 func TestKernelCannotWriteBehindAnAnswer(t *testing.T) {
 	ownNamespace(t)
 	ip(t, "link add near numrxqueues 64 numtxqueues 64 type veth peer name far")
-	fd, err := open()
+	fd, err := openSocket()
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
-	do := on(fd, "near")
-	n, err := count(do)
+	do := commandFor(fd, "near")
+	n, err := countStatistics(do)
 	require.NoError(t, err)
 	require.Greater(t, n*8, os.Getpagesize(), "neither names nor values of all fit into one page")
-	// The driver has more statistics now than when they were counted.
+	// The driver now has more statistics than when they were counted.
 	for _, c := range []struct {
 		header []uint32
 		entry  int
@@ -152,7 +152,7 @@ func TestKernelCannotWriteBehindAnAnswer(t *testing.T) {
 		{[]uint32{unix.ETHTOOL_GSTATS, 1}, 8},
 		{[]uint32{unix.ETHTOOL_GSTATS, uint32(n) - 1}, 8},
 	} {
-		err = read(do, c.header, c.entry, func([]byte) { t.Error("these are not the driver's statistics") })
+		err = readEntries(do, c.header, c.entry, func([]byte) { t.Error("these are not the driver's statistics") })
 		require.Error(t, err)
 		t.Log(err)
 	}
@@ -173,8 +173,8 @@ func TestMissingInterfacesAndDriversWithoutAnswersAreKnown(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnsupported)
 }
 
-// TestNoCapabilityIsNeeded asks as another user, and as a process that has confined itself as
-// a worker does.
+// TestNoCapabilityIsNeeded reads as another user, and as a process that has confined itself like
+// a worker.
 func TestNoCapabilityIsNeeded(t *testing.T) {
 	for _, confined := range []bool{false, true} {
 		t.Run(fmt.Sprint("confined ", confined), func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestNoCapabilityIsNeeded(t *testing.T) {
 
 func TestMemoryEndsBeforeAPageThatCannotBeWritten(t *testing.T) {
 	const size = 100
-	memory, release, err := reserve(size)
+	memory, release, err := reserveMemory(size)
 	require.NoError(t, err)
 	defer release()
 	require.Len(t, memory, size)
@@ -212,7 +212,7 @@ func TestMemoryEndsBeforeAPageThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(zero) }()
 	binary.NativeEndian.PutUint32(memory, 7)
-	// The kernel stops at the end of the first page, however much it has.
+	// The kernel stops at the end of the first page, however many statistics there are.
 	n, _, _ := unix.Syscall(unix.SYS_READ, uintptr(zero), uintptr(unsafe.Pointer(&memory[0])), 1<<20)
 	require.LessOrEqual(t, int(n), os.Getpagesize())
 	require.Zero(t, binary.NativeEndian.Uint32(memory), "it wrote what fits")

@@ -10,22 +10,21 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-// Link is what the kernel knows about the link of an interface.
+// Link is the state of an interface's link.
 type Link struct {
 	// Up reports whether there is a link. It is false on an interface that is
-	// administratively down. HasUp is false if the driver does not say.
+	// administratively down. HasUp is false if the driver does not report it.
 	Up, HasUp bool
-	// ExtState is the reason why there is no link, as in "no_cable": the words of
+	// ExtState is the reason why there is no link, as in "no_cable": a name of
 	// enum ethtool_link_ext_state (include/uapi/linux/ethtool.h, since Linux 5.9). It is ""
 	// if there is a link, if the interface is administratively down, and with most drivers.
 	ExtState string
-	// ExtSubstate says more about ExtState, as in "no_partner_detected"; "" if there is no more.
+	// ExtSubstate gives more detail about ExtState, as in "no_partner_detected"; "" if there is none.
 	ExtSubstate string
 }
 
-// QueryLink returns the state of an interface's link. It opens and closes a socket, and may be
-// called concurrently. It takes the kernel's RTNL lock and may not return for long; see the
-// package.
+// QueryLink returns the state of an interface's link. It opens and closes a socket, and may be called concurrently. It takes the
+// kernel's RTNL lock and may block for long; see the package.
 func QueryLink(name string) (Link, error) {
 	l, err := queryLink(name)
 	if err != nil {
@@ -36,15 +35,15 @@ func QueryLink(name string) (Link, error) {
 
 func queryLink(name string) (Link, error) {
 	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
-	body, err := askAbout(name, unix.ETHTOOL_MSG_LINKSTATE_GET, netlink.Attribute(nil, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header))
+	body, err := requestInterface(name, unix.ETHTOOL_MSG_LINKSTATE_GET, netlink.Attribute(nil, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header))
 	if err != nil {
 		return Link{}, err
 	}
 	return parseLink(body)
 }
 
-// askAbout sends a request of ethtool netlink about an interface and returns the body of its answer.
-func askAbout(name string, command uint8, attributes []byte) ([]byte, error) {
+// requestInterface sends a request of ethtool netlink about an interface, and returns the body of the answer.
+func requestInterface(name string, command uint8, attributes []byte) ([]byte, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -53,7 +52,7 @@ func askAbout(name string, command uint8, attributes []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer c.Close()
-	body, err := ask(c, unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY,
+	body, err := sendRequest(c, unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY,
 		netlink.Attribute(nil, unix.CTRL_ATTR_FAMILY_NAME, netlink.Text(unix.ETHTOOL_GENL_NAME)))
 	if errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("%w: the kernel has no ethtool netlink: %w", ErrUnsupported, err)
@@ -65,13 +64,13 @@ func askAbout(name string, command uint8, attributes []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the family: %w", err)
 	}
-	return ask(c, family, command, attributes)
+	return sendRequest(c, family, command, attributes)
 }
 
 // parseFamily returns the number of a family from the answer to CTRL_CMD_GETFAMILY.
 func parseFamily(body []byte) (uint16, error) {
 	var family uint16
-	err := parse(body, unix.CTRL_CMD_NEWFAMILY, func(kind uint16, value []byte) error {
+	err := parseAnswer(body, unix.CTRL_CMD_NEWFAMILY, func(kind uint16, value []byte) error {
 		if kind == unix.CTRL_ATTR_FAMILY_ID && len(value) >= 2 {
 			family = binary.NativeEndian.Uint16(value)
 		}
@@ -83,12 +82,12 @@ func parseFamily(body []byte) (uint16, error) {
 	return family, err
 }
 
-// parseLink returns what the answer to LINKSTATE_GET says.
+// parseLink returns the state in the answer to LINKSTATE_GET.
 func parseLink(body []byte) (Link, error) {
 	var l Link
 	var state, substate uint8
 	var has, hasMore bool
-	err := parse(body, unix.ETHTOOL_MSG_LINKSTATE_GET_REPLY, func(kind uint16, value []byte) error {
+	err := parseAnswer(body, unix.ETHTOOL_MSG_LINKSTATE_GET_REPLY, func(kind uint16, value []byte) error {
 		if len(value) == 0 {
 			return nil
 		}

@@ -15,9 +15,9 @@ const (
 	genericHeader = 4
 )
 
-// ask sends a request of generic netlink and returns the body of its answer, with the generic
+// sendRequest sends a request of generic netlink, and returns the body of the answer with its generic
 // header.
-func ask(c *netlink.Conn, family uint16, command uint8, attributes []byte) (answer []byte, err error) {
+func sendRequest(c *netlink.Conn, family uint16, command uint8, attributes []byte) (answer []byte, err error) {
 	const version = 1
 	err = c.Ask(family, 0, append([]byte{command, version, 0, 0}, attributes...), func(body []byte) error {
 		answer = slices.Clone(body)
@@ -26,8 +26,8 @@ func ask(c *netlink.Conn, family uint16, command uint8, attributes []byte) (answ
 	return answer, err
 }
 
-// parse checks the generic header of an answer and calls f for its attributes.
-func parse(body []byte, command uint8, f func(kind uint16, value []byte) error) error {
+// parseAnswer checks the generic header of an answer, and calls f for each attribute.
+func parseAnswer(body []byte, command uint8, f func(kind uint16, value []byte) error) error {
 	if len(body) < genericHeader || body[0] != command {
 		return fmt.Errorf("read answer: no answer to the request in %d bytes", len(body))
 	}

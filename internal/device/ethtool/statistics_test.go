@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// driver answers as the kernel does for a driver with these statistics, the value of which is
-// 1000 and their position.
+// driver answers as the kernel does for a driver with these statistics. The value of each is 1000
+// plus its position.
 type driver struct {
 	names []string
 	asked []uint32 // the commands
@@ -46,7 +46,7 @@ func (d *driver) do(data []byte) error {
 func TestValuesStandAtTheirNames(t *testing.T) {
 	long := strings.Repeat("x", nameSize-4) + "_err" // without a zero at its end
 	d := driver{names: []string{"rx_packets", "rx_prio3_pause", "", "RX Discards ", "rx_err\x01or", "rx_prio3_pause", long, "tx_bytes", "caf\xe9_drop"}}
-	s, err := statistics(d.do, wanted)
+	s, err := readStatistics(d.do, isWanted)
 	require.NoError(t, err)
 	require.Equal(t, map[string]uint64{"rx_prio3_pause": 1001, "RX Discards": 1003, long: 1006}, s.Values)
 	require.Equal(t, 9, s.Claimed)
@@ -60,7 +60,7 @@ func TestStatisticsAreWantedByTheirNames(t *testing.T) {
 		"rx_err_lane_0_phy": true, "err": true, "rx_pcs_errs": true, "cnp_sent": true, "rx_ecn_mark": true, "rx_out_of_buffer": true,
 		"rx_interrupts": false, "tx_deferred": false, "rx_error": true, "tx_queue_0_bytes": false, "rx_berry_err": true, "": false,
 	} {
-		require.Equal(t, want, wanted([]byte(name)), name)
+		require.Equal(t, want, isWanted([]byte(name)), name)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestStatisticsOfQueuesAreLeftOutFirst(t *testing.T) {
 		d.names = append(d.names, fmt.Sprintf("rx_prio%d_pause", priority), fmt.Sprintf("rx_prio%d_bytes", priority))
 	}
 	d.names = append(d.names, "rx_fcs_err_frames")
-	s, err := statistics(d.do, wanted)
+	s, err := readStatistics(d.do, isWanted)
 	require.NoError(t, err)
 	require.Len(t, s.Values, maxValues)
 	require.Equal(t, 300+8+1-maxValues, s.LeftOut)
@@ -89,21 +89,21 @@ func TestStatisticsOfQueuesAreLeftOutFirst(t *testing.T) {
 
 func TestDriverThatClaimsTooManyIsNotRead(t *testing.T) {
 	d := driver{names: make([]string, 100_000)}
-	_, err := statistics(d.do, wanted)
+	_, err := readStatistics(d.do, isWanted)
 	require.ErrorIs(t, err, ErrUnsupported)
 	require.ErrorContains(t, err, "claims 100000 statistics")
 	require.Equal(t, []uint32{unix.ETHTOOL_GSSET_INFO}, d.asked)
 
 	d = driver{names: make([]string, maxClaimed)}
 	d.names[maxClaimed-1] = "rx_drops"
-	s, err := statistics(d.do, wanted)
+	s, err := readStatistics(d.do, isWanted)
 	require.NoError(t, err)
 	require.Equal(t, map[string]uint64{"rx_drops": 1000 + maxClaimed - 1}, s.Values)
 }
 
 func TestDriverWithoutStatisticsIsNotAskedForThem(t *testing.T) {
 	var d driver
-	s, err := statistics(d.do, wanted)
+	s, err := readStatistics(d.do, isWanted)
 	require.NoError(t, err)
 	require.Zero(t, s)
 	require.Equal(t, []uint32{unix.ETHTOOL_GSSET_INFO}, d.asked)
@@ -118,7 +118,7 @@ func TestStatisticsThatChangeMeanwhileAreRefused(t *testing.T) {
 					d.names = names
 				}
 			}
-			s, err := statistics(d.do, wanted)
+			s, err := readStatistics(d.do, isWanted)
 			require.ErrorContains(t, err, fmt.Sprintf("changed while they were read, from 2 to %d", len(names)))
 			require.Zero(t, s)
 			require.Len(t, d.asked, change+1)
@@ -129,12 +129,12 @@ func TestStatisticsThatChangeMeanwhileAreRefused(t *testing.T) {
 func TestRefusedCommandsSayWhichOne(t *testing.T) {
 	for n, want := range []string{"count them", "read their names", "read their values"} {
 		d := driver{names: []string{"rx_drops"}}
-		_, err := statistics(func(data []byte) error {
+		_, err := readStatistics(func(data []byte) error {
 			if len(d.asked) == n {
 				return unix.EPERM
 			}
 			return d.do(data)
-		}, wanted)
+		}, isWanted)
 		require.ErrorIs(t, err, ErrPermission)
 		require.True(t, strings.HasPrefix(err.Error(), want), err)
 	}
@@ -148,13 +148,13 @@ func FuzzNamesAreChosenWithinBounds(f *testing.F) {
 		for i := 0; len(seed) > 0 && i < len(names); i++ {
 			names[i] = seed[i%len(seed)]
 		}
-		chosen, left := choose(names, wanted)
+		chosen, left := chooseStatistics(names, isWanted)
 		require.LessOrEqual(t, len(chosen), maxValues)
 		require.LessOrEqual(t, len(chosen)+left, len(names)/nameSize)
 		seen := map[string]bool{}
 		for _, c := range chosen {
 			require.Less(t, c.index, len(names)/nameSize)
-			require.True(t, wanted([]byte(strings.ToLower(c.name))), "%q", c.name)
+			require.True(t, isWanted([]byte(strings.ToLower(c.name))), "%q", c.name)
 			require.False(t, seen[c.name])
 			seen[c.name] = true
 		}

@@ -1,2 +1,2 @@
-// Package gidtable finds the GIDs that came, went and moved between the readings of a port's GID table.
+// Package gidtable finds the GIDs that were added, removed and moved between readings of a port's GID table.
 package gidtable

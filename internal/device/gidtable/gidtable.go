@@ -6,23 +6,23 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Change is one change of a port's GID table. A GID whose return the Differ remembers has
-// moved or returned; any other is added.
+// Change is one change of a port's GID table. A GID that appears has moved or returned if the
+// Differ remembers it, else it is added.
 type Change struct {
 	Action   verbs.GIDAction
-	GID      verbs.GID // with its present index, or its last one if it was removed
-	From     int       // the index before; -1: none
-	To       int       // the index now; -1: none
-	Away     int64     // ns between the reading without it and this one; 0: it was in every reading
-	Probed   bool      // a probe of ours sent from index From
-	Reopened bool      // found by the first reading of a new worker, so it may have happened earlier
+	GID      verbs.GID // with its present index, or its last index if it was removed
+	From     int       // the index before the change; -1: none
+	To       int       // the index after the change; -1: none
+	Away     int64     // ns from the first reading without the GID to this reading; 0: the GID was in every reading
+	Probed   bool      // a probe of the plugin sent from index From
+	Reopened bool      // found by the first reading of a new worker, so the change may be older
 }
 
-// maxAway is the most GIDs whose return a Differ remembers.
+// maxAway limits how many absent GIDs a Differ remembers.
 const maxAway = 1024
 
-// Differ holds the last reading of one port's GID table. The zero value has none. It is
-// not safe for concurrent use.
+// Differ compares successive readings of one port's GID table. The zero Differ has no reading
+// yet. It is not safe for concurrent use.
 type Differ struct {
 	known    bool
 	reopened bool
@@ -31,8 +31,8 @@ type Differ struct {
 	away     map[identity]absence
 }
 
-// identity is what makes a GID the same one at another index. The default GIDs of a netdev
-// and of its VLANs have equal addresses, so the netdev is part of it.
+// identity identifies a GID at any index. The default GIDs of a network device and of its
+// VLANs have equal addresses, so the identity includes the network device.
 type identity struct {
 	raw    [16]byte
 	typ    verbs.GIDType
@@ -41,26 +41,26 @@ type identity struct {
 
 func identityOf(g *verbs.GID) identity { return identity{g.Raw, g.Type, g.NetDev} }
 
-// absence is where a GID was, and since when it is away.
+// absence describes an absent GID.
 type absence struct {
-	index int
-	since int64
+	index int   // its last index
+	since int64 // the time of the first reading without it, CLOCK_MONOTONIC ns
 }
 
-// Opened handles a worker that has opened the device: its first reading may come long after
-// the changes that it shows. That is so, too, if the device was removed and came back.
-func (d *Differ) Opened() { d.reopened = d.known }
+// HandleOpened handles a worker that has opened the device: the changes in its first reading
+// may be much older than the reading, also if the device was removed and came back.
+func (d *Differ) HandleOpened() { d.reopened = d.known }
 
 // Count returns the number of GIDs of the last reading, and whether there was one.
 func (d *Differ) Count() (n int, known bool) { return len(d.table), d.known }
 
-// Read handles a reading and returns what has changed since the one before: what went, in
-// the order of the old indexes, and then what came, in the order of the new ones. The first
-// reading is the baseline and returns nothing. A GID that kept its index has not changed,
-// whatever its network device is called now.
-func (d *Differ) Read(t *verbs.GIDTable) []Change {
+// Update handles a reading, and returns the changes since the last one: first the GIDs that went,
+// in the order of their old indexes, then the GIDs that appeared or moved, in the order of their new
+// indexes. The first reading is the baseline and has no changes. A GID that kept its index has
+// not changed, even if its network device has another name.
+func (d *Differ) Update(t *verbs.GIDTable) []Change {
 	first, reopened, probed := !d.known, d.reopened, slices.Concat(d.probed, t.Probed)
-	went, came := without(d.table, t.Entries), without(t.Entries, d.table)
+	went, came := missingFrom(d.table, t.Entries), missingFrom(t.Entries, d.table)
 	d.table, d.probed = slices.Clone(t.Entries), slices.Clone(t.Probed)
 	d.known, d.reopened = true, false
 	if first {
@@ -72,23 +72,23 @@ func (d *Differ) Read(t *verbs.GIDTable) []Change {
 		c.Probed = c.From >= 0 && slices.Contains(probed, c.From)
 		changes = append(changes, c)
 	}
-	old, now := places(went), places(came)
+	old, now := firstIndexes(went), firstIndexes(came)
 	for _, g := range went {
 		if _, moved := now[identityOf(&g)]; !moved {
 			add(Change{Action: verbs.GIDRemoved, GID: g, From: g.Index, To: -1})
-			d.remember(identityOf(&g), absence{g.Index, t.Mono})
+			d.rememberAbsent(identityOf(&g), absence{g.Index, t.Mono})
 		}
 	}
 	for _, g := range came {
-		add(d.arrival(g, old, t.Mono))
+		add(d.classifyArrival(g, old, t.Mono))
 		delete(d.away, identityOf(&g))
 	}
 	return changes
 }
 
-// arrival returns the change of a GID that is at an index where it was not before. old has
-// the indexes of those that left theirs since the last reading.
-func (d *Differ) arrival(g verbs.GID, old map[identity]int, mono int64) Change {
+// classifyArrival returns the change of a GID at an index at which it was not before. old has the
+// old indexes of the GIDs that have left them since the last reading.
+func (d *Differ) classifyArrival(g verbs.GID, old map[identity]int, mono int64) Change {
 	if was, moved := old[identityOf(&g)]; moved {
 		return Change{Action: verbs.GIDMoved, GID: g, From: was, To: g.Index}
 	}
@@ -103,8 +103,8 @@ func (d *Differ) arrival(g verbs.GID, old map[identity]int, mono int64) Change {
 	return c
 }
 
-// without returns the GIDs of a that b has not at the same index.
-func without(a, b []verbs.GID) []verbs.GID {
+// missingFrom returns the GIDs of a that b does not have at the same index.
+func missingFrom(a, b []verbs.GID) []verbs.GID {
 	type slot struct {
 		index int
 		raw   [16]byte
@@ -123,8 +123,8 @@ func without(a, b []verbs.GID) []verbs.GID {
 	return rest
 }
 
-// places returns the first index of each GID.
-func places(table []verbs.GID) map[identity]int {
+// firstIndexes returns the first index of each GID.
+func firstIndexes(table []verbs.GID) map[identity]int {
 	at := map[identity]int{}
 	for i := range table {
 		if _, have := at[identityOf(&table[i])]; !have {
@@ -134,9 +134,9 @@ func places(table []verbs.GID) map[identity]int {
 	return at
 }
 
-// remember notes that a GID is away. If there are too many, the one that is away for the
-// longest time is forgotten.
-func (d *Differ) remember(id identity, a absence) {
+// rememberAbsent records an absent GID. Above maxAway it drops the one that has been absent
+// longest.
+func (d *Differ) rememberAbsent(id identity, a absence) {
 	if d.away == nil {
 		d.away = map[identity]absence{}
 	}

@@ -20,7 +20,7 @@ func table(at time.Duration, gids ...verbs.GID) *verbs.GIDTable {
 	return &verbs.GIDTable{Port: 1, Mono: int64(at), Entries: gids}
 }
 
-// short returns changes in short: action, address, indexes and time away.
+// short returns a short text for each change: action, address, indexes and time away.
 func short(changes []Change) (all []string) {
 	for _, c := range changes {
 		all = append(all, fmt.Sprintf("%s %s %d > %d after %v", c.Action, c.GID, c.From, c.To, time.Duration(c.Away)))
@@ -34,8 +34,8 @@ func TestTheFirstReadingIsTheBaseline(t *testing.T) {
 	var d Differ
 	_, known := d.Count()
 	require.False(t, known)
-	require.Empty(t, d.Read(table(0, gid(0, local), gid(3, host))))
-	require.Empty(t, d.Read(table(1, gid(0, local), gid(3, host))))
+	require.Empty(t, d.Update(table(0, gid(0, local), gid(3, host))))
+	require.Empty(t, d.Update(table(1, gid(0, local), gid(3, host))))
 	n, known := d.Count()
 	require.True(t, known)
 	require.Equal(t, 2, n)
@@ -43,80 +43,80 @@ func TestTheFirstReadingIsTheBaseline(t *testing.T) {
 
 func TestAnAddressThatComesBackHasMovedOrReturned(t *testing.T) {
 	var d Differ
-	d.Read(table(0, gid(0, local), gid(3, host)))
-	require.Equal(t, []string{"removed ::ffff:10.4.0.1 3 > -1 after 0s"}, short(d.Read(table(time.Second, gid(0, local)))))
+	d.Update(table(0, gid(0, local), gid(3, host)))
+	require.Equal(t, []string{"removed ::ffff:10.4.0.1 3 > -1 after 0s"}, short(d.Update(table(time.Second, gid(0, local)))))
 	require.Equal(t, []string{"moved ::ffff:10.4.0.1 3 > 5 after 400ms"},
-		short(d.Read(table(1400*time.Millisecond, gid(0, local), gid(5, host)))))
-	d.Read(table(2*time.Second, gid(0, local)))
+		short(d.Update(table(1400*time.Millisecond, gid(0, local), gid(5, host)))))
+	d.Update(table(2*time.Second, gid(0, local)))
 	require.Equal(t, []string{"returned ::ffff:10.4.0.1 5 > 5 after 1s"},
-		short(d.Read(table(3*time.Second, gid(0, local), gid(5, host)))))
+		short(d.Update(table(3*time.Second, gid(0, local), gid(5, host)))))
 	require.Equal(t, []string{"moved ::ffff:10.4.0.1 5 > 3 after 0s"},
-		short(d.Read(table(4*time.Second, gid(0, local), gid(3, host)))), "away between two readings")
-	require.Equal(t, []string{"added ::ffff:10.4.0.2 -1 > 4 after 0s"}, short(d.Read(
+		short(d.Update(table(4*time.Second, gid(0, local), gid(3, host)))), "away between two readings")
+	require.Equal(t, []string{"added ::ffff:10.4.0.2 -1 > 4 after 0s"}, short(d.Update(
 		table(5*time.Second, gid(0, local), gid(3, host), gid(4, "::ffff:10.4.0.2")))))
 }
 
-// The address of a MAC changes with it, so the two are different GIDs.
+// A default GID contains the MAC address, so after a change of the MAC address it is a different GID.
 func TestAMACChangeRemovesTheOldAndAddsTheNew(t *testing.T) {
 	var d Differ
-	d.Read(table(0, gid(0, "fe80::1"), gid(1, host)))
+	d.Update(table(0, gid(0, "fe80::1"), gid(1, host)))
 	require.Equal(t, []string{"removed fe80::1 0 > -1 after 0s", "added fe80::2 -1 > 0 after 0s"},
-		short(d.Read(table(1, gid(0, "fe80::2"), gid(1, host)))))
+		short(d.Update(table(1, gid(0, "fe80::2"), gid(1, host)))))
 }
 
 func TestAddressesOfTwoNetdevsAreTwoGIDs(t *testing.T) {
 	vlan := gid(4, local)
 	vlan.NetDev = "eth0.100"
 	var d Differ
-	d.Read(table(0, gid(0, local), vlan))
-	require.Equal(t, []string{"removed fe80::1 4 > -1 after 0s"}, short(d.Read(table(1, gid(0, local)))))
+	d.Update(table(0, gid(0, local), vlan))
+	require.Equal(t, []string{"removed fe80::1 4 > -1 after 0s"}, short(d.Update(table(1, gid(0, local)))))
 }
 
 func TestARenamedNetdevChangesNoGID(t *testing.T) {
 	renamed := gid(3, host)
 	renamed.NetDev = "eth7"
 	var d Differ
-	d.Read(table(0, gid(3, host)))
-	require.Empty(t, d.Read(table(1, renamed)))
+	d.Update(table(0, gid(3, host)))
+	require.Empty(t, d.Update(table(1, renamed)))
 	moved := renamed
 	moved.Index = 5
-	require.Equal(t, []string{"moved ::ffff:10.4.0.1 3 > 5 after 0s"}, short(d.Read(table(2, moved))))
+	require.Equal(t, []string{"moved ::ffff:10.4.0.1 3 > 5 after 0s"}, short(d.Update(table(2, moved))))
 }
 
 func TestAChangeSaysWhetherOurProbeSentFromTheGID(t *testing.T) {
 	var d Differ
 	first := table(0, gid(0, local), gid(3, host))
 	first.Probed = []int{3}
-	d.Read(first)
-	c := d.Read(table(1, gid(5, host)))
+	d.Update(first)
+	c := d.Update(table(1, gid(5, host)))
 	require.Len(t, c, 2)
 	require.Equal(t, []bool{false, true}, []bool{c[0].Probed, c[1].Probed})
 	again := table(2, gid(7, host))
 	again.Probed = []int{5} // the probe was made after the reading before
-	require.True(t, d.Read(again)[0].Probed)
+	require.True(t, d.Update(again)[0].Probed)
 }
 
 func TestANewWorkersFirstReadingIsMarked(t *testing.T) {
 	var d Differ
-	d.Opened()
-	require.Empty(t, d.Read(table(0, gid(0, local))), "the first worker has the baseline")
-	d.Opened()
-	require.True(t, d.Read(table(1, gid(2, local)))[0].Reopened)
-	require.False(t, d.Read(table(2, gid(3, local)))[0].Reopened)
+	d.HandleOpened()
+	require.Empty(t, d.Update(table(0, gid(0, local))), "the first worker has the baseline")
+	d.HandleOpened()
+	require.True(t, d.Update(table(1, gid(2, local)))[0].Reopened)
+	require.False(t, d.Update(table(2, gid(3, local)))[0].Reopened)
 }
 
 func TestTheMemoryOfWhatIsAwayIsBounded(t *testing.T) {
 	var d Differ
-	d.Read(table(0))
+	d.Update(table(0))
 	for i := range 3 * maxAway {
 		addr := netip.AddrFrom4([4]byte{10, 1, byte(i / 256), byte(i)}).String()
-		d.Read(table(time.Duration(2*i), gid(0, addr)))
-		d.Read(table(time.Duration(2*i + 1)))
+		d.Update(table(time.Duration(2*i), gid(0, addr)))
+		d.Update(table(time.Duration(2*i + 1)))
 	}
 	require.Len(t, d.away, maxAway)
 }
 
-// Whatever happens to the table, the changes make the table before it into the one after it.
+// For any two tables, applying the changes to the first one results in the second one.
 func TestTheChangesLeadFromOneTableToTheNext(t *testing.T) {
 	const seed = 7
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -130,7 +130,7 @@ func TestTheChangesLeadFromOneTableToTheNext(t *testing.T) {
 					entries = append(entries, gid(index, fmt.Sprintf("fe80::%d", 6*r.IntN(2)+index)))
 				}
 			}
-			changes := d.Read(table(time.Duration(at), entries...))
+			changes := d.Update(table(time.Duration(at), entries...))
 			if at == 0 {
 				for _, g := range entries {
 					have[g.String()] = g.Index

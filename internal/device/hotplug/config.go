@@ -2,8 +2,8 @@ package hotplug
 
 import "time"
 
-// Config has the paths, sources and intervals of this package. The zero Config is
-// that of a running system.
+// Config has the paths, sources and intervals of this package. The zero Config suits
+// a running system.
 type Config struct {
 	SysfsRoot string // default "/sys"
 	DevRoot   string // default "/dev"
@@ -13,31 +13,31 @@ type Config struct {
 	// SubscribeUevents. It is called again after a failure.
 	Uevents func() (Source, error)
 	// UeventsReach reports whether the kernel's uevents reach this process; default
-	// UeventsReach. Where they do, WatchRemoval uses inotify only when they fail.
+	// UeventsReach. If they do, WatchRemoval uses inotify only after the subscription fails.
 	UeventsReach func() bool
 	// Indexes returns the kernel's device indexes by name; default
 	// QueryIndexes.
 	Indexes func() (map[string]int, error)
 	// Types returns the kernel's types of devices by name; default QueryTypes. It
-	// is called for devices without a node.
+	// is called if a device has no node.
 	Types func() (map[string]Type, error)
 
-	// Settle is how long a Watcher waits after a uevent for the next one
-	// before it scans, five times that at most; default 300 ms. udev renames a
-	// device soon after it has appeared.
+	// Settle is the time without a further uevent after which a Watcher scans; default
+	// 300 ms. Continuous uevents delay the scan by five times Settle at most. The
+	// delay lets udev rename a device that has just appeared.
 	Settle time.Duration
 	// Rescan is the interval of scans without a uevent; default 10 s.
 	Rescan time.Duration
 
-	// Warn gets, once per cause, the reason that changes may be noticed late. It may
-	// be called by several goroutines and must not block. Default: nothing.
+	// Warn receives, once per cause, the reason why changes may be detected late. It may
+	// be called by several goroutines and must not block. Default: a function that does nothing.
 	Warn func(error)
 }
 
 // Source is a subscription to uevents.
 type Source interface {
-	// Receive blocks for the next message, which is valid until the next call.
-	// netlink.ErrOverrun: messages were lost, and more may follow. Close wakes it.
+	// Receive blocks until the next message, which is valid until the next call. It
+	// returns netlink.ErrOverrun if messages were lost; more may follow. Close wakes it.
 	Receive() ([]byte, error)
 	// Close ends the subscription. Any goroutine may call it, once.
 	Close() error
@@ -74,13 +74,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// complaint passes an error to warn if it differs from the one before.
-type complaint struct {
+// problemReporter passes an error to warn if it differs from the last one.
+type problemReporter struct {
 	warn func(error)
 	last string
 }
 
-func (c *complaint) set(err error) {
+// report handles the present error, nil if there is none.
+func (c *problemReporter) report(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()

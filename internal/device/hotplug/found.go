@@ -8,23 +8,23 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// scans is how often scan looks again at devices that change while it looks.
-const scans = 3
+// maxScans limits how often scan repeats because the devices change meanwhile.
+const maxScans = 3
 
 // scan lists the devices, sorted by name. It reads only attributes that the RDMA
-// core provides itself, so that a driver that hangs cannot block it. While descriptors or memory
-// are short, it returns an error: a device of which something could not be read would look like
-// another one, or like one without its node, and so like a removal.
+// core provides itself, so that a driver that hangs cannot block it. If descriptors or memory
+// are short, it returns an error: a device with an unread attribute would look like a
+// different device, or like a device without a node, and so like a removal.
 //
-// In exclusive mode it also lists the devices that belong to other network namespaces. A device that comes, goes or moves between
-// the readings of the two classes would be found in the wrong namespace, so scan then looks again.
+// In exclusive mode it also lists the devices of other network namespaces. A device that comes, goes or moves while scan reads the two
+// classes would be found in the wrong namespace, so scan then repeats.
 func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
 	names, err := sysfs.Devices()
-	for range scans {
+	for range maxScans {
 		if err != nil {
 			return nil, err
 		}
-		found, err := describe(sysfs, names, indexes)
+		found, err := describeDevices(sysfs, names, indexes)
 		if err != nil {
 			return nil, err
 		}
@@ -34,11 +34,11 @@ func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found
 		}
 		names = now
 	}
-	return describe(sysfs, names, indexes)
+	return describeDevices(sysfs, names, indexes)
 }
 
-// describe returns the devices of these names, and those of other network namespaces.
-func describe(sysfs sysfs.FS, names []string, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
+// describeDevices returns the devices with these names and, in exclusive mode, those of other network namespaces.
+func describeDevices(sysfs sysfs.FS, names []string, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
 	exclusive, err := sysfs.ReadExclusiveNetns()
 	if verbs.Shortage(err) != "" {
 		return nil, err

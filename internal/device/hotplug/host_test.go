@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// host is a sysfs and a /dev that belong to the test, with the layout of Linux 6.1.
+// host is a sysfs and a /dev made by the test, with the layout of Linux 6.1.
 type host struct {
 	t          *testing.T
 	sysfs, dev string
@@ -166,7 +166,7 @@ var errRefused = errors.New("refused by the test")
 
 func refused() (Source, error) { return nil, errRefused }
 
-// Messages as Linux 6.1 sends them.
+// Uevents in the format of Linux 6.1.
 func nodeEvent(action, node string) []string {
 	path := "/devices/virtual/infiniband_verbs/" + node
 	return []string{

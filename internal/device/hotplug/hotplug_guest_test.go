@@ -43,8 +43,7 @@ func addRxe(t *testing.T) string {
 	return node
 }
 
-// next returns the device of that name from the first set that has it with a
-// node.
+// next returns the device with a name from the first set in which it has a node.
 func next(t *testing.T, sets <-chan []verbs.Found, name string) verbs.Found {
 	t.Helper()
 	for deadline := time.After(time.Minute); ; {
@@ -135,8 +134,8 @@ func disturb(t *testing.T, node string) {
 	require.NoError(t, os.Rename(path+".old", path))
 }
 
-// deleteHeld deletes the device while it is held open and closes it when the removal
-// is noticed.
+// deleteHeld deletes the device while it is open, and closes it when WatchRemoval detects
+// the removal.
 func deleteHeld(ctx context.Context, t *testing.T, held *os.File, noticed <-chan error) {
 	t.Helper()
 	deleted := make(chan error, 1)

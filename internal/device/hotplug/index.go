@@ -19,7 +19,7 @@ const (
 	nldevDevType     = 99         // RDMA_NLDEV_ATTR_DEV_TYPE, of sub-devices alone
 	nldevParentName  = 100        // RDMA_NLDEV_ATTR_PARENT_NAME
 	nldevTypeSMI     = 1          // RDMA_DEVICE_TYPE_SMI
-	// indexTimeout is far longer than a dump takes.
+	// indexTimeout is the longest wait for an answer. A dump takes far less.
 	indexTimeout = time.Second
 )
 
@@ -31,37 +31,37 @@ func QueryIndexes() (map[string]int, error) {
 		return nil, fmt.Errorf("request device indexes: %w", err)
 	}
 	defer c.Close()
-	indexes, err := askIndexes(c)
+	indexes, err := queryIndexes(c)
 	if err != nil {
 		return nil, fmt.Errorf("request device indexes: %w", err)
 	}
 	return indexes, nil
 }
 
-func askIndexes(c *netlink.Conn) (map[string]int, error) {
+func queryIndexes(c *netlink.Conn) (map[string]int, error) {
 	indexes := make(map[string]int)
 	err := c.Ask(nldevGet, unix.NLM_F_DUMP, nil, func(body []byte) error { return parseDevice(body, indexes) })
 	return indexes, err
 }
 
 // LoadNodes makes the kernel load ib_uverbs, which makes the nodes of all RDMA
-// devices, and returns when it is loaded. It needs no privilege: when a process asks
-// for a device's node, the kernel loads the module that makes it
+// devices, and returns when the module is loaded. It needs no privilege: when a process
+// requests a device's node, the kernel loads the module that makes it
 // (ib_get_client_nl_info in drivers/infiniband/core/device.c). libibverbs does the
-// same. Without an RDMA device LoadNodes does not load it.
+// same. Without an RDMA device LoadNodes loads nothing.
 func LoadNodes() error {
 	c, err := netlink.Dial(unix.NETLINK_RDMA, indexTimeout)
 	if err != nil {
 		return fmt.Errorf("request node of an RDMA device: %w", err)
 	}
 	defer c.Close()
-	indexes, err := askIndexes(c)
+	indexes, err := queryIndexes(c)
 	if err != nil {
 		return fmt.Errorf("request device indexes: %w", err)
 	}
 	for _, index := range indexes {
-		// The kernel loads the module before it returns from the request.
-		if err := c.Send(nldevGetChardev, 0, nodeOf(index)); err != nil {
+		// The kernel loads the module before the request returns.
+		if err := c.Send(nldevGetChardev, 0, nodeRequest(index)); err != nil {
 			return fmt.Errorf("request node of an RDMA device: %w", err)
 		}
 		return nil
@@ -69,8 +69,8 @@ func LoadNodes() error {
 	return nil
 }
 
-// nodeOf returns the attributes of a request for the uverbs node of a device.
-func nodeOf(index int) []byte {
+// nodeRequest returns the attributes of a request for the uverbs node of a device.
+func nodeRequest(index int) []byte {
 	attributes := netlink.Attribute(nil, nldevDevIndex, netlink.Word(uint32(index)))
 	return netlink.Attribute(attributes, nldevChardevType, netlink.Text("uverbs"))
 }

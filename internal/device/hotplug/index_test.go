@@ -17,7 +17,7 @@ func deviceBody(name string, index uint32) []byte {
 func TestARequestForANodeNamesTheDeviceAndTheClient(t *testing.T) {
 	want := netlink.Attribute(nil, 1, []byte{17, 0, 0, 0})
 	want = netlink.Attribute(want, 69, []byte("uverbs\x00"))
-	require.Equal(t, want, nodeOf(17))
+	require.Equal(t, want, nodeRequest(17))
 }
 
 func TestDevicesAreFoundByTheirNames(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// reached returns the configuration of a process that uevents reach.
+// reached returns the configuration of a process that receives uevents.
 func (h *host) reached(uevents func() (Source, error)) Config {
 	cfg := h.patient(uevents)
 	cfg.UeventsReach = func() bool { return true }

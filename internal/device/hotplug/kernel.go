@@ -23,14 +23,14 @@ func SubscribeUevents() (Source, error) {
 	return s, nil
 }
 
-// initialUsers is the inode of the initial user namespace (PROC_USER_INIT_INO in
-// include/linux/proc_ns.h). No other namespace can have it.
-const initialUsers = 0xEFFFFFFD
+// initialUserNamespace is the inode of the initial user namespace (PROC_USER_INIT_INO in
+// include/linux/proc_ns.h). No other namespace can have this inode.
+const initialUserNamespace = 0xEFFFFFFD
 
 // UeventsReach reports whether the kernel's uevents reach this process' network
 // namespace. They do if that namespace belongs to the initial user namespace
-// (uevent_net_init in lib/kobject_uevent.c). UeventsReach also returns false if this
-// cannot be determined, as in a user namespace below that of the network namespace.
+// (uevent_net_init in lib/kobject_uevent.c). UeventsReach also returns false if the
+// owner cannot be determined, as in a user namespace below the owner's.
 func UeventsReach() bool {
 	own, err := unix.Open("/proc/self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -43,5 +43,5 @@ func UeventsReach() bool {
 	}
 	defer func() { _ = unix.Close(users) }()
 	var st unix.Stat_t
-	return unix.Fstat(users, &st) == nil && st.Ino == initialUsers
+	return unix.Fstat(users, &st) == nil && st.Ino == initialUserNamespace
 }

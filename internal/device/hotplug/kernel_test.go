@@ -43,7 +43,7 @@ func TestReceiveOnTheKernelsSocketEndsWithItsContext(t *testing.T) {
 	source := kernel(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- receive(ctx, source, func(*uevent) {}) }()
+	go func() { done <- receiveUevents(ctx, source, func(*uevent) {}) }()
 	cancel()
 	require.NoError(t, <-done)
 	require.ErrorIs(t, source.Close(), os.ErrClosed)

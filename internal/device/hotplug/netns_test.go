@@ -62,7 +62,7 @@ func TestDeviceOfAnotherNamespaceIsFoundByItsNode(t *testing.T) {
 	})
 }
 
-// While the kernel registers a device in shared mode, a namespace has its node for a moment before it has the device.
+// While the kernel registers a device in shared mode, a namespace has its node shortly before it has the device.
 func TestNoDeviceIsElsewhereInSharedMode(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.setMode("Y")
@@ -73,7 +73,7 @@ func TestNoDeviceIsElsewhereInSharedMode(t *testing.T) {
 	})
 }
 
-// The device is in this namespace while the first class is read, and in another one while the second is.
+// The device moves to another namespace between the readings of the two classes.
 func TestDeviceThatMovesDuringAScanIsLookedAtAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.setMode("N")

@@ -11,32 +11,31 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// NodeFiles finds out why files of device nodes are missing in /dev/infiniband.
+// NodeFiles determines why files of device nodes are missing in /dev/infiniband.
 type NodeFiles struct {
 	Dev  string // "" for /dev
 	Proc string // "" for /proc
 }
 
-// Absence is why a node that the kernel has made is not in /dev/infiniband.
+// Absence is a reason why a node that the kernel has made is not in /dev/infiniband.
 type Absence int
 
 // The kinds of absence.
 const (
-	AbsentNot     Absence = iota // it is there, or nothing is known about it
-	AbsentMissing                // the kernel's own directory lacks it, so that no program of the host can open the device
-	AbsentHidden                 // this container was given other nodes
+	AbsentNot     Absence = iota // the node is there, or the reason is unknown
+	AbsentMissing                // the kernel's own /dev lacks the node, so that no program of the host can open the device
+	AbsentHidden                 // this container was given other nodes, but not this one
 )
 
-// Absence returns why the file of a node such as "uverbs0" is missing. In the kernel's own file system the kernel makes the files of
-// all nodes. The /dev of a container is another file system, which has the nodes that the container was given, by --device or by a
-// device plugin of Kubernetes. A container that has none of them has not been given others: that is a fault of its configuration, and
-// not an Absence.
+// Absence returns why the file of a node such as "uverbs0" is missing. The kernel makes the files of all nodes in its own file system.
+// The /dev of a container is another file system. It has the nodes that the container was given, by --device or by a device plugin of
+// Kubernetes. For a container without any node Absence returns AbsentNot: its configuration is at fault.
 func (n NodeFiles) Absence(node string) Absence {
-	dev := filepath.Join(n.orDev(), "infiniband")
+	dev := filepath.Join(n.devRoot(), "infiniband")
 	if _, err := os.Lstat(filepath.Join(dev, node)); !errors.Is(err, fs.ErrNotExist) {
 		return AbsentNot
 	}
-	switch kernels, known := n.isKernels(dev); {
+	switch kernels, known := n.isKernelFileSystem(dev); {
 	case !known:
 		return AbsentNot
 	case kernels:
@@ -49,7 +48,7 @@ func (n NodeFiles) Absence(node string) Absence {
 	return AbsentHidden
 }
 
-// Explain returns why a device with a node of this Absence cannot be opened, and why that is no fault; "" if it is one.
+// Explain returns why a device with a node of this Absence cannot be opened, if that is no fault; else "".
 func (a Absence) Explain(node string) string {
 	if a != AbsentHidden {
 		return ""
@@ -57,9 +56,9 @@ func (a Absence) Explain(node string) string {
 	return "/dev/infiniband/" + node + " is not among the nodes that this container was given"
 }
 
-// isKernels reports whether the directory of nodes, or the /dev that it is in, is the file system in which the kernel makes the files
-// of all nodes. known is false if that cannot be read.
-func (n NodeFiles) isKernels(dir string) (is, known bool) {
+// isKernelFileSystem reports whether the directory of nodes, or the /dev that contains it, is the file system in which the kernel makes
+// the files of all nodes. known is false if the mounts cannot be read.
+func (n NodeFiles) isKernelFileSystem(dir string) (is, known bool) {
 	proc := n.Proc
 	if proc == "" {
 		proc = "/proc"
@@ -73,11 +72,11 @@ func (n NodeFiles) isKernels(dir string) (is, known bool) {
 		point, kernels := parseMount(line)
 		own[point] = kernels
 	}
-	return own[dir] || own[n.orDev()], true
+	return own[dir] || own[n.devRoot()], true
 }
 
-// parseMount returns the mount point in a line of mountinfo (proc_pid_mountinfo(5)), and whether the file system there is devtmpfs, or
-// the one that udev keeps instead on a kernel without devtmpfs.
+// parseMount returns the mount point in a line of mountinfo (proc_pid_mountinfo(5)), and whether the file system there is devtmpfs or,
+// on a kernel without devtmpfs, the tmpfs that udev keeps in its place.
 func parseMount(line string) (point string, kernels bool) {
 	fields := strings.Fields(line)
 	dash := slices.Index(fields, "-")
@@ -88,15 +87,15 @@ func parseMount(line string) (point string, kernels bool) {
 	return fields[4], kind == "devtmpfs" || kind == "tmpfs" && source == "udev"
 }
 
-func (n NodeFiles) orDev() string {
+func (n NodeFiles) devRoot() string {
 	if n.Dev == "" {
 		return "/dev"
 	}
 	return n.Dev
 }
 
-// mark sets NodeMissing and Unwatchable of the devices whose node has no file.
-func (n NodeFiles) mark(found []verbs.Found) {
+// markMissing sets NodeMissing and Unwatchable of the devices whose node has no file.
+func (n NodeFiles) markMissing(found []verbs.Found) {
 	for i := range found {
 		f := &found[i]
 		if !f.Usable() {

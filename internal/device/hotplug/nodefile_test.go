@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// nodeFiles makes a /dev with the files of nodes, and a list of mounts in which DEV stands for it.
+// nodeFiles makes a /dev with files of nodes, and a list of mounts in which DEV stands for that /dev.
 func nodeFiles(t *testing.T, mounts string, nodes ...string) NodeFiles {
 	t.Helper()
 	root := t.TempDir()

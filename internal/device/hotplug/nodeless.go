@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-// Type is the type of an RDMA device as RDMA netlink has it. The zero Type is that of a device that
-// programs can open.
+// Type is the type of an RDMA device as RDMA netlink reports it. The zero Type belongs to a device
+// that programs can open.
 type Type struct {
 	SMI    bool   // a sub-device for subnet management alone
 	Parent string // the device that a sub-device belongs to
@@ -55,14 +55,14 @@ func parseType(body []byte, types map[string]Type) error {
 	return err
 }
 
-// nodeLimit is how long ib_uverbs may take to make the node of a device of which RDMA netlink says
-// nothing. It makes the nodes of all devices while it is loaded, and that of a later device before
-// the kernel announces the device.
+// nodeLimit is the time within which ib_uverbs makes the node of a device that RDMA netlink does not
+// list. ib_uverbs makes the nodes of all devices while it is loaded, and the node of a later device
+// before the kernel announces the device.
 const nodeLimit = 5 * time.Second
 
-// nodeless finds out why devices have no node. It remembers which ones had one, and since when the
-// others have been there without.
-type nodeless struct {
+// nodelessDevices determines why devices have no node. It remembers which devices had a node, and
+// since when the others have been present without one.
+type nodelessDevices struct {
 	sysfs sysfs.FS
 	types func() (map[string]Type, error)
 	had   map[string]bool
@@ -70,8 +70,9 @@ type nodeless struct {
 }
 
 // markDevices sets Pending and Unwatchable of the devices that have never had a node although ib_uverbs is
-// loaded. One that has lost its node is being removed. The error is that of a resource that is short.
-func (n *nodeless) markDevices(found []verbs.Found, now time.Time) error {
+// loaded. A device that has lost its node is being removed and stays unmarked. The only error is a
+// shortage of a resource.
+func (n *nodelessDevices) markDevices(found []verbs.Found, now time.Time) error {
 	had, since := make(map[string]bool), make(map[string]time.Time)
 	var types map[string]Type
 	loaded := n.sysfs.HasNodeClass()
@@ -98,19 +99,19 @@ func (n *nodeless) markDevices(found []verbs.Found, now time.Time) error {
 	return nil
 }
 
-// WhyNoNode returns why a device has no node although ib_uverbs is loaded, and never gets one; "" if
-// that would be a fault. types has what RDMA netlink says of all devices (QueryTypes). It has the
-// last word: ib_uverbs leaves out SMI sub-devices alone (ib_uverbs_add_one in
-// drivers/infiniband/core/uverbs_main.c). Of a device that is missing there the time decides: settled
-// says that ib_uverbs would have made the node by now. Until then pending is true.
+// WhyNoNode returns why a device has no node although ib_uverbs is loaded, and never will have one; ""
+// if the missing node is a fault. types has the types of all devices (QueryTypes). They decide:
+// ib_uverbs makes no node for SMI sub-devices only (ib_uverbs_add_one in
+// drivers/infiniband/core/uverbs_main.c). For a device that is not in types the time decides: settled
+// tells that ib_uverbs would have made the node by now. Until then pending is true.
 func WhyNoNode(device string, types map[string]Type, settled bool) (why string, pending bool) {
-	t, told := types[device]
+	t, listed := types[device]
 	switch {
 	case t.SMI && t.Parent != "":
 		return "it is an SMI sub-device of " + t.Parent + ", for subnet management alone: no program can open it", false
 	case t.SMI:
 		return "it is an SMI sub-device, for subnet management alone: no program can open it", false
-	case told:
+	case listed:
 		return "", false
 	case settled:
 		return "ib_uverbs is loaded and makes no node for it, as for a sub-device: no program can open it", false

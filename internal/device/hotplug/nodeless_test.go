@@ -31,7 +31,7 @@ func TestSMISubDeviceIsUnwatchableAtOnce(t *testing.T) {
 	})
 }
 
-// ib_uverbs makes nodes for all devices that have a type of no sub-device. Where one is missing, that is a fault.
+// ib_uverbs makes nodes for all devices but sub-devices. A missing node of another device is a fault.
 func TestDeviceOfNoTypeWithoutNodeIsNeverUnwatchable(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "", guid, 0)
@@ -40,7 +40,7 @@ func TestDeviceOfNoTypeWithoutNodeIsNeverUnwatchable(t *testing.T) {
 	})
 }
 
-// RDMA netlink may be forbidden, or not know the device.
+// RDMA netlink may be forbidden, or may not list the device.
 func TestNodeIsAwaitedWhereNetlinkIsSilent(t *testing.T) {
 	unknown := verbs.Found{Name: "smi0", Index: -1, NodeGUID: smiGUID, Soft: true}
 	pending, gone := unknown, unknown
@@ -68,7 +68,7 @@ func TestNodeThatIsLostDoesNotMakeADeviceUnwatchable(t *testing.T) {
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, []verbs.Found{rxe0})
 
-		// A process has the device open, for which the kernel waits; RDMA netlink does not list it any more.
+		// The kernel waits for a process that has the device open; RDMA netlink no longer lists the device.
 		h.unlink("infiniband_verbs", "uverbs0")
 		h.setIndex("rxe0", -1)
 		w.expect(time.Hour, []verbs.Found{{Name: "rxe0", Index: -1, NodeGUID: guid, Soft: true}})

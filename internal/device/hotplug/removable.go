@@ -11,8 +11,8 @@ import (
 )
 
 // Removable returns b, the backend of this host's devices, with the additional
-// method WaitRemoved of session.RemovalWatcher, which notices the removal of a
-// device. cfg.Warn gets the reason if a removal may be noticed late or not at all.
+// method WaitRemoved of session.RemovalWatcher, which detects the removal of a
+// device. cfg.Warn receives the reason if a removal may be detected late or not at all.
 func Removable(b verbs.Backend, cfg Config) verbs.Backend {
 	cfg = cfg.withDefaults()
 	return removable{Backend: b, sysfs: sysfs.New(cfg.SysfsRoot), cfg: cfg}
@@ -24,11 +24,11 @@ type removable struct {
 	cfg   Config
 }
 
-// WaitRemoved returns nil once an open device is being removed, or ctx.Err() when
-// ctx ends. While the removal cannot be watched, it tries again every Config.Rescan:
-// it is more important to monitor the device than to close it in time.
+// WaitRemoved blocks until an open device is being removed and returns nil, or until ctx
+// ends and returns ctx.Err(). While the removal cannot be watched, it tries again every
+// Config.Rescan: monitoring the device is more important than closing it in time.
 func (r removable) WaitRemoved(ctx context.Context, device string) error {
-	problem := complaint{warn: r.cfg.Warn}
+	problem := problemReporter{warn: r.cfg.Warn}
 	retry := time.NewTicker(r.cfg.Rescan)
 	defer retry.Stop()
 	for {
@@ -42,7 +42,7 @@ func (r removable) WaitRemoved(ctx context.Context, device string) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		problem.set(fmt.Errorf("removal of %s may be detected late: %w", device, advised(err)))
+		problem.report(fmt.Errorf("removal of %s may be detected late: %w", device, withAdvice(err)))
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -16,7 +16,7 @@ import (
 
 var _ session.RemovalWatcher = removable{}
 
-// deaf is a Backend that has no method but Open.
+// deaf is a Backend whose only method is Open.
 type deaf struct{ opened string }
 
 func (d *deaf) Open(name string, _ *ledger.Ledger) (verbs.Device, error) {
@@ -85,7 +85,7 @@ func TestADeviceWhoseNodeCannotBeReadIsStillWatched(t *testing.T) {
 	require.Equal(t, context.Canceled, <-done)
 }
 
-// The file is there and cannot be read, as without descriptors. It can be read later.
+// The file exists and cannot be read for some time, as while descriptors are short.
 func TestDeviceWhoseNodeNameCannotBeReadIsWatchedLater(t *testing.T) {
 	h, u := hostWithRxe(t), newUevents()
 	file := filepath.Join(h.sysfs, "devices/virtual/infiniband_verbs/uverbs0/ibdev")

@@ -13,11 +13,10 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// After a node has vanished from /dev, await checks whether the device is still
-// there: after confirmFirst, then again and again after twice the delay before, for
-// the last time after confirmLast. The kernel deletes the node before the device, and
-// udev or an administrator may only replace the node. A later removal is left to the
-// check every Config.Rescan.
+// After a node has vanished from /dev, waitUntilGone checks whether the device is still
+// there: first after confirmFirst, then each time after twice the last delay, up to
+// confirmLast. The kernel deletes the node before the device, and udev or an administrator
+// may only replace the node. The check every Config.Rescan finds a later removal.
 const (
 	confirmFirst = 10 * time.Millisecond
 	confirmLast  = 640 * time.Millisecond
@@ -29,15 +28,15 @@ const (
 // them. When ctx ends, WatchRemoval returns ctx.Err(). The only other error is that
 // of an empty node.
 //
-// Each of these is a removal: the kernel's uevent; the loss of the node, if the
-// device is gone from sysfs, too; and the loss of the whole /dev/infiniband, which
-// needs no confirmation. A removal before the call is found as well, unless another
+// Each of these counts as a removal: the kernel's uevent; the loss of the node, if the
+// device is also gone from sysfs; and the loss of the whole /dev/infiniband, which
+// needs no confirmation. WatchRemoval also finds a removal before the call, unless another
 // device has the same node by then.
 //
-// Uevents report the first. Inotify reports the other two, and is used only where
+// Uevents report the first. Inotify reports the other two. It is used only if
 // uevents cannot be received or do not reach the process (Config.UeventsReach),
-// because a user may have only 128 inotify instances in all programs together.
-// Whatever works, WatchRemoval checks for the device every Config.Rescan. It calls
+// because all programs of a user together may have only 128 inotify instances.
+// In any case WatchRemoval checks for the device every Config.Rescan. It calls
 // Config.Warn with the error of each source that does not work.
 //
 // Any number of calls may run concurrently.
@@ -45,7 +44,7 @@ func WatchRemoval(ctx context.Context, cfg Config, node string) error {
 	if node == "" {
 		return errors.New("watch removal: no uverbs node is named")
 	}
-	return newRemoval(cfg.withDefaults(), node).watch(ctx)
+	return newRemoval(cfg.withDefaults(), node).run(ctx)
 }
 
 // hint is a message from a source.
@@ -57,18 +56,18 @@ const (
 	hintRemoved      // the device is being removed
 )
 
-// removal is one call of WatchRemoval.
+// removal is the state of one call of WatchRemoval.
 type removal struct {
 	cfg   Config
 	node  string
 	dir   string      // the directory of uverbs nodes in /dev
-	class string      // that of uverbs devices in sysfs
-	known os.FileInfo // the device in sysfs; nil when there is no sysfs, or no device in it any more
+	class string      // the directory of uverbs devices in sysfs
+	known os.FileInfo // the device in sysfs; nil if there is no sysfs, or the device is already gone from it
 
-	hints chan hint
-	lost  chan error // errors of the sources that ended; space for one each
-	why   []error    // the errors of the one or two sources that do not work
-	spare func()     // starts inotify when uevents fail; nil once called
+	hints         chan hint
+	lost          chan error // errors of the sources that ended; has space for one of each
+	problems      []error    // the errors of the sources that do not work
+	startFallback func()     // starts inotify when uevents fail; nil once called
 }
 
 func newRemoval(cfg Config, node string) *removal {
@@ -82,31 +81,31 @@ func newRemoval(cfg Config, node string) *removal {
 	}
 }
 
-// watch subscribes first and then checks for the device, so that it misses no
+// run subscribes first and then checks for the device, so that it misses no
 // removal in between.
-func (r *removal) watch(ctx context.Context) error {
+func (r *removal) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var sources sync.WaitGroup
 	defer sources.Wait()
 	defer cancel()
 	r.startUevents(ctx, &sources)
-	r.spare = func() { r.startInotify(ctx, &sources) }
-	if len(r.why) > 0 || !r.cfg.UeventsReach() {
-		r.useSpare()
+	r.startFallback = func() { r.startInotify(ctx, &sources) }
+	if len(r.problems) > 0 || !r.cfg.UeventsReach() {
+		r.useFallback()
 	}
 
-	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // known stays nil if the device is gone already
-	if r.gone() {
+	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // known stays nil if the device is already gone
+	if r.isGone() {
 		return nil
 	}
-	if len(r.why) > 0 {
-		r.warn()
+	if len(r.problems) > 0 {
+		r.warnAboutSources()
 	}
-	return r.await(ctx)
+	return r.waitUntilGone(ctx)
 }
 
-// await returns nil as soon as the device is found to be removed, or ctx.Err().
-func (r *removal) await(ctx context.Context) error {
+// waitUntilGone returns nil as soon as it finds the device removed, or ctx.Err() when ctx ends.
+func (r *removal) waitUntilGone(ctx context.Context) error {
 	rescan := time.NewTicker(r.cfg.Rescan)
 	defer rescan.Stop()
 	// confirm is the timer of the checks after a node has vanished. It runs from the
@@ -127,9 +126,9 @@ func (r *removal) await(ctx context.Context) error {
 			confirm.Reset(delay)
 			continue
 		case err := <-r.lost:
-			r.why = append(r.why, err)
-			r.useSpare()
-			r.warn()
+			r.problems = append(r.problems, err)
+			r.useFallback()
+			r.warnAboutSources()
 			delay = confirmFirst // a removal may have begun before inotify started
 			confirm.Reset(delay)
 			continue
@@ -139,24 +138,24 @@ func (r *removal) await(ctx context.Context) error {
 			}
 		case <-rescan.C:
 		}
-		if r.gone() {
+		if r.isGone() {
 			return nil
 		}
 	}
 }
 
-// useSpare starts inotify, once. Only the goroutine of await calls it.
-func (r *removal) useSpare() {
-	if r.spare != nil {
-		r.spare()
-		r.spare = nil
+// useFallback starts inotify at its first call. Only the goroutine of run calls it.
+func (r *removal) useFallback() {
+	if r.startFallback != nil {
+		r.startFallback()
+		r.startFallback = nil
 	}
 }
 
-// gone reports whether the device is removed. sysfs decides if it can be read: an
-// administrator may unlink a node in /dev, and in a container the node may stay after
+// isGone reports whether the device is removed. sysfs decides if it can be read: an
+// administrator may unlink a node in /dev, and in a container the node may remain after
 // the device is removed.
-func (r *removal) gone() bool {
+func (r *removal) isGone() bool {
 	now, err := os.Stat(filepath.Join(r.class, r.node))
 	switch {
 	case err == nil:
@@ -173,28 +172,28 @@ func (r *removal) gone() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// warn reports in one line how the removal can still be noticed.
-func (r *removal) warn() {
-	if len(r.why) == 1 {
-		r.cfg.Warn(fmt.Errorf("only one way to detect removal of %s works: %w", r.node, r.why[0]))
+// warnAboutSources reports in one line which ways to detect the removal are left.
+func (r *removal) warnAboutSources() {
+	if len(r.problems) == 1 {
+		r.cfg.Warn(fmt.Errorf("only one way to detect removal of %s works: %w", r.node, r.problems[0]))
 		return
 	}
-	r.cfg.Warn(fmt.Errorf("watch removal of %s by looking every %v only: %w; %w", r.node, r.cfg.Rescan, r.why[0], r.why[1]))
+	r.cfg.Warn(fmt.Errorf("watch removal of %s by looking every %v only: %w; %w", r.node, r.cfg.Rescan, r.problems[0], r.problems[1]))
 }
 
 func (r *removal) startUevents(ctx context.Context, sources *sync.WaitGroup) {
 	source, err := r.cfg.Uevents()
 	if err != nil {
-		r.why = append(r.why, err)
+		r.problems = append(r.problems, err)
 		return
 	}
 	sources.Go(func() {
-		err := receive(ctx, source, func(u *uevent) {
+		err := receiveUevents(ctx, source, func(u *uevent) {
 			switch {
 			case u == nil:
-				r.send(ctx, hintDoubt)
-			case u.removes(r.node):
-				r.send(ctx, hintRemoved)
+				r.sendHint(ctx, hintDoubt)
+			case u.removesNode(r.node):
+				r.sendHint(ctx, hintRemoved)
 			}
 		})
 		if err != nil {
@@ -206,7 +205,7 @@ func (r *removal) startUevents(ctx context.Context, sources *sync.WaitGroup) {
 func (r *removal) startInotify(ctx context.Context, sources *sync.WaitGroup) {
 	watcher, err := watchDir(r.dir)
 	if err != nil {
-		r.why = append(r.why, err)
+		r.problems = append(r.problems, err)
 		return
 	}
 	sources.Go(func() {
@@ -240,7 +239,7 @@ func (r *removal) followDir(ctx context.Context, watcher *fsnotify.Watcher) erro
 			if !ok {
 				return os.ErrClosed
 			}
-			r.send(ctx, r.classify(event))
+			r.sendHint(ctx, r.classify(event))
 		case err, ok := <-watcher.Errors:
 			switch {
 			case !ok:
@@ -248,13 +247,13 @@ func (r *removal) followDir(ctx context.Context, watcher *fsnotify.Watcher) erro
 			case !errors.Is(err, fsnotify.ErrEventOverflow):
 				return err
 			}
-			r.send(ctx, hintDoubt)
+			r.sendHint(ctx, hintDoubt)
 		}
 	}
 }
 
-// classify returns the hint that an event of the directory gives for the node: doubt
-// for the loss of the node, removal for that of the directory.
+// classify returns the hint that an event of the directory gives about the node: hintDoubt
+// for the loss of the node, hintRemoved for the loss of the directory.
 func (r *removal) classify(event fsnotify.Event) hint {
 	if !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) {
 		return hintNone
@@ -268,7 +267,7 @@ func (r *removal) classify(event fsnotify.Event) hint {
 	return hintNone
 }
 
-func (r *removal) send(ctx context.Context, h hint) {
+func (r *removal) sendHint(ctx context.Context, h hint) {
 	if h == hintNone {
 		return
 	}

@@ -19,7 +19,7 @@ func hostWithRxe(t *testing.T) *host {
 	return h
 }
 
-// patient returns a configuration that does not find a removal by scanning.
+// patient returns a configuration with a Rescan so long that no removal is found by scanning.
 func (h *host) patient(uevents func() (Source, error)) Config {
 	cfg := h.config(uevents)
 	cfg.Rescan = time.Hour
@@ -138,7 +138,7 @@ func awaiting(t *testing.T, h *host, cfg Config) (r *removal, done chan error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	done = make(chan error, 1)
-	go func() { done <- r.await(ctx) }()
+	go func() { done <- r.waitUntilGone(ctx) }()
 	<-time.After(2 * time.Second) // past the first checks
 	return r, done
 }
@@ -240,10 +240,10 @@ func TestInotifyReportsOnlyPossibleRemovals(t *testing.T) {
 	defer sources.Wait()
 	defer cancel()
 	r.startInotify(ctx, &sources)
-	require.Empty(t, r.why)
+	require.Empty(t, r.problems)
 	node := h.nodePath("uverbs0")
 
-	// None of these sends a hint. Otherwise the last hint would not be that of the directory.
+	// None of these operations sends a hint. Otherwise the last hint would not belong to the directory.
 	require.NoError(t, os.Chmod(node, 0o600))
 	require.NoError(t, os.Remove(h.nodePath("uverbs1")))
 	h.write(h.nodePath("uverbs2"), "")

@@ -9,8 +9,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// world is a simulated host. Times are in ns of the clock given to NewSimulated.
-type world interface {
+// simulatedHost lists the devices of a simulated host. Times are in ns of the clock passed to NewSimulated.
+type simulatedHost interface {
 	// Devices returns the names of the devices present at the time at. The
 	// order of devices is fixed; a renamed one keeps its place.
 	Devices(at int64) []string
@@ -21,47 +21,46 @@ type world interface {
 
 // Simulated is the Watcher of a simulated host.
 type Simulated struct {
-	world world
-	now   func() int64
-	last  []verbs.Found
-	next  int // the index of a device not seen before
+	host simulatedHost
+	now  func() int64
+	last []verbs.Found
+	next int // the index of a device not seen before
 }
 
-// NewSimulated returns the watcher of w. now is its clock, which must run at the
+// NewSimulated returns the watcher of w. now reads the clock of w, which must run at the
 // speed of real time.
-func NewSimulated(w world, now func() int64) *Simulated {
-	return &Simulated{world: w, now: now}
+func NewSimulated(w simulatedHost, now func() int64) *Simulated {
+	return &Simulated{host: w, now: now}
 }
 
 // Run does the same as Watcher.Run, but reports every change without delay. Nodes
-// are called "sim0", "sim1" ..., by Index. The devices are in the world's order, not
-// sorted by name.
+// are called "sim0", "sim1" ..., by Index. The devices are in the order of the simulated
+// host, not sorted by name.
 func (s *Simulated) Run(ctx context.Context, report func([]verbs.Found)) error {
 	for first := true; ; first = false {
 		at := s.now()
-		if found, changed := s.Look(at); first || changed {
+		if found, changed := s.Scan(at); first || changed {
 			report(found)
 		}
-		if err := s.wait(ctx, at); err != nil {
+		if err := s.waitForChange(ctx, at); err != nil {
 			return err
 		}
 	}
 }
 
-// Look returns the devices that are present at the time at, and whether they have
-// changed since the last Look. at must not be earlier than in the last Look. Look
-// is for a caller that has no clock to wait by. It must not be called while Run
-// runs.
-func (s *Simulated) Look(at int64) (found []verbs.Found, changed bool) {
-	found, s.next = follow(s.last, s.world.Devices(at), s.next)
+// Scan returns the devices that are present at the time at, and whether they have
+// changed since the last Scan. at must not be earlier than in the last Scan. Scan
+// serves callers that simulate the clock. It must not be called while Run runs.
+func (s *Simulated) Scan(at int64) (found []verbs.Found, changed bool) {
+	found, s.next = applyNames(s.last, s.host.Devices(at), s.next)
 	changed = !slices.Equal(found, s.last)
 	s.last = found
 	return found, changed
 }
 
-// wait returns at the first change later than at, or with ctx.Err().
-func (s *Simulated) wait(ctx context.Context, at int64) error {
-	next, ok := s.world.NextChange(at)
+// waitForChange returns nil at the first change later than at, or ctx.Err() when ctx ends.
+func (s *Simulated) waitForChange(ctx context.Context, at int64) error {
+	next, ok := s.host.NextChange(at)
 	if !ok {
 		<-ctx.Done()
 		return ctx.Err()
@@ -76,10 +75,10 @@ func (s *Simulated) wait(ctx context.Context, at int64) error {
 	}
 }
 
-// follow turns names into devices: known ones from last, new ones, numbered from
-// next on, and renamed ones. A renamed device is at the place of a name of last that
-// is missing now.
-func follow(last []verbs.Found, names []string, next int) ([]verbs.Found, int) {
+// applyNames returns the devices with names, and the next free number. A known device comes from
+// last. A new device gets the number next. A device is renamed if its place in last has a
+// name that is missing now.
+func applyNames(last []verbs.Found, names []string, next int) ([]verbs.Found, int) {
 	found := make([]verbs.Found, 0, len(names))
 	for i, name := range names {
 		known := slices.IndexFunc(last, func(f verbs.Found) bool { return f.Name == name })

@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// timeline is a world whose device names change at given seconds.
+// timeline is a simulatedHost whose device names change at given seconds.
 type timeline []struct {
 	at    int64
 	names []string
@@ -95,8 +95,8 @@ func TestSimulatedStopsBetweenTwoChanges(t *testing.T) {
 }
 
 func TestADeviceInPlaceOfAnotherIsNoRename(t *testing.T) {
-	last, next := follow(nil, []string{"b", "c"}, 0)
-	found, _ := follow(last, []string{"a", "b"}, next)
+	last, next := applyNames(nil, []string{"b", "c"}, 0)
+	found, _ := applyNames(last, []string{"a", "b"}, next)
 	require.Equal(t, []verbs.Found{
 		{Name: "a", Index: 2, Node: "sim2"},
 		{Name: "b", Index: 0, Node: "sim0"},

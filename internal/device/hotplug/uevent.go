@@ -22,12 +22,12 @@ type uevent struct {
 	path      string // below /sys, without it
 	subsystem string
 	node      string // below /dev, without it; "" for a device without one
-	synthetic bool   // a process wrote to a uevent file; nothing has happened
+	synthetic bool   // a process wrote to a uevent file; the device has not changed
 }
 
 // parseUevent reads a message of the kernel: "action@devpath", then KEY=value
 // fields, with a zero byte after each (lib/kobject_uevent.c). It returns false for
-// any other message, such as udev's own ones, which begin with "libudev".
+// any other message, such as the messages of udev, which begin with "libudev".
 func parseUevent(message []byte) (uevent, bool) {
 	head, rest, ok := bytes.Cut(message, []byte{0})
 	if !ok || !bytes.Contains(head, []byte("@/")) {
@@ -52,23 +52,23 @@ func parseUevent(message []byte) (uevent, bool) {
 	return u, u.action != "" && u.path != "" && u.subsystem != ""
 }
 
-// aboutDevices reports whether the set of devices may have changed.
-func (u uevent) aboutDevices() bool {
+// concernsDevices reports whether the set of devices may have changed.
+func (u uevent) concernsDevices() bool {
 	return u.subsystem == subsystemDevices || u.subsystem == subsystemNodes
 }
 
-// removes reports whether the kernel is removing the uverbs node, "uverbs0".
-func (u uevent) removes(node string) bool {
+// removesNode reports whether the kernel is removing an uverbs node such as "uverbs0".
+func (u uevent) removesNode(node string) bool {
 	if u.action != "remove" || u.subsystem != subsystemNodes || u.synthetic {
 		return false
 	}
 	return u.node == "infiniband/"+node || u.node == "" && path.Base(u.path) == node
 }
 
-// receive calls handle with every uevent of source, and with nil when some were
+// receiveUevents calls handle with every uevent of source, and with nil when uevents were
 // lost. It returns nil when ctx ends, or the error that ended the subscription. It
 // closes source before it returns.
-func receive(ctx context.Context, source Source, handle func(*uevent)) error {
+func receiveUevents(ctx context.Context, source Source, handle func(*uevent)) error {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(closed)

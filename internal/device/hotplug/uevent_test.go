@@ -75,7 +75,7 @@ func TestOnlyTheKernelsRemovalOfTheNodeIsARemoval(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			u, ok := parseUevent(joined(row.fields))
 			require.True(t, ok)
-			require.Equal(t, row.want, u.removes("uverbs1"))
+			require.Equal(t, row.want, u.removesNode("uverbs1"))
 		})
 	}
 }
@@ -85,7 +85,7 @@ func TestReceiveEndsWithItsContextAndClosesTheSource(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := make(chan *uevent, 3)
 	done := make(chan error)
-	go func() { done <- receive(ctx, source, func(u *uevent) { seen <- u }) }()
+	go func() { done <- receiveUevents(ctx, source, func(u *uevent) { seen <- u }) }()
 	source.send(nodeEvent("add", "uverbs0")...)
 	source.send("libudev")
 	source.fail(netlink.ErrOverrun)
@@ -100,7 +100,7 @@ func TestReceiveEndsWithItsContextAndClosesTheSource(t *testing.T) {
 func TestReceiveReturnsWhatEndedTheSubscription(t *testing.T) {
 	source := newUevents()
 	done := make(chan error)
-	go func() { done <- receive(t.Context(), source, func(*uevent) {}) }()
+	go func() { done <- receiveUevents(t.Context(), source, func(*uevent) {}) }()
 	source.fail(errRefused)
 	require.ErrorIs(t, <-done, errRefused)
 	<-source.closed
@@ -114,14 +114,14 @@ func FuzzParseUevent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message []byte) {
 		u, ok := parseUevent(message)
 		if !ok {
-			require.False(t, u.removes("uverbs0") && u.action == "")
+			require.False(t, u.removesNode("uverbs0") && u.action == "")
 			return
 		}
 		require.NotEmpty(t, u.action)
 		require.NotEmpty(t, u.subsystem)
 		require.NotContains(t, u.action+u.path+u.subsystem+u.node, "\x00")
-		if u.removes("uverbs0") {
-			require.True(t, u.aboutDevices())
+		if u.removesNode("uverbs0") {
+			require.True(t, u.concernsDevices())
 			require.Contains(t, string(message), "ACTION=remove\x00")
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// settleLimit times Config.Settle is the longest time for which an unending
-// series of uevents can delay a scan.
+// settleLimit is a multiple of Config.Settle: the longest time for which continuous
+// uevents can delay a scan.
 const settleLimit = 5
 
 // Watcher watches the RDMA devices of this host.
@@ -43,12 +43,12 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
 	defer cancel()
-	listener.Go(func() { w.listen(ctx, &adds, changed) })
+	listener.Go(func() { w.keepSubscribed(ctx, &adds, changed) })
 
 	rescan := wake.NewTicker(w.cfg.Rescan, time.Time{})
 	defer rescan.Stop()
-	problem := complaint{warn: w.cfg.Warn}
-	without := nodeless{sysfs: w.sysfs, types: w.cfg.Types}
+	problem := problemReporter{warn: w.cfg.Warn}
+	without := nodelessDevices{sysfs: w.sysfs, types: w.cfg.Types}
 	files := NodeFiles{Dev: w.cfg.DevRoot, Proc: w.cfg.ProcRoot}
 	var last []verbs.Found
 	for first := true; ; {
@@ -56,23 +56,23 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 		if err == nil {
 			err = without.markDevices(found, time.Now())
 		}
-		problem.set(unlisted(err))
+		problem.report(scanProblem(err))
 		if err == nil {
-			files.mark(found)
-			adds.mark(found)
+			files.markMissing(found)
+			adds.setAdded(found)
 			if first || !slices.Equal(found, last) {
 				report(found)
 				first, last = false, found
 			}
 		}
-		if err := w.wait(ctx, changed, rescan); err != nil {
+		if err := w.waitForScan(ctx, changed, rescan); err != nil {
 			return err
 		}
 	}
 }
 
-// wait returns when it is time to scan again, or with ctx.Err().
-func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, rescan *wake.Ticker) error {
+// waitForScan returns nil when the next scan is due, or ctx.Err() when ctx ends.
+func (w *Watcher) waitForScan(ctx context.Context, changed <-chan struct{}, rescan *wake.Ticker) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -80,12 +80,13 @@ func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, rescan *wak
 		rescan.Next()
 		return nil
 	case <-changed:
-		return w.settle(ctx, changed)
+		return w.waitUntilQuiet(ctx, changed)
 	}
 }
 
-// settle returns when there has been no change for a while.
-func (w *Watcher) settle(ctx context.Context, changed <-chan struct{}) error {
+// waitUntilQuiet returns nil when there has been no change for Config.Settle, or after settleLimit
+// times that, or ctx.Err() when ctx ends.
+func (w *Watcher) waitUntilQuiet(ctx context.Context, changed <-chan struct{}) error {
 	limit := time.NewTimer(settleLimit * w.cfg.Settle)
 	defer limit.Stop()
 	quiet := time.NewTimer(w.cfg.Settle)
@@ -104,14 +105,14 @@ func (w *Watcher) settle(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// listen keeps a subscription to uevents until ctx ends. If the kernel grants none or
-// it fails, listen tries again every Config.Rescan.
-func (w *Watcher) listen(ctx context.Context, adds *additions, changed wake.Signal) {
-	problem := complaint{warn: w.cfg.Warn}
+// keepSubscribed keeps a subscription to uevents until ctx ends. If the kernel refuses it or
+// it fails, keepSubscribed tries again every Config.Rescan.
+func (w *Watcher) keepSubscribed(ctx context.Context, adds *additions, changed wake.Signal) {
+	problem := problemReporter{warn: w.cfg.Warn}
 	retry := time.NewTicker(w.cfg.Rescan)
 	defer retry.Stop()
 	for ctx.Err() == nil {
-		problem.set(wrap("watch RDMA devices by scanning only", w.subscribe(ctx, adds, changed)))
+		problem.report(wrapError("watch RDMA devices by scanning only", w.receiveChanges(ctx, adds, changed)))
 		select {
 		case <-ctx.Done():
 		case <-retry.C:
@@ -119,19 +120,19 @@ func (w *Watcher) listen(ctx context.Context, adds *additions, changed wake.Sign
 	}
 }
 
-// subscribe signals changes until ctx ends or the subscription fails. It returns
-// nil when ctx ends.
-func (w *Watcher) subscribe(ctx context.Context, adds *additions, changed wake.Signal) error {
+// receiveChanges subscribes to uevents and signals changes until ctx ends or the subscription
+// fails. It returns nil when ctx ends.
+func (w *Watcher) receiveChanges(ctx context.Context, adds *additions, changed wake.Signal) error {
 	source, err := w.cfg.Uevents()
 	if err != nil {
 		return err
 	}
 	changed.Send() // devices may have changed between the scan and the subscription
-	return receive(ctx, source, func(u *uevent) {
+	return receiveUevents(ctx, source, func(u *uevent) {
 		if u != nil {
-			adds.note(u)
+			adds.countAdd(u)
 		}
-		if u == nil || u.aboutDevices() {
+		if u == nil || u.concernsDevices() {
 			changed.Send()
 		}
 	})
@@ -143,7 +144,8 @@ type additions struct {
 	count map[string]int
 }
 
-func (a *additions) note(u *uevent) {
+// countAdd counts u if it announces a device.
+func (a *additions) countAdd(u *uevent) {
 	if u.action != "add" || u.subsystem != subsystemDevices || u.synthetic {
 		return
 	}
@@ -152,8 +154,8 @@ func (a *additions) note(u *uevent) {
 	a.count[path.Base(u.path)]++
 }
 
-// mark fills in Found.Added, and forgets the devices that are not in found.
-func (a *additions) mark(found []verbs.Found) {
+// setAdded sets Found.Added, and drops the counts of devices that are not in found.
+func (a *additions) setAdded(found []verbs.Found) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kept := make(map[string]int, len(found))
@@ -165,23 +167,23 @@ func (a *additions) mark(found []verbs.Found) {
 	a.count = kept
 }
 
-// unlisted returns the warning about a scan that failed.
-func unlisted(err error) error {
+// scanProblem returns the warning about a failed scan, nil if err is nil.
+func scanProblem(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("list RDMA devices: %w; the last list stays valid", advised(err))
+	return fmt.Errorf("list RDMA devices: %w; the last list stays valid", withAdvice(err))
 }
 
-// advised adds to an error the limit that is short and what to raise.
-func advised(err error) error {
+// withAdvice adds to an error of a resource that is short which limit to raise.
+func withAdvice(err error) error {
 	if advice := verbs.Shortage(err); advice != "" {
 		return fmt.Errorf("cannot read: %w; %s", err, advice)
 	}
 	return err
 }
 
-func wrap(what string, err error) error {
+func wrapError(what string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ const guid = "e01f:e5ff:fe51:e9c2"
 
 var rxe0 = verbs.Found{Name: "rxe0", Index: 0, Node: "uverbs0", NodeGUID: guid, Soft: true}
 
-// watched runs a Watcher in a synctest bubble.
+// watched is a Watcher that runs in a synctest bubble.
 type watched struct {
 	t    *testing.T
 	stop context.CancelFunc
@@ -336,10 +336,10 @@ func TestSameFollowsADeviceThroughARename(t *testing.T) {
 
 func TestAComplaintIsMadeOncePerCause(t *testing.T) {
 	var warned []error
-	c := complaint{warn: func(err error) { warned = append(warned, err) }}
+	c := problemReporter{warn: func(err error) { warned = append(warned, err) }}
 	other := errors.New("another")
 	for _, err := range []error{errRefused, errRefused, other, nil, other} {
-		c.set(err)
+		c.report(err)
 	}
 	require.Equal(t, []error{errRefused, other, other}, warned)
 }
@@ -356,8 +356,8 @@ func TestScanWithoutDescriptorsIsAnError(t *testing.T) {
 	})
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	require.ErrorIs(t, err, unix.EMFILE, "the device would lose its GUID")
-	require.ErrorContains(t, unlisted(err), "cannot read: ")
-	require.ErrorContains(t, unlisted(err), "raise RLIMIT_NOFILE (systemd: LimitNOFILE)")
+	require.ErrorContains(t, scanProblem(err), "cannot read: ")
+	require.ErrorContains(t, scanProblem(err), "raise RLIMIT_NOFILE (systemd: LimitNOFILE)")
 
 	for _, short := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
 		_, err := scan(sysfs.New(h.sysfs), func() (map[string]int, error) { return nil, short })

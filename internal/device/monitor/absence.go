@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -9,34 +8,34 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// alias is the new name of a device; the zero alias is none.
+// alias is the new name of a renamed device. The zero alias means that the device has no new name.
 type alias struct {
 	name   string
 	wanted bool // the device is monitored under this name
 }
 
-// nameNow returns the new name of a missing device: the name of a found device that is
-// the same one (goesOn) and that discovery had not reported before. Without one it
-// returns the zero alias.
-func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
+// findNewName returns the new name of a missing device: the name under which discovery now
+// reports the same device (isSameDevice) and which it had not reported before. If there is
+// none, findNewName returns the zero alias.
+func (m *Monitor) findNewName(d *Device, found []verbs.Found) alias {
 	old, seen := d.identity()
 	if !seen {
 		return alias{}
 	}
 	for _, f := range found {
 		known := slices.ContainsFunc(m.last, func(l verbs.Found) bool { return l.Name == f.Name })
-		if !known && f.Name != d.name && m.cfg.goesOn(old, f) {
-			return alias{f.Name, m.wants(f)}
+		if !known && f.Name != d.name && m.cfg.isSameDevice(old, f) {
+			return alias{f.Name, m.shouldMonitor(f)}
 		}
 	}
 	return alias{}
 }
 
-// goesOn reports whether f is the device old, perhaps after a reload of its driver: the
-// kernel's index is the same (verbs.Found.Same), or the node GUID is. A GUID counts only
-// if the PCI function of f is in no bond, since a bond's device takes the GUID of a leg. Of a device in another
-// network namespace neither is known, but its PCI function is.
-func (c *Config) goesOn(old, f verbs.Found) bool {
+// isSameDevice reports whether f is the device old, perhaps after a reload of its driver: the
+// kernel's index is the same (verbs.Found.Same), or the node GUID is. The GUID counts only
+// if the PCI function of f is in no bond, since a bond's device takes the GUID of a leg. For a device in another
+// network namespace neither index nor GUID is known, and the PCI function decides.
+func (c *Config) isSameDevice(old, f verbs.Found) bool {
 	if (f.Netns == verbs.NetnsOther || old.Netns == verbs.NetnsOther) && f.PCI != "" && f.PCI == old.PCI {
 		return true
 	}
@@ -47,25 +46,25 @@ func (c *Config) goesOn(old, f verbs.Found) bool {
 // zeros, often a virtual function, has not been given one.
 func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
 
-// rename handles a new name of the device. The device counts as missing if it is not
-// monitored under the new name, or if the old name is in expect. The caller holds d.mu.
-func (d *Device) rename(now alias) {
+// handleRename handles that the device has a new name. The old name counts as missing if the
+// device is not monitored under the new one, or if the old name is in expect. The caller holds d.mu.
+func (d *Device) handleRename(now alias) {
 	d.renamed, d.reason = now.wanted && !d.expected, status.ReasonRenamed
 	switch {
 	case d.renamed:
 		d.cfg.Memory.Rename(d.name, now.name)
 		return
 	case !now.wanted:
-		d.log.Warn(fmt.Sprintf("%s is called %s now, which is left out by the configuration: it is no longer watched", d.name, now.name))
+		d.log.Warn("device renamed to a name that the configuration excludes", "new_name", now.name)
 	default:
-		d.log.Warn(fmt.Sprintf("%s is called %s now, and is watched by that name; expect has the old one", d.name, now.name))
+		d.log.Warn("device renamed, but expect has the old name", "new_name", now.name)
 	}
 	d.reason = status.ReasonRemoved
 }
 
-// explainAbsence sets the reason of a removed device by whether its PCI function has another
-// use now. That use may begin some time after the removal, and may end. A device in
-// expect stays removed in any case.
+// explainAbsence sets the reason of a removed device to reassigned while its PCI function has
+// another use. That use may begin some time after the removal, and may end. A device in
+// expect keeps the reason removed in any case.
 func (d *Device) explainAbsence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +83,7 @@ func (d *Device) explainAbsence(found []verbs.Found, t *moment) {
 }
 
 // isReassigned reports whether the PCI function of a device that is gone has another
-// driver, such as vfio-pci, or another RDMA device, such as that of a bond. A bond of an
+// driver, such as vfio-pci, or another RDMA device, such as a bond's. A bond of an
 // adapter's ports has its RDMA device on the function of one port. The functions of the
 // other ports then have no RDMA device, but network devices in the same bond.
 func (c *Config) isReassigned(old verbs.Found, found []verbs.Found) bool {
@@ -97,7 +96,7 @@ func (c *Config) isReassigned(old verbs.Found, found []verbs.Found) bool {
 	}
 	return slices.ContainsFunc(found, func(f verbs.Found) bool {
 		switch {
-		case c.goesOn(old, f) || !isLater(f, old):
+		case c.isSameDevice(old, f) || !isLater(f, old):
 			return false
 		case f.PCI == old.PCI:
 			return true

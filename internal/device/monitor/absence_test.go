@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// bus holds the PCI functions of a host, by address.
+// bus holds the PCI functions of a simulated host, by address.
 type bus struct {
 	mu        sync.Mutex
 	functions map[string]verbs.PCIFunction
@@ -35,8 +35,8 @@ func (b *bus) get(address string) verbs.PCIFunction {
 	return b.functions[address]
 }
 
-// on returns a device on a PCI function of mlx5_core.
-func on(address, name string, index int) verbs.Found {
+// deviceOn returns a device on a PCI function of mlx5_core.
+func deviceOn(address, name string, index int) verbs.Found {
 	f := found(name, index)
 	f.PCI, f.Driver = address, "mlx5_core"
 	return f
@@ -53,23 +53,23 @@ func TestDeviceRenamedOutOfTheFilterIsMissing(t *testing.T) {
 			c.Devices = func(name string) bool { return strings.HasPrefix(name, "mlx5_") }
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		h.finds(found("mlx5_0", 3))
-		h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-		h.finds(found("ibp8s0", 3))
+		h.reportFound(found("mlx5_0", 3))
+		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+		h.reportFound(found("ibp8s0", 3))
 		synctest.Wait()
 		<-h.sup("mlx5_0", 0).ended
 		for range 3 {
-			v := deviceView(h.gather(), "mlx5_0")
+			v := findDevice(h.gather(), "mlx5_0")
 			require.Equal(t, status.ReasonRemoved, v.Reason)
 			require.False(t, v.Present)
 			require.Zero(t, v.Removals)
 		}
 		require.Equal(t, 1, strings.Count(log.String(),
-			"mlx5_0 is called ibp8s0 now, which is left out by the configuration: it is no longer watched"))
+			`msg="device renamed to a name that the configuration excludes" device=mlx5_0 new_name=ibp8s0`))
 
-		h.finds(found("mlx5_0", 3))
-		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
-		require.True(t, deviceView(h.gather(), "mlx5_0").Open)
+		h.reportFound(found("mlx5_0", 3))
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+		require.True(t, findDevice(h.gather(), "mlx5_0").Open)
 	})
 }
 
@@ -80,64 +80,64 @@ func TestExpectedDeviceThatIsRenamedIsMissing(t *testing.T) {
 			c.Expect = []string{"mlx5_0"}
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		h.finds(found("mlx5_0", 3))
-		h.finds(found("ibp8s0", 3))
+		h.reportFound(found("mlx5_0", 3))
+		h.reportFound(found("ibp8s0", 3))
 		synctest.Wait()
-		h.opens(h.sup("ibp8s0", 0), "ibp8s0")
+		h.openDevice(h.sup("ibp8s0", 0), "ibp8s0")
 		for range 3 {
 			s := h.gather()
-			require.Equal(t, status.ReasonRemoved, deviceView(s, "mlx5_0").Reason)
-			require.True(t, deviceView(s, "ibp8s0").Open)
+			require.Equal(t, status.ReasonRemoved, findDevice(s, "mlx5_0").Reason)
+			require.True(t, findDevice(s, "ibp8s0").Open)
 		}
-		require.Contains(t, log.String(), "mlx5_0 is called ibp8s0 now, and is watched by that name; expect has the old one")
+		require.Contains(t, log.String(), `msg="device renamed, but expect has the old name" device=mlx5_0 new_name=ibp8s0`)
 	})
 }
 
 func TestFunctionWithAnotherDriverIsReassigned(t *testing.T) {
 	var pci bus
 	h := start(t, func(c *Config) { c.Function = pci.get })
-	reason := func() status.Reason { return deviceView(h.gather(), "mlx5_0").Reason }
+	reason := func() status.Reason { return findDevice(h.gather(), "mlx5_0").Reason }
 	pci.set("0000:08:00.2", ownDriver(""))
-	h.finds(on("0000:08:00.2", "mlx5_0", 3))
-	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+	h.reportFound(deviceOn("0000:08:00.2", "mlx5_0", 3))
+	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 
 	pci.set("0000:08:00.2", verbs.PCIFunction{})
-	h.finds()
+	h.reportFound()
 	require.Equal(t, status.ReasonRemoved, reason(), "it has no driver")
 	pci.set("0000:08:00.2", verbs.PCIFunction{Driver: "vfio-pci"})
 	require.Equal(t, status.ReasonReassigned, reason())
 	require.Equal(t, status.ReasonReassigned, reason())
 	pci.set("0000:08:00.2", ownDriver(""))
 	require.Equal(t, status.ReasonRemoved, reason(), "it was given back, and no RDMA device came")
-	h.finds(on("0000:08:00.2", "mlx5_0", 7))
-	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
+	h.reportFound(deviceOn("0000:08:00.2", "mlx5_0", 7))
+	require.True(t, findDevice(h.gather(), "mlx5_0").Present)
 }
 
 func TestBothLegsOfABondAreReassigned(t *testing.T) {
 	for name, bond := range map[string]verbs.Found{
-		"its device has a name of its own": on("0000:08:00.0", "mlx5_bond_0", 5),
-		"its device has a leg's name":      on("0000:08:00.0", "mlx5_0", 5),
+		"its device has a name of its own": deviceOn("0000:08:00.0", "mlx5_bond_0", 5),
+		"its device has a leg's name":      deviceOn("0000:08:00.0", "mlx5_0", 5),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var pci bus
 			h := start(t, func(c *Config) { c.Function = pci.get })
 			pci.set("0000:08:00.0", ownDriver(""))
 			pci.set("0000:08:00.1", ownDriver(""))
-			h.finds(on("0000:08:00.0", "mlx5_0", 3), on("0000:08:00.1", "mlx5_1", 4))
-			h.sink.take()
+			h.reportFound(deviceOn("0000:08:00.0", "mlx5_0", 3), deviceOn("0000:08:00.1", "mlx5_1", 4))
+			h.sink.takePoints()
 
 			pci.set("0000:08:00.0", ownDriver("bond0"))
 			pci.set("0000:08:00.1", ownDriver("bond0"))
-			h.finds()
+			h.reportFound()
 			bond.NodeGUID = found("mlx5_0", 3).NodeGUID
-			h.finds(bond)
+			h.reportFound(bond)
 			s := h.gather()
-			require.Equal(t, status.ReasonReassigned, deviceView(s, "mlx5_1").Reason)
-			require.True(t, deviceView(s, bond.Name).Present)
+			require.Equal(t, status.ReasonReassigned, findDevice(s, "mlx5_1").Reason)
+			require.True(t, findDevice(s, bond.Name).Present)
 			if bond.Name != "mlx5_0" {
-				require.Equal(t, status.ReasonReassigned, deviceView(s, "mlx5_0").Reason)
+				require.Equal(t, status.ReasonReassigned, findDevice(s, "mlx5_0").Reason)
 			}
-			last := of[measure.Device](h.sink.take())
+			last := pointsOf[measure.Device](h.sink.takePoints())
 			require.Equal(t, status.ReasonReassigned, last[len(last)-1].Reason, "it is reported at once")
 		})
 	}
@@ -150,27 +150,27 @@ func TestDeviceThatIsGoneIsNotReassigned(t *testing.T) {
 		set  func(*bus)
 		left []verbs.Found
 	}{
-		"its function is gone too":            {left: []verbs.Found{on(other, "mlx5_1", 4)}},
+		"its function is gone too":            {left: []verbs.Found{deviceOn(other, "mlx5_1", 4)}},
 		"its function has its driver":         {set: func(b *bus) { b.set(own, ownDriver("")) }},
-		"a new device is on another function": {left: []verbs.Found{on(other, "mlx5_5", 9)}},
-		"the other leg was there before":      {set: bonded, left: []verbs.Found{on(other, "mlx5_1", 2)}},
+		"a new device is on another function": {left: []verbs.Found{deviceOn(other, "mlx5_5", 9)}},
+		"the other leg was there before":      {set: bonded, left: []verbs.Found{deviceOn(other, "mlx5_1", 2)}},
 		"another adapter is in the bond": {
 			set:  func(b *bus) { bonded(b); b.set("0000:09:00.0", ownDriver("bond0")) },
-			left: []verbs.Found{on("0000:09:00.0", "mlx5_5", 9)},
+			left: []verbs.Found{deviceOn("0000:09:00.0", "mlx5_5", 9)},
 		},
 		"the new one's network device is in no bond": {
-			set: func(b *bus) { b.set(own, ownDriver("br0")); b.set(other, ownDriver("")) }, left: []verbs.Found{on(other, "mlx5_5", 9)},
+			set: func(b *bus) { b.set(own, ownDriver("br0")); b.set(other, ownDriver("")) }, left: []verbs.Found{deviceOn(other, "mlx5_5", 9)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var pci bus
 			h := start(t, func(c *Config) { c.Function = pci.get })
-			h.finds(on(own, "mlx5_0", 3))
+			h.reportFound(deviceOn(own, "mlx5_0", 3))
 			if row.set != nil {
 				row.set(&pci)
 			}
-			h.finds(row.left...)
-			require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
+			h.reportFound(row.left...)
+			require.Equal(t, status.ReasonRemoved, findDevice(h.gather(), "mlx5_0").Reason)
 		})
 	}
 }
@@ -178,10 +178,10 @@ func TestDeviceThatIsGoneIsNotReassigned(t *testing.T) {
 func TestExpectedDeviceThatIsReassignedIsMissing(t *testing.T) {
 	pci := new(bus)
 	h := start(t, func(c *Config) { c.Function, c.Expect = pci.get, []string{"mlx5_0"} })
-	h.finds(on("0000:08:00.0", "mlx5_0", 3))
+	h.reportFound(deviceOn("0000:08:00.0", "mlx5_0", 3))
 	pci.set("0000:08:00.0", verbs.PCIFunction{Driver: "vfio-pci"})
-	h.finds()
-	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
+	h.reportFound()
+	require.Equal(t, status.ReasonRemoved, findDevice(h.gather(), "mlx5_0").Reason)
 }
 
 // The driver was reloaded, and udev gave the device another name.
@@ -189,10 +189,10 @@ func TestReloadedDeviceOfAnotherNameIsRenamed(t *testing.T) {
 	pci := new(bus)
 	pci.set("0000:08:00.0", ownDriver(""))
 	h := start(t, func(c *Config) { c.Function = pci.get })
-	h.finds(on("0000:08:00.0", "mlx5_0", 3))
-	h.finds()
-	again := on("0000:08:00.0", "ibp8s0", 8)
+	h.reportFound(deviceOn("0000:08:00.0", "mlx5_0", 3))
+	h.reportFound()
+	again := deviceOn("0000:08:00.0", "ibp8s0", 8)
 	again.NodeGUID = found("mlx5_0", 3).NodeGUID
-	h.finds(again)
-	require.Equal(t, status.ReasonRenamed, deviceView(h.gather(), "mlx5_0").Reason)
+	h.reportFound(again)
+	require.Equal(t, status.ReasonRenamed, findDevice(h.gather(), "mlx5_0").Reason)
 }

@@ -30,9 +30,9 @@ func lone(t testing.TB) (d *Device, points *int) {
 		Emit: func(measure.Point) { *points++ }, Window: 3 * time.Second,
 		Now: func() (int64, int64, int64) { mono += ms; return epoch + mono, mono, mono },
 	})
-	d = m.device("mlx5_0")
+	d = m.ensureDevice("mlx5_0")
 	at := m.clock.read()
-	d.appear(found("mlx5_0", 0), &at)
+	d.handleFound(found("mlx5_0", 0), &at)
 	d.Batch(verbs.Batch{Items: []verbs.Item{opened("mlx5_0", 2), reading(1, 0, verbs.PortActive)}}, status.Status{})
 	return d, points
 }
@@ -69,8 +69,8 @@ func fleet(t testing.TB, devices int) *Monitor {
 	})
 	at := m.clock.read()
 	for i := range devices {
-		d := m.device(fmt.Sprintf("mlx5_%d", i))
-		d.appear(verbs.Found{Name: d.name, Index: i, Node: "uverbs"}, &at)
+		d := m.ensureDevice(fmt.Sprintf("mlx5_%d", i))
+		d.handleFound(verbs.Found{Name: d.name, Index: i, Node: "uverbs"}, &at)
 		mono = 0
 		d.Batch(verbs.Batch{Items: []verbs.Item{opened(d.name, 2)}}, status.Status{})
 		for mono < 300*sec {
@@ -88,7 +88,7 @@ func fleet(t testing.TB, devices int) *Monitor {
 }
 
 func TestGatherOf256DevicesIsComplete(t *testing.T) {
-	s := sort(fleet(t, 256).Gather(time.Unix(0, epoch)))
+	s := sortPoints(fleet(t, 256).Gather(time.Unix(0, epoch)))
 	require.Len(t, s.Devices, 256)
 	require.Len(t, s.Async, 3*256)
 	require.Len(t, s.Ports, 2*256)

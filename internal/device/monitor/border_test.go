@@ -18,7 +18,7 @@ import (
 func TestEventsOfAllPortsOfASwitchAreCountedOnce(t *testing.T) {
 	for name, all := range map[string]bool{"all are watched": true, "the first sixteen are": false} {
 		t.Run(name, func(t *testing.T) {
-			h, sup, led := one(t, func(c *Config) {
+			h, sup, led := startWithOpenDevice(t, func(c *Config) {
 				if all {
 					c.Ports = func(string, int) bool { return true }
 				}
@@ -34,16 +34,16 @@ func TestEventsOfAllPortsOfASwitchAreCountedOnce(t *testing.T) {
 				}
 			}
 			require.Equal(t, want, h.gather().Collector.AsyncEvents)
-			require.Zero(t, count(async(h.gather(), "mlx5_0", 0), verbs.EventType(ledger.Overflow)).Total)
+			require.Zero(t, findCount(findAsync(h.gather(), "mlx5_0", 0), verbs.EventType(ledger.Overflow)).Total)
 			sup.Ended(status.End{Reason: status.ReasonCrashed})
 			require.Equal(t, want, h.gather().Collector.AsyncEvents)
 		})
 	}
 }
 
-// A library that invents types uses up the slots. Those that come in the stream have their type there.
+// A library that invents event types uses up the slots of the ledger. Events in the stream still have their type.
 func TestEventsWithoutASlotAreCountedOnce(t *testing.T) {
-	h, sup, led := one(t, nil)
+	h, sup, led := startWithOpenDevice(t, nil)
 	for i := range int32(ledger.EventSlots - 1) {
 		led.Count(1000+i, 0, 1, 1)
 	}
@@ -54,19 +54,19 @@ func TestEventsWithoutASlotAreCountedOnce(t *testing.T) {
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	s := h.gather()
 	require.EqualValues(t, ledger.EventSlots-1+3+2, s.Collector.AsyncEvents)
-	require.EqualValues(t, 1, async(s, "mlx5_0", 0).Released)
+	require.EqualValues(t, 1, findAsync(s, "mlx5_0", 0).Released)
 }
 
 // A bond fails over, sysfs cannot be read for a moment, or there is no subnet manager for a while.
 func TestAnAttributeThatWasUnknownForAWhileHidesNoChange(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	var got []string
 	for i, a := range []verbs.PortAttr{{NetDev: "eth0", SMLID: 3, Width: "4x"}, {}, {NetDev: "eth1", SMLID: 4, Width: "4x"}, {}} {
 		a.State, a.LinkLayer = verbs.PortActive, verbs.LinkInfiniBand
 		mono := int64(i+1) * sec
 		h.mono.Store(mono)
 		h.batch(sup, verbs.Item{Reading: &verbs.Reading{Port: 1, Mono: mono, Attr: a}})
-		for _, c := range of[measure.AttrChange](h.sink.take()) {
+		for _, c := range pointsOf[measure.AttrChange](h.sink.takePoints()) {
 			got = append(got, c.Attr+" "+c.From+" "+c.To)
 		}
 	}
@@ -74,14 +74,14 @@ func TestAnAttributeThatWasUnknownForAWhileHidesNoChange(t *testing.T) {
 }
 
 func TestAFirmwareThatWasUnknownForOnceHidesNoChange(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	var got []measure.AttrChange
 	for _, firmware := range []string{"28.1", "", "28.2"} {
 		sup.Ended(status.End{Reason: status.ReasonCrashed})
 		it := opened("mlx5_0", 1)
 		it.Opened.Firmware = firmware
 		h.batch(sup, it)
-		got = append(got, of[measure.AttrChange](h.sink.take())...)
+		got = append(got, pointsOf[measure.AttrChange](h.sink.takePoints())...)
 	}
 	require.Len(t, got, 1)
 	require.Equal(t, []string{"28.1", "28.2"}, []string{got[0].From, got[0].To})
@@ -90,28 +90,28 @@ func TestAFirmwareThatWasUnknownForOnceHidesNoChange(t *testing.T) {
 // Batches have the worker's own reading of the wall clock.
 func TestNoWorkerMovesTheClockOfOtherDevices(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0), found("mlx5_1", 1))
-	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-	h.opens(h.sup("mlx5_1", 0), "mlx5_1")
-	h.sink.take()
+	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
+	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+	h.openDevice(h.sup("mlx5_1", 0), "mlx5_1")
+	h.sink.takePoints()
 	h.mono.Store(10 * sec)
 	for _, ahead := range []int64{24 * 3600 * sec, -24 * 3600 * sec} {
-		h.sup("mlx5_0", 0).Batch(verbs.Batch{Wall: epoch + 10*sec + ahead, Mono: 10 * sec}, h.sup("mlx5_0", 0).lastSaid())
+		h.sup("mlx5_0", 0).Batch(verbs.Batch{Wall: epoch + 10*sec + ahead, Mono: 10 * sec}, h.sup("mlx5_0", 0).readStatus())
 		h.batch(h.sup("mlx5_1", 0), event(verbs.EventPortErr, 1, 1, 10*sec, 10*sec))
-		at := of[measure.Event](h.sink.take())[0].At
+		at := pointsOf[measure.Event](h.sink.takePoints())[0].At
 		require.Less(t, at.Sub(time.Unix(0, epoch+10*sec)).Abs(), time.Microsecond)
 	}
 }
 
 func TestNoCountOfAStreamMakesASumFall(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	h.batch(sup, event(verbs.EventPortErr, 1, 10, 0, 0), event(verbs.EventGIDChange, 1, 1<<63, 0, 0), event(verbs.EventGIDChange, 2, 1<<63-5, 0, 0))
 	require.EqualValues(t, 10, h.gather().Collector.AsyncEvents)
 }
 
-// A worker whose memory is damaged writes to its ledger, too.
+// A worker with damaged memory may write anything to its ledger.
 func TestNoSlotOfALedgerMakesASeriesThatCannotBe(t *testing.T) {
-	h, _, led := one(t, nil)
+	h, _, led := startWithOpenDevice(t, nil)
 	for _, key := range [][3]int{{0, 0, 1}, {256, 0, 1}, {1, 1 << 30, 1}, {1, 0, 0}, {1, 0, 99}, {1, 0, 256 + 1}} {
 		slot, err := led.AddProbe(key[0], key[1], key[2])
 		require.NoError(t, err)
@@ -123,14 +123,14 @@ func TestNoSlotOfALedgerMakesASeriesThatCannotBe(t *testing.T) {
 }
 
 func TestNoCallOfALedgerHasLastedLongerThanTheHostHasRun(t *testing.T) {
-	_, _, led := one(t, nil)
+	_, _, led := startWithOpenDevice(t, nil)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: math.MinInt64 / 2})
 	control, _ := led.ControlCalls()
 	require.Equal(t, 20*sec, control.Lasted(20*sec))
 	require.Zero(t, control.Since)
 }
 
-// state_from and state_to are tags.
+// state_from and state_to are tags, so a damaged worker must not create new values.
 func TestStatesWithoutANameMakeFewSeries(t *testing.T) {
 	names := map[string]bool{}
 	for n := range 100_000 {
@@ -139,9 +139,9 @@ func TestStatesWithoutANameMakeFewSeries(t *testing.T) {
 	require.Less(t, len(names), 40)
 }
 
-// Several GIDs change with one reading, and the points of an action are one series, whose points may come out of order.
+// Several GIDs change in one reading. The points of one action form a series, whose time stamps must still increase.
 func TestChangesOfGIDsHaveTimesOfTheirOwn(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	table := func(n ...byte) verbs.Item {
 		g := &verbs.GIDTable{Port: 1, Mono: h.mono.Load()}
 		for i, end := range n {
@@ -156,7 +156,7 @@ func TestChangesOfGIDsHaveTimesOfTheirOwn(t *testing.T) {
 			h.wallShift.Add(-5 * sec)
 		}
 		h.batch(sup, table(now...))
-		for _, c := range of[measure.GIDChange](h.sink.take()) {
+		for _, c := range pointsOf[measure.GIDChange](h.sink.takePoints()) {
 			require.NotEmpty(t, c.Key().Identity)
 			require.Emptyf(t, times[c.At], "%s %s", c.Action, c.GID)
 			times[c.At] = fmt.Sprint(c.Action, c.GID)
@@ -170,26 +170,26 @@ func TestAVirtualFunctionThatHasGoneIsForgottenAndAPhysicalOneIsNot(t *testing.T
 	h := start(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
 	vf := found("mlx5_7", 7)
 	vf.VirtualFunction = true
-	h.finds(found("mlx5_0", 0), vf)
+	h.reportFound(found("mlx5_0", 0), vf)
 	for _, name := range []string{"mlx5_0", "mlx5_7"} {
-		h.opens(h.sup(name, 0), name)
+		h.openDevice(h.sup(name, 0), name)
 		h.batch(h.sup(name, 0), event(verbs.EventPortErr, 1, 3, 0, 0))
 		h.sup(name, 0).Ended(status.End{Reason: status.ReasonRemoved})
 	}
-	h.finds()
-	h.mono.Add(int64(forgettable) - sec)
+	h.reportFound()
+	h.mono.Add(int64(forgetAfter) - sec)
 	require.Len(t, h.gather().Devices, 2)
 	h.mono.Add(2 * sec)
 	s := h.gather()
 	require.Len(t, s.Devices, 1)
 	require.Equal(t, "mlx5_0", s.Devices[0].Device)
 	require.EqualValues(t, 6, s.Collector.AsyncEvents)
-	h.finds(vf)
-	require.True(t, deviceView(h.gather(), "mlx5_7").Present)
+	h.reportFound(vf)
+	require.True(t, findDevice(h.gather(), "mlx5_7").Present)
 }
 
 func TestAnotherCardUnderTheNameIsNoSlowerOne(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	best := func(guid string, rate float64) float64 {
 		it := opened("mlx5_0", 1)
 		it.Opened.NodeGUID = guid

@@ -9,7 +9,7 @@ import (
 
 func TestPreemptedHostSetsNoClockBack(t *testing.T) {
 	now := []time.Duration{0, -1500 * time.Millisecond, 0}
-	c := &clock{back: func(by time.Duration) { t.Error("set back by", by) }}
+	c := &clock{onSetBack: func(by time.Duration) { t.Error("set back by", by) }}
 	mono := 100 * sec
 	c.now = func() (int64, int64, int64) {
 		off := now[0]
@@ -26,8 +26,8 @@ func TestClockThatIsSetBackIsFollowed(t *testing.T) {
 	var steps []time.Duration
 	mono, shift := 100*sec, int64(0)
 	c := &clock{
-		now:  func() (int64, int64, int64) { return epoch + mono + shift, mono, mono + slept },
-		back: func(by time.Duration) { steps = append(steps, by) },
+		now:       func() (int64, int64, int64) { return epoch + mono + shift, mono, mono + slept },
+		onSetBack: func(by time.Duration) { steps = append(steps, by) },
 	}
 	c.read()
 	mono, shift = 110*sec, -3600*sec

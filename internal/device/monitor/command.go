@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,23 +11,23 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// unansweredRow is how many calls in a row have to end without an answer of the device
-// until they count as stuck.
-const unansweredRow = 3
+// unansweredLimit is the number of calls in a row that must end without an answer of the
+// device before the series counts as stuck.
+const unansweredLimit = 3
 
-// command holds the calls of one series of rdma_command.
+// command holds the counts and durations of one series of rdma_command: the calls of one kind for one port.
 type command struct {
 	port int
 	call verbs.CommandCall
 
 	calls, errors uint64
-	unanswered    int // calls in a row, the last one included
-	refusals      int // of these, EIO of a device that has never answered the call, which may refuse it
+	unanswered    int // the calls in a row, up to the last one, that the device did not answer
+	refusals      int // those among them that ended in EIO before the device had ever answered: it may refuse the call
 	answeredOnce  bool
 	status        string
-	took          latency
+	durations     durationStats
 
-	busy  int64 // how long the call under way had lasted at the last look, in ns
+	busy  int64 // duration of the call under way at the last check, ns
 	stuck bool
 	// reopened is when a worker opened the device again while the calls were stuck,
 	// CLOCK_MONOTONIC ns; 0: a call has ended since.
@@ -36,45 +35,45 @@ type command struct {
 	stamp    stamp
 }
 
-// command returns the calls of a port, and creates them if necessary. It returns nil for a
-// port that is not to be counted, and for a call that is not known.
-func (d *Device) command(port int, call verbs.CommandCall) *command {
+// ensureCommand returns the series of a call and port, and creates it if necessary. It returns
+// nil for a port that is not counted and for an unknown call.
+func (d *Device) ensureCommand(port int, call verbs.CommandCall) *command {
 	i, ok := d.findCommand(port, call)
 	if ok {
 		return d.commands[i]
 	}
-	if d.port(port) == nil || call < verbs.CommandHWCounters || call > verbs.CommandQueryQP {
+	if d.ensurePort(port) == nil || call < verbs.CommandHWCounters || call > verbs.CommandQueryQP {
 		return nil
 	}
-	c := &command{port: port, call: call, took: latency{window: aggregate.NewWindow(d.cfg.Window)}}
+	c := &command{port: port, call: call, durations: durationStats{window: aggregate.NewWindow(d.cfg.Window)}}
 	d.commands = slices.Insert(d.commands, i, c)
 	return c
 }
 
-// findCommand returns where the calls of a port are, or belong, among the device's, and
-// whether they are there.
+// findCommand returns the index in d.commands at which the series of a call and port is or
+// belongs, and whether it exists.
 func (d *Device) findCommand(port int, call verbs.CommandCall) (int, bool) {
 	order := func(c *command, _ struct{}) int { return cmp.Or(c.port-port, int(c.call)-int(call)) }
 	return slices.BinarySearchFunc(d.commands, struct{}{}, order)
 }
 
-// commandEnded handles a call that has ended.
-func (d *Device) commandEnded(it *verbs.Command, t *moment) {
+// handleCommand handles a call that has ended.
+func (d *Device) handleCommand(it *verbs.Command, t *moment) {
 	if !d.open {
-		return // it arrives after the removal was found
+		return // the item arrived after the removal
 	}
-	c := d.command(it.Port, it.Call)
+	c := d.ensureCommand(it.Port, it.Call)
 	if c == nil {
 		return
 	}
-	d.held.note(it.Mono, it.Took)
+	d.stall.recordCall(it.Mono, it.Took)
 	c.busy, c.reopened = 0, 0
 	c.calls++
-	c.took.interval.Add(it.Took)
-	c.took.window.Add(t.mono, it.Took)
+	c.durations.interval.Add(it.Took)
+	c.durations.window.Add(t.mono, it.Took)
 	switch {
 	case it.Status == "":
-		d.answered(c, t)
+		d.handleAnswer(c, t)
 		return
 	case verbs.Unanswered(it.Status):
 		c.unanswered++
@@ -86,49 +85,49 @@ func (d *Device) commandEnded(it *verbs.Command, t *moment) {
 	}
 	c.errors++
 	c.status = it.Status
-	if c.unanswered >= unansweredRow && c.unanswered > c.refusals {
+	if c.unanswered >= unansweredLimit && c.unanswered > c.refusals {
 		d.setStuck(c, true, t)
 	}
 }
 
-// unasked is how long calls stay stuck after a worker has opened the device again and made
-// none: it cannot, since the counters or the probe are gone.
-const unasked = int64(time.Minute)
+// stuckAfterReopen is how long a series stays stuck if a worker has reopened the device and makes
+// no such call. The worker cannot make any if the counters or the probe are gone.
+const stuckAfterReopen = int64(time.Minute)
 
-// lookAtCommands reads in the ledger how long the calls under way have lasted.
-func (d *Device) lookAtCommands(t *moment) {
+// checkRunningCalls reads from the ledger how long the calls under way have lasted, and marks late ones as stuck.
+func (d *Device) checkRunningCalls(t *moment) {
 	for _, c := range d.commands {
 		c.busy = 0
-		if c.stuck && c.reopened > 0 && t.mono-c.reopened > unasked {
+		if c.stuck && c.reopened > 0 && t.mono-c.reopened > stuckAfterReopen {
 			d.clearStuck(c, t)
 		}
 	}
-	if d.led == nil || !d.open || d.cfg.CommandStuck <= 0 {
+	if d.ledger == nil || !d.open || d.cfg.CommandStuck <= 0 {
 		return
 	}
-	control, evidence := d.led.ControlCalls()
+	control, evidence := d.ledger.ControlCalls()
 	if control.Call == ledger.CallQueryPort || control.Call == ledger.CallReadSysfs {
-		d.lookAt(control, verbs.CommandQueryPort, t)
+		d.checkCall(control, verbs.CommandQueryPort, t)
 	}
 	switch evidence.Call {
 	case ledger.CallReadSysfs:
-		d.lookAt(evidence, verbs.CommandHWCounters, t)
+		d.checkCall(evidence, verbs.CommandHWCounters, t)
 	case ledger.CallQueryQP:
-		d.lookAt(evidence, verbs.CommandQueryQP, t)
+		d.checkCall(evidence, verbs.CommandQueryQP, t)
 	}
-	d.lookAtEthtool(evidence, t)
+	d.checkEthtool(evidence, t)
 }
 
-// lookAt handles a call under way. Port 0 is the opening of the device, for which the
-// worker has a limit of its own.
-func (d *Device) lookAt(lane ledger.ThreadCall, call verbs.CommandCall, t *moment) {
-	lasted := t.lasted(lane.Lasted(t.mono))
+// checkCall updates the series of a call under way. It ignores port 0, which stands for the
+// opening of the device: the worker limits its duration itself.
+func (d *Device) checkCall(running ledger.ThreadCall, call verbs.CommandCall, t *moment) {
+	lasted := t.withoutPause(running.Lasted(t.mono))
 	late := lasted >= int64(d.cfg.CommandStuck)
-	// With a driver whose call is no command, only one that is late gets a series.
-	if _, counted := d.findCommand(lane.Port, call); lane.Port == 0 || !late && !counted {
+	// With a driver that answers the call without a command, only a late call gets a series.
+	if _, counted := d.findCommand(running.Port, call); running.Port == 0 || !late && !counted {
 		return
 	}
-	if c := d.command(lane.Port, call); c != nil {
+	if c := d.ensureCommand(running.Port, call); c != nil {
 		c.busy = lasted
 		if late {
 			d.setStuck(c, true, t)
@@ -136,84 +135,85 @@ func (d *Device) lookAt(lane ledger.ThreadCall, call verbs.CommandCall, t *momen
 	}
 }
 
-// lookAtEthtool logs once that a call under the kernel's RTNL lock does not end. It is no
-// command of the RDMA device.
-func (d *Device) lookAtEthtool(lane ledger.ThreadCall, t *moment) {
-	late := lane.Call == ledger.CallEthtool && t.lasted(lane.Lasted(t.mono)) >= int64(d.cfg.CommandStuck)
+// checkEthtool logs once that a call under the kernel's RTNL lock does not end. Such a call is
+// no command of the RDMA device.
+func (d *Device) checkEthtool(running ledger.ThreadCall, t *moment) {
+	late := running.Call == ledger.CallEthtool && t.withoutPause(running.Lasted(t.mono)) >= int64(d.cfg.CommandStuck)
 	if late && !d.ethtoolLate {
-		d.log.Warn(fmt.Sprintf("ethtool has not answered about port %d for %v: another process holds the kernel's RTNL lock, "+
-			"or the firmware of the network device hangs; evidence.ethtool = \"off\" asks it no more", lane.Port, d.cfg.CommandStuck))
+		d.log.Warn("ethtool not responding", "port", running.Port, "for", d.cfg.CommandStuck.String(),
+			"hint", "another process holds the kernel's RTNL lock, or the firmware of the network device hangs; "+
+				"evidence.ethtool = \"off\" stops these queries")
 	}
 	d.ethtoolLate = late
 }
 
-// answered handles an answer of the firmware.
-func (d *Device) answered(c *command, t *moment) {
+// handleAnswer handles an answer of the firmware.
+func (d *Device) handleAnswer(c *command, t *moment) {
 	if c.stuck {
-		d.log.Info("the device answers again", c.attrs()...)
+		d.log.Info("device responding again", c.logAttrs()...)
 	}
 	c.status, c.answeredOnce = measure.CommandOK, true
 	d.clearStuck(c, t)
 }
 
-// clearStuck forgets why calls were stuck.
+// clearStuck makes the series no longer stuck, and resets the counts that decide it.
 func (d *Device) clearStuck(c *command, t *moment) {
 	c.busy, c.unanswered, c.refusals, c.reopened = 0, 0, 0, 0
 	d.setStuck(c, false, t)
 }
 
-// setStuck emits a change at once.
+// setStuck sets whether the series is stuck. It logs the beginning and emits each change at once.
 func (d *Device) setStuck(c *command, stuck bool, t *moment) {
 	if c.stuck == stuck {
 		return
 	}
 	c.stuck = stuck
 	if stuck {
-		d.log.Warn(c.text(d.cfg.CommandStuck), c.attrs()...)
+		d.log.Warn("device not responding", append(c.logAttrs(), c.stuckAttrs(d.cfg.CommandStuck)...)...)
 	}
-	if role, known := d.tagOf(c.port); known {
-		v := c.view(d.name, t, nil)
+	if role, known := d.roleTag(c.port); known {
+		v := c.makePoint(d.name, t, nil)
 		v.Role, v.At = role, c.stamp.next(t.wall(t.mono), t.epoch)
 		d.cfg.Emit(v)
 	}
-	d.noteStuck(c, t)
+	d.recordStuckCommand(c, t)
 }
 
-// text says why the calls are stuck.
-func (c *command) text(limit time.Duration) string {
+// stuckAttrs returns attributes of a log line that tell why the calls are stuck.
+func (c *command) stuckAttrs(limit time.Duration) []any {
 	if c.busy > 0 {
-		return fmt.Sprintf("the device has not answered for %v", limit)
+		return []any{"for", limit.String()}
 	}
-	return fmt.Sprintf("%d calls in a row ended in %s", c.unanswered, c.status)
+	return []any{"failed_calls", c.unanswered, "status", c.status}
 }
 
-// attrs says in a line of the log which calls it is about.
-func (c *command) attrs() []any { return []any{"call", c.call.String(), "port", c.port} }
+// logAttrs returns attributes of a log line that name the calls.
+func (c *command) logAttrs() []any { return []any{"call", c.call.String(), "port", c.port} }
 
-// portAnswered handles a query of a port that was answered. With most drivers it is no
-// command, and this is all that comes of it.
-func (d *Device) portAnswered(port int, t *moment) {
+// handlePortAnswer handles an answered query of a port. With most drivers the query is no
+// command, so that no verbs.Command reports its end.
+func (d *Device) handlePortAnswer(port int, t *moment) {
 	if i, ok := d.findCommand(port, verbs.CommandQueryPort); ok {
-		d.answered(d.commands[i], t)
+		d.handleAnswer(d.commands[i], t)
 	}
 }
 
-// endCommands forgets the calls of a device that is gone: what is stuck now is the removal.
-func (d *Device) endCommands(t *moment) {
+// clearCommands clears the stuck series of a device that is gone or closed: from now on a call that hangs delays only the removal.
+func (d *Device) clearCommands(t *moment) {
 	for _, c := range d.commands {
 		d.clearStuck(c, t)
 	}
 }
 
-// view returns the point of the calls. For a Gather it ends the interval.
-func (c *command) view(device string, t *moment, g *gathering) *measure.Command {
+// makePoint returns the point of the series. With g set it also ends the interval.
+func (c *command) makePoint(device string, t *moment, g *gathering) *measure.Command {
 	v := &measure.Command{
 		Device: device, Port: c.port, Call: c.call, Calls: c.calls, Errors: c.errors, Status: c.status,
 		BusyNS: c.busy, Stuck: c.stuck,
 	}
 	if g != nil {
-		v.Took, v.At = c.took.interval.End(), c.stamp.next(g.now.UnixNano(), t.epoch)
-		v.TookP = c.took.window.Percentiles(t.mono, g.tmp)
+		v.Took, v.At = c.durations.interval.End(), c.stamp.next(g.now.UnixNano(), t.epoch)
+		v.TookP = c.durations.window.Percentiles(t.mono, g.tmp)
 	}
 	return v
 }

@@ -23,12 +23,12 @@ func ended(call verbs.CommandCall, took int64, errno string) verbs.Item {
 }
 
 func TestCommandsAreCountedByCall(t *testing.T) {
-	h, sup, _ := one(t, asking)
+	h, sup, _ := startWithOpenDevice(t, asking)
 	require.Empty(t, h.gather().Commands, "no call, no series")
 	h.mono.Store(second)
 	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""), ended(verbs.CommandHWCounters, 80_000, ""),
 		ended(verbs.CommandQueryPort, 10_000, "EBUSY"))
-	require.Empty(t, of[measure.Command](h.sink.take()), "nothing is stuck")
+	require.Empty(t, pointsOf[measure.Command](h.sink.takePoints()), "nothing is stuck")
 	s := h.gather()
 	require.Len(t, s.Commands, 2)
 	c := s.Commands[0]
@@ -45,26 +45,26 @@ func TestCommandsAreCountedByCall(t *testing.T) {
 	require.Zero(t, h.gather().Commands[0].Took.Count, "another interval")
 }
 
-// The worker is in the call, so that only the ledger has it.
+// While the worker is in the call, only the ledger shows it.
 func TestACallThatLastsIsStuckUntilOneSucceeds(t *testing.T) {
-	h, sup, led := one(t, asking)
+	h, sup, led := startWithOpenDevice(t, asking)
 	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Since: 10 * second})
 	h.mono.Store(12 * second)
 	h.batch(sup)
-	require.Empty(t, of[measure.Command](h.sink.take()))
+	require.Empty(t, pointsOf[measure.Command](h.sink.takePoints()))
 	require.EqualValues(t, 2*second, h.gather().Commands[0].BusyNS)
 
 	h.mono.Store(15 * second)
 	h.batch(sup)
-	changed := of[measure.Command](h.sink.take())
+	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1, "it is emitted at once")
 	require.True(t, changed[0].Stuck)
 	require.EqualValues(t, 5*second, changed[0].BusyNS)
 	require.Equal(t, time.Unix(0, epoch+15*second), changed[0].At)
 	h.mono.Store(16 * second)
 	h.batch(sup)
-	require.Empty(t, of[measure.Command](h.sink.take()), "once")
+	require.Empty(t, pointsOf[measure.Command](h.sink.takePoints()), "once")
 	s := h.gather()
 	require.True(t, s.Commands[0].Stuck)
 	require.EqualValues(t, 1, s.Hosts[0].Stuck)
@@ -73,7 +73,7 @@ func TestACallThatLastsIsStuckUntilOneSucceeds(t *testing.T) {
 	h.batch(sup, ended(verbs.CommandHWCounters, 7*second, "ETIMEDOUT"))
 	require.True(t, h.gather().Commands[0].Stuck, "it ended without an answer")
 	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
-	changed = of[measure.Command](h.sink.take())
+	changed = pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1)
 	require.False(t, changed[0].Stuck)
 	require.Zero(t, h.gather().Hosts[0].Stuck)
@@ -93,7 +93,7 @@ func TestThreeCallsWithoutAnAnswerAreStuck(t *testing.T) {
 		{[]string{"ETIMEDOUT", "ETIMEDOUT", "ETIMEDOUT", "EBUSY"}, true},
 		{[]string{"ETIMEDOUT", "ETIMEDOUT", "ETIMEDOUT", ""}, false},
 	} {
-		h, sup, _ := one(t, asking)
+		h, sup, _ := startWithOpenDevice(t, asking)
 		for _, errno := range c.errnos {
 			h.batch(sup, ended(verbs.CommandQueryQP, 1, errno))
 		}
@@ -101,10 +101,10 @@ func TestThreeCallsWithoutAnAnswerAreStuck(t *testing.T) {
 	}
 }
 
-// With most drivers a query is no command. If it hangs all the same, that is reported.
+// With most drivers a query is no command. A query that hangs nevertheless is reported.
 func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
 	for _, call := range []ledger.Call{ledger.CallQueryPort, ledger.CallReadSysfs} {
-		h, sup, led := one(t, asking)
+		h, sup, led := startWithOpenDevice(t, asking)
 		led.SetControlCall(ledger.ThreadCall{Call: call, Port: 1, Since: 10 * second})
 		h.mono.Store(14 * second)
 		h.batch(sup)
@@ -120,7 +120,7 @@ func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
 }
 
 func TestCallsOfAnOpeningAreNoCommands(t *testing.T) {
-	h, sup, led := one(t, asking)
+	h, sup, led := startWithOpenDevice(t, asking)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Since: 10 * second})
 	h.mono.Store(60 * second)
 	h.batch(sup)
@@ -128,16 +128,16 @@ func TestCallsOfAnOpeningAreNoCommands(t *testing.T) {
 }
 
 func TestWithoutCommandsNothingIsStuck(t *testing.T) {
-	h, sup, led := one(t, nil)
+	h, sup, led := startWithOpenDevice(t, nil)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(60 * second)
 	h.batch(sup)
 	require.Empty(t, h.gather().Commands)
 }
 
-// Another worker has to ask again, and the state stays until it knows.
+// The next worker must ask again. The series stays stuck until that call has ended.
 func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
-	h, sup, led := one(t, asking)
+	h, sup, led := startWithOpenDevice(t, asking)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
@@ -146,9 +146,9 @@ func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
 	c := h.gather().Commands[0]
 	require.True(t, c.Stuck)
 	require.Zero(t, c.BusyNS)
-	h.sink.take()
-	h.finds()
-	changed := of[measure.Command](h.sink.take())
+	h.sink.takePoints()
+	h.reportFound()
+	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1)
 	require.False(t, changed[0].Stuck)
 	require.Empty(t, h.gather().Commands, "the device is gone")
@@ -156,56 +156,56 @@ func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
 
 // The worker is still in the call when the device goes, and its last batch comes after that.
 func TestACallOfADeviceThatIsGoneIsNotStuckAgain(t *testing.T) {
-	h, sup, led := one(t, asking)
+	h, sup, led := startWithOpenDevice(t, asking)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
-	h.finds()
+	h.reportFound()
 	h.batch(sup, ended(verbs.CommandQueryPort, 1, "ETIMEDOUT"))
 	h.gather()
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	changed := of[measure.Command](h.sink.take())
+	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 2)
 	require.True(t, changed[0].Stuck)
 	require.False(t, changed[1].Stuck)
-	h.finds(found("mlx5_0", 1))
-	h.opens(sup, "mlx5_0")
+	h.reportFound(found("mlx5_0", 1))
+	h.openDevice(sup, "mlx5_0")
 	for _, c := range h.gather().Commands {
 		require.False(t, c.Stuck, "it comes back without its past")
 	}
 }
 
-// With most drivers no Command follows a query, so the answer itself has to do.
+// With most drivers no Command follows a query, so the answer itself must end the stuck state.
 func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
-	h, sup, led := one(t, asking)
+	h, sup, led := startWithOpenDevice(t, asking)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
-	require.Empty(t, of[measure.Command](h.sink.take())[0].Status)
+	require.Empty(t, pointsOf[measure.Command](h.sink.takePoints())[0].Status)
 	led.SetControlCall(ledger.ThreadCall{Since: 21 * second})
 	h.batch(sup, reading(1, 21*second, verbs.PortActive))
-	changed := of[measure.Command](h.sink.take())
+	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1)
 	require.False(t, changed[0].Stuck)
 	require.Equal(t, measure.CommandOK, changed[0].Status)
 
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 30 * second})
-	h.runs(sup, 40*second)
+	h.runUntil(sup, 40*second)
 	h.batch(sup)
 	sup.Ended(status.End{Reason: status.ReasonStuck})
 	require.True(t, h.gather().Commands[0].Stuck)
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	require.False(t, h.gather().Commands[0].Stuck, "another worker was answered")
 }
 
-// The next worker finds no counter that it could read.
+// The next worker finds no counter to read.
 func TestACallThatIsNoLongerMadeIsNotStuckForEver(t *testing.T) {
-	h, sup, led := one(t, asking)
+	h, sup, led := startWithOpenDevice(t, asking)
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	sup.Ended(status.End{Reason: status.ReasonStuck})
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	h.mono.Store(60 * second)
 	h.batch(sup)
 	require.True(t, h.gather().Commands[0].Stuck)
@@ -214,18 +214,18 @@ func TestACallThatIsNoLongerMadeIsNotStuckForEver(t *testing.T) {
 	require.False(t, h.gather().Commands[0].Stuck)
 }
 
-// A device that is gone has answered nothing, nor has one that is no longer asked.
+// Neither a device that is gone nor one that is no longer asked counts as responding again.
 func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 	var log strings.Builder
-	h, sup, led := one(t, func(c *Config) {
+	h, sup, led := startWithOpenDevice(t, func(c *Config) {
 		asking(c)
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	const which = ` device=mlx5_0 call=hw_counters port=1`
-	const stuck, again = `msg="the device has not answered for 5s"` + which, `msg="the device answers again"` + which
+	const stuck, again = `msg="device not responding"` + which + ` for=5s`, `msg="device responding again"` + which
 	hang := func(at int64) {
 		led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: at})
-		h.runs(sup, at+10*second)
+		h.runUntil(sup, at+10*second)
 		h.batch(sup)
 	}
 	hang(10 * second)
@@ -235,51 +235,51 @@ func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 
 	hang(30 * second)
 	sup.Ended(status.End{Reason: status.ReasonStuck})
-	led = h.opens(sup, "mlx5_0")
-	h.mono.Store(40*second + unasked + second)
+	led = h.openDevice(sup, "mlx5_0")
+	h.mono.Store(40*second + stuckAfterReopen + second)
 	h.batch(sup)
 	require.False(t, h.gather().Commands[0].Stuck)
 
 	hang(110 * second)
-	h.finds()
+	h.reportFound()
 	require.Equal(t, 3, strings.Count(log.String(), stuck))
 	require.Equal(t, 1, strings.Count(log.String(), again))
 }
 
-// A guest is stopped for 20 s while a call is under way, and its clocks go on.
+// A virtual machine is stopped for 20 s while a call is under way, and its clocks go on.
 func TestACallIsNotStuckByAPauseOfTheHost(t *testing.T) {
-	h, sup, led := one(t, asking)
-	h.runs(sup, 10*second)
+	h, sup, led := startWithOpenDevice(t, asking)
+	h.runUntil(sup, 10*second)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.batch(sup)
 	h.mono.Store(30 * second)
 	require.Empty(t, h.gather().Commands, "the agent's timer goes off before the worker runs")
 	h.batch(sup)
-	h.runs(sup, 34*second)
-	require.Empty(t, of[measure.Command](h.sink.take()))
-	h.runs(sup, 36*second)
+	h.runUntil(sup, 34*second)
+	require.Empty(t, pointsOf[measure.Command](h.sink.takePoints()))
+	h.runUntil(sup, 36*second)
 	h.batch(sup)
-	stuck := of[measure.Command](h.sink.take())
+	stuck := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, stuck, 1)
 	require.True(t, stuck[0].Stuck, "it does not end after the pause either")
 }
 
 func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {
-	h, sup, led := one(t, asking)
+	h, sup, led := startWithOpenDevice(t, asking)
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	led.SetEvidenceCall(ledger.ThreadCall{Since: 21 * second})
-	h.sink.take()
+	h.sink.takePoints()
 	h.batch(sup, ended(verbs.CommandHWCounters, 11*second, ""))
-	changed := of[measure.Command](h.sink.take())
+	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1)
 	require.Zero(t, changed[0].BusyNS)
 }
 
-// Restricted functions answer EIO from the start. A device that has answered does so when its firmware hangs.
+// Restricted functions answer EIO from the start. A device that has answered before returns EIO when its firmware hangs.
 func TestRefusalsAreNoStuckCommands(t *testing.T) {
-	h, sup, _ := one(t, asking)
+	h, sup, _ := startWithOpenDevice(t, asking)
 	eio := ended(verbs.CommandHWCounters, 1, "EIO")
 	h.batch(sup, eio, eio, eio, eio)
 	require.False(t, h.gather().Commands[0].Stuck)

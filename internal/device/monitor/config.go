@@ -24,9 +24,9 @@ type Config struct {
 	Discovery verbs.Discovery
 	// NewSupervisor returns a new Supervisor for a device. It must not call d.
 	NewSupervisor func(name string, d *Device) Supervisor
-	// Emit gets each point that is emitted when it happens, and those of rdma_port,
-	// rdma_command and rdma_device when they change, and owns it from then on. It must not block. It is
-	// called concurrently for different devices, and in order for one device.
+	// Emit receives the points of events, and those of rdma_port, rdma_command and rdma_device when these
+	// change. It owns the point. It must not block. It is called concurrently for different devices, and in
+	// order for one device.
 	Emit func(measure.Point)
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
 	// called concurrently.
@@ -36,25 +36,25 @@ type Config struct {
 	VirtualFunctions verbs.VirtualFunctions             // which virtual and scalable functions to monitor
 	Ports            func(device string, port int) bool // ports to count; nil: the first verbs.MaxPorts
 	Expect           []string                           // devices that are reported even if never seen
-	Groups           []Group                            // devices of which there must be so many
+	Groups           []Group                            // sets of devices of which the host must have a number
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
-	// Configured reports whether the configuration wants a port to be active, and with which least rate, 0 for any; nil: it wants none.
+	// Configured reports whether the configuration requires a port to be active, and its least rate, 0 for any; nil: no port.
 	Configured func(device string, port int) (rateGbps float64, ok bool)
-	// Memory has which devices and ports this host has had, and gets to know more; nil: one that ends with the process.
+	// Memory remembers which devices and ports this host has had; nil: a Memory that ends with the process.
 	Memory *memory.Memory
-	// Role returns the role of a port by the configuration, "" if it has none there. Nil: none has.
+	// Role returns the configured role of a port, "" if it has none. Nil: no port has one.
 	Role func(device string, port int) string
-	// CarriesDefaultRoute reports whether a default route of the host goes over a network device. It must not ask a driver. Nil: none does.
+	// CarriesDefaultRoute reports whether a default route of the host uses a network device. It must not query a driver. Nil: none does.
 	CarriesDefaultRoute func(netdev string) bool
 
-	// Released reports whether a device is released now, as `rdma-events release` does: no worker opens it. What it answers for a
-	// device that is known takes effect with the next Review, or report of the Discovery. It must not block. Nil: none is.
+	// Released reports whether `rdma-events release` has released a device, so that no worker may open it. A change for a known
+	// device takes effect with the next Review or report of the Discovery. It must not block. Nil: no device is released.
 	Released func(f verbs.Found) bool
 
-	CommandStuck time.Duration // a command that lasts longer is stuck; 0: none is
+	CommandStuck time.Duration // time after which a command counts as stuck; 0: never
 
-	Evidence bool // the workers take snapshots, and what they explain is emitted
+	Evidence bool // workers take snapshots at triggers, and the Monitor emits the evidence
 
 	// Subscribers get each Update of a device, in this order. They are called concurrently for different devices, and in order
 	// for one device. They must not block, call the Monitor, or keep or change what an Update points to.
@@ -62,18 +62,18 @@ type Config struct {
 
 	Window    time.Duration // time that percentiles cover
 	Histogram bool
-	Stages    bool // collect the stages of a round, too: get, arm, drain
+	Stages    bool // also collect the stages of a round: get, arm, drain
 
 	// LibrariesChanged reports whether libraries were installed or removed on the host since its
-	// last call. It must not block. Nil: that is not known.
+	// last call. It must not block. Nil: unknown.
 	LibrariesChanged func() bool
 
 	// Function returns the present state of a PCI function; nil: no function is known.
 	Function func(address string) verbs.PCIFunction
-	// PCILink returns the link of the PCI function at an address now, the zero PCILink if it is not known. Nil: none is known.
+	// PCILink returns the present link of the PCI function at an address, the zero PCILink if it is unknown. Nil: all are unknown.
 	PCILink func(address string) verbs.PCILink
-	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false if there is no
-	// bond. It is called concurrently and must not block. Nil: no bond is known.
+	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false without a bond.
+	// It is called concurrently and must not block. Nil: no bond is known.
 	Legs func(netdev string) (legs, up int, ok bool)
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.

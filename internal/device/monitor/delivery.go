@@ -9,7 +9,7 @@ import (
 
 // delivery measures how long asynchronous events of all devices take from the library to
 // the monitor. Probe rounds are not measured, because the worker delays them to send
-// several at once. Of a run of events only the first is measured, which waited longest.
+// several at once. Of a run of events only the first is measured: it waited longest.
 type delivery struct {
 	mu     sync.Mutex
 	window *aggregate.Window

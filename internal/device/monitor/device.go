@@ -12,10 +12,10 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// maxPort is the greatest port number: the verbs have it in a byte.
+// maxPort is the greatest port number: the verbs API stores it in a byte.
 const maxPort = 255
 
-// maxVector is more than a device has completion vectors.
+// maxVector is greater than the number of completion vectors of any device.
 const maxVector = 1 << 16
 
 // Device holds all state of one device name. It outlives workers and the device itself,
@@ -26,9 +26,10 @@ type Device struct {
 	name     string
 	expected bool // in Config.Expect
 	counted  bool // by one of Config.Groups
-	// remembered: Config.Memory had the device at the start, as it is in found. memorable: Config.Memory is to get to know it.
+	// remembered is set if Config.Memory had the device at the start; found then has the remembered attributes.
+	// memorable is set if Config.Memory is to remember the device.
 	remembered, memorable bool
-	returned              bool // it has been in another network namespace
+	returned              bool // the device has been in another network namespace and came back
 	cfg                   *Config
 	clock                 *clock
 	delivery              *delivery
@@ -39,119 +40,120 @@ type Device struct {
 	// Reported by discovery.
 	found       verbs.Found
 	seen        bool
-	listed      bool // usable in the last set
+	listed      bool // usable in the last report
 	present     bool
 	renamed     bool
 	appearances int   // grows each time the device appears
 	goneAt      int64 // CLOCK_MONOTONIC ns
 	job         *job
 	released    bool  // see Config.Released
-	unclosed    error // why a Supervisor could not end its worker; nil: all could, or the worker has ended since (heldBy)
-	// unconfirmed is set while only the worker has reported the present removal, and uncounted if
-	// removals leaves that one out. disproved is set once a worker has opened the device again that
-	// discovery had never missed: then a worker's word counts no removal until it is confirmed.
-	unconfirmed, uncounted, disproved bool
-	netns                             netns
-	function                          pciFunction
-	fatals                            fatals
-	link                              pciLink
+	unclosed    error // the error of a Supervisor that could not end its worker; nil if none, or once that worker has ended (unclosedReason)
+	// unconfirmed is set while only the worker has reported the removal; uncounted is set if removals does not
+	// count it yet. refuted is set once a worker has reopened a device whose removal it had reported and
+	// discovery had not: from then on a removal counts only after discovery has confirmed it.
+	unconfirmed, uncounted, refuted bool
+	netns                           netns
+	function                        pciFunction
+	fatals                          fatals
+	link                            pciLink
 
 	// Reported by the worker and its Supervisor.
-	led              *ledger.Ledger // nil: no worker runs
+	ledger           *ledger.Ledger // nil: no worker runs
 	collectRings     func()         // see worker.Handler; nil: no worker runs
 	ledgerAppearance int            // the appearance that the worker belongs to
-	snap             ledger.Contents
+	ledgerCounts     ledger.Contents
 	watching         bool  // the worker has the device open
 	openSince        int64 // CLOCK_MONOTONIC ns, if open
 	open             bool  // watching, and the device is present
 	attr             verbs.DeviceAttr
-	firmware         string        // that was known last
-	status           status.Status // the last one that the Supervisor reported
-	restarts         uint64        // of supervisors before this one
-	crashes          uint64        // of supervisors before this one
+	firmware         string        // the last known version
+	status           status.Status // the last status that the Supervisor reported
+	restarts         uint64        // of earlier Supervisors
+	crashes          uint64        // of earlier Supervisors
 	reason           status.Reason
 
-	opens    uint64
-	removals removals
-	own      series
-	ports    []*port  // by number
-	probes   []*probe // by ProbeKey
-	commands []*command
+	opens        uint64
+	removals     removals
+	deviceSeries series
+	ports        []*port  // by number
+	probes       []*probe // by ProbeKey
+	commands     []*command
 
 	// For evidence, CLOCK_MONOTONIC ns; 0: never.
 	fatalAt, removedAt     int64
-	held                   held      // the last time in which the device did not answer
-	stuckSince, stuckUntil int64     // the last time in which a command was stuck; stuckUntil 0: one is
-	ethtoolLate            bool      // and that is logged
+	stall                  stall     // the last period in which the device did not answer
+	stuckSince, stuckUntil int64     // the last period in which a command was stuck; stuckUntil is 0 while a command is stuck
+	ethtoolLate            bool      // ethtool does not answer, and the log says so
 	listError              lastError // why the objects could not be listed
 	removedStamp           stamp
 
-	emitted   measure.Device // the visible part of the last point, without its time
+	emitted   measure.Device // the last point, without its time and hidden values (withoutHidden)
 	stamp     stamp
 	attrStamp stamp
-	finished  bool // the device was renamed, and its final points are emitted
+	finished  bool // the device was renamed, and its final points have been emitted
 }
 
 func newDevice(name string, m *Monitor) *Device {
 	return &Device{
 		name: name, expected: slices.Contains(m.cfg.Expect, name), counted: isCounted(m.cfg.Groups, name),
 		cfg: &m.cfg, clock: &m.clock, delivery: &m.delivery, log: m.cfg.Log.With("device", name),
-		reason: status.ReasonNoDevice,
-		own:    newSeries(0, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ),
+		reason:       status.ReasonNoDevice,
+		deviceSeries: newSeries(0, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ),
 	}
 }
 
-// appear handles a device that discovery found under this name, and reports whether a
+// handleFound handles a report of discovery that contains the device, and reports whether a
 // worker should try to open it now.
-func (d *Device) appear(f verbs.Found, t *moment) bool {
+func (d *Device) handleFound(f verbs.Found, t *moment) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.emitIfChanged(t)
 	if f.Netns == verbs.NetnsOther {
-		d.moveAway(f, t)
+		d.markInOtherNetns(f, t)
 		return false
 	}
 	if d.expected && f.Node != "" {
 		f.Unwatchable = "" // this container should have been given the node
 	}
-	// The device is still listed as it was when its worker saw the removal. So the removal
-	// is under way, unless the kernel has reported since then that the device was added.
+	// Discovery lists the same device as when the worker reported its removal. So the removal
+	// is under way, unless the kernel has announced the device again since then.
 	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found) && f.Added <= d.found.Added
 	gone := d.present && d.found.Usable() && (!f.Usable() || !f.Same(d.found))
 	d.listed = f.Usable()
-	d.settleRemoval(f, t)
+	d.checkUnconfirmedRemoval(f, t)
 	switch {
 	case (gone || d.netns.other) && d.canMove() && !f.Usable():
-		d.leaveNamespace(t)
+		d.markLeftNetns(t)
 	case gone:
-		d.leave(d.removedReason(), t)
+		d.removeByDiscovery(d.removedReason(), t)
 	case d.present:
-		return d.update(f, t)
+		return d.updateFound(f, t)
 	case leaving:
 		return false
 	}
 	if d.seen && !f.Usable() && !f.Pending && f.Unwatchable == "" {
 		return false
 	}
-	d.enter(f, t)
+	d.markPresent(f, t)
 	return d.settleNode(t)
 }
 
-// settleRemoval handles a report about a device whose removal is unconfirmed: it may confirm or refute the removal.
-func (d *Device) settleRemoval(f verbs.Found, t *moment) {
+// checkUnconfirmedRemoval handles a report of discovery about a device whose removal is unconfirmed. The report may confirm
+// or refute the removal.
+func (d *Device) checkUnconfirmedRemoval(f verbs.Found, t *moment) {
 	switch {
 	case !d.unconfirmed, f.Usable() && f.Same(d.found) && f.Added <= d.found.Added:
-	case d.cameBack(f):
+	case d.hasMovedBack(f):
 		d.cancelRemoval(t)
 	case !d.canMove() || f.Usable():
-		d.confirm(t)
+		d.confirmRemoval(t)
 	}
 }
 
-// update handles a new report about a device that is present. It reports whether a worker
-// should try to open it now: the device has got its node, or something about a device that
-// could not be opened has changed, and no worker has it open yet.
-func (d *Device) update(f verbs.Found, t *moment) bool {
+// updateFound handles a new report about a device that is present. It reports whether a worker
+// should try to open the device now: no worker has it open, and the device has received its
+// node, or an attribute of a device that could not be opened has changed.
+func (d *Device) updateFound(f verbs.Found, t *moment) bool {
 	closed := d.reason == status.ReasonUnwatchable || !d.found.Usable() || d.found.NodeMissing
 	changed := f != d.found
 	d.found = f
@@ -164,19 +166,19 @@ func (d *Device) update(f verbs.Found, t *moment) bool {
 	return d.settleNode(t) && d.job == nil
 }
 
-// enter makes an absent device present. If discovery only missed the device for a time,
+// markPresent makes an absent device present. If discovery only missed the device for a time,
 // its worker still has it open.
-func (d *Device) enter(f verbs.Found, t *moment) {
+func (d *Device) markPresent(f verbs.Found, t *moment) {
 	same := f.Same(d.found)
-	d.disproved = d.disproved && same
-	moved := d.netns.other || d.cameBack(f)
+	d.refuted = d.refuted && same
+	moved := d.netns.other || d.hasMovedBack(f)
 	if d.netns.other {
 		d.netns.other = false
 		d.excuseFatals()
 	}
-	d.enterFunction(f, same, t)
-	if moved { // it is back from another network namespace
-		d.returned = true // for ports that are not known yet
+	d.bindFunction(f, same, t)
+	if moved { // from another network namespace
+		d.returned = true // ports that are not known yet take the flag from here
 		for _, p := range d.ports {
 			p.returned = true
 		}
@@ -188,16 +190,16 @@ func (d *Device) enter(f verbs.Found, t *moment) {
 	d.appearances++
 	if same && d.watching && !d.released && !moved {
 		d.ledgerAppearance = d.appearances
-		d.follow()
+		d.useWorkerReports()
 		return
 	}
-	// What befell the device before it went explains nothing of the one that came.
+	// Faults of the device that went explain nothing about the device that came.
 	d.fatalAt, d.removedAt, d.stuckSince, d.stuckUntil = 0, 0, 0, 0
 }
 
-// vanish handles a device that discovery no longer finds under its name. now is the new
-// name of a renamed device.
-func (d *Device) vanish(now alias, t *moment) {
+// handleMissing handles a report of discovery without the device. now is the new name of a
+// renamed device.
+func (d *Device) handleMissing(now alias, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.emitIfChanged(t)
@@ -205,78 +207,78 @@ func (d *Device) vanish(now alias, t *moment) {
 	switch {
 	case now.name != "" && d.seen:
 		d.unconfirmed, d.netns.other = false, false // it was renamed
-		d.leave(status.ReasonRenamed, t)
-		d.rename(now)
-		d.lookAtFunction()
-		d.dismiss()
+		d.removeByDiscovery(status.ReasonRenamed, t)
+		d.handleRename(now)
+		d.checkFunction()
+		d.endSupervision()
 	case d.present && d.reason == status.ReasonUnwatchable && !d.expected:
-		d.leave(status.ReasonUnwatchable, t) // nobody misses it
+		d.removeByDiscovery(status.ReasonUnwatchable, t) // not counted as a removal: no worker had the device open
 	case d.present && d.canMove(), d.netns.other:
-		d.leaveNamespace(t)
+		d.markLeftNetns(t)
 	case d.present:
-		d.leave(d.removedReason(), t)
+		d.removeByDiscovery(d.removedReason(), t)
 	case d.mayBeMoving():
-		d.confirmRemovalInTime(t)
+		d.confirmOverdueRemoval(t)
 	case d.unconfirmed:
-		d.confirm(t)
+		d.confirmRemoval(t)
 	}
-	d.giveUp()
+	d.stopRetrying()
 }
 
-// giveUp ends the supervision of a device that is gone, if its Supervisor would go on
-// trying to open it. That is so when the worker ended for another reason than the
+// stopRetrying ends the supervision of a device that is gone, if its Supervisor would keep
+// trying to open it. The Supervisor does so if the worker ended for another reason than the
 // removal. The caller holds d.mu.
-func (d *Device) giveUp() {
+func (d *Device) stopRetrying() {
 	tries := d.status.State == status.StateBackingOff || d.status.Reason == status.ReasonUnwatchable
 	if !d.present && !d.listed && !d.watching && tries {
-		d.dismiss()
+		d.endSupervision()
 	}
 }
 
-// leave makes a present device absent that discovery reports as gone.
-func (d *Device) leave(why status.Reason, t *moment) {
+// removeByDiscovery marks a device absent because discovery no longer reports it.
+func (d *Device) removeByDiscovery(why status.Reason, t *moment) {
 	if !d.present {
 		return
 	}
-	d.depart(why, t)
+	d.markAbsent(why, t)
 	if why == d.removedReason() {
 		d.countRemoval()
-		d.explainRemoval(t)
+		d.emitRemovalEvidence(t)
 	}
 }
 
-// leaveByWorker makes a present device absent that its worker reports as removed. The cause is
-// certain only once discovery confirms the removal (confirm).
-func (d *Device) leaveByWorker(t *moment) {
-	d.depart(d.removedReason(), t)
-	d.unconfirmed, d.uncounted = true, d.disproved || d.canMove()
+// removeByWorker marks a device absent because its worker reports the removal. The cause is
+// certain only once discovery confirms the removal (confirmRemoval).
+func (d *Device) removeByWorker(t *moment) {
+	d.markAbsent(d.removedReason(), t)
+	d.unconfirmed, d.uncounted = true, d.refuted || d.canMove()
 	if !d.uncounted {
 		d.countRemoval()
 	}
 }
 
-// confirm handles that discovery confirms a removal that the worker has reported.
-func (d *Device) confirm(t *moment) {
+// confirmRemoval completes an unconfirmed removal: it counts the removal, and emits the evidence.
+func (d *Device) confirmRemoval(t *moment) {
 	if d.uncounted {
 		d.countRemoval()
 	}
-	d.unconfirmed, d.uncounted, d.disproved = false, false, false
-	d.explainRemoval(t)
+	d.unconfirmed, d.uncounted, d.refuted = false, false, false
+	d.emitRemovalEvidence(t)
 }
 
-// disprove handles that a worker has opened the device again while its removal was unconfirmed.
-func (d *Device) disprove(t *moment) {
+// refuteRemoval cancels an unconfirmed removal, because a worker has opened the device again.
+func (d *Device) refuteRemoval(t *moment) {
 	if !d.unconfirmed {
 		return
 	}
-	d.unconfirmed, d.uncounted, d.disproved = false, false, true
+	d.unconfirmed, d.uncounted, d.refuted = false, false, true
 	d.removals.waiting = false
-	d.judgeAll(t)
-	d.explainDeparture("", "all: the worker lost the device, which the kernel has not removed", t)
+	d.judgeAllTriggers(t)
+	d.emitAbsenceEvidence("", "all: the worker lost the device, which the kernel has not removed", t)
 }
 
-// removedReason returns the reason of the device when it is removed. A soft device is deleted on purpose, unless the configuration
-// expects it. The caller holds d.mu.
+// removedReason returns the reason that a removal gives the device: deleted for a soft device, since somebody deleted it on
+// purpose, unless the configuration expects the device. The caller holds d.mu.
 func (d *Device) removedReason() status.Reason {
 	if d.found.Soft && !d.expected && !d.counted {
 		return status.ReasonDeleted
@@ -284,51 +286,51 @@ func (d *Device) removedReason() status.Reason {
 	return status.ReasonRemoved
 }
 
-// depart makes a present device absent.
-func (d *Device) depart(why status.Reason, t *moment) {
+// markAbsent makes a present device absent, and closes it.
+func (d *Device) markAbsent(why status.Reason, t *moment) {
 	d.present, d.reason, d.goneAt = false, why, t.mono
-	d.shut(t)
+	d.markClosed(t)
 }
 
-// shut handles a device that is not open from now on, without a fault of its worker. What the worker reports until it has
-// closed the device is counted, and describes nothing.
-func (d *Device) shut(t *moment) {
+// markClosed treats the device as closed from now on, without a fault of its worker. Events that the worker still reports until it
+// has closed the device are counted, but its readings are ignored.
+func (d *Device) markClosed(t *moment) {
 	d.open = false
 	for _, p := range d.ports {
 		p.answered = false
-		if c, ok := p.machine.Removed(t.mono); ok {
+		if c, ok := p.machine.HandleRemoved(t.mono); ok {
 			d.emitChange(p, &c, t)
 		}
 	}
 	d.endProbes()
-	d.endCommands(t)
+	d.clearCommands(t)
 	d.publish(Update{Gone: true}, t)
 }
 
-// endProbes marks every probe as one without a result: the result of the last round,
-// perhaps hours old, does not describe the device now.
+// endProbes drops the result of each probe's last round. The round may be hours old and
+// does not describe the device now.
 func (d *Device) endProbes() {
 	for _, p := range d.probes {
 		p.ended = false
 	}
 }
 
-// counter returns the counter of an event type with its series and, for a port event,
-// its port. All are nil if the port is not to be counted.
-func (d *Device) counter(t verbs.EventType, number int) (*counter, *series, *port) {
+// ensureCounter returns the counter of an event type with its series and, for a port event,
+// its port. It creates them if necessary. All are nil if the port is not counted.
+func (d *Device) ensureCounter(t verbs.EventType, number int) (*counter, *series, *port) {
 	if t.Scope() != verbs.ScopePort || number == 0 {
-		return d.own.counter(t), &d.own, nil
+		return d.deviceSeries.ensureCounter(t), &d.deviceSeries, nil
 	}
-	p := d.port(number)
+	p := d.ensurePort(number)
 	if p == nil {
 		return nil, nil, nil
 	}
-	return p.counter(t), &p.series, p
+	return p.ensureCounter(t), &p.series, p
 }
 
-// port returns a port, and creates it if necessary. It returns nil for a port that is
-// not to be counted.
-func (d *Device) port(number int) *port {
+// ensurePort returns a port, and creates it if necessary. It returns nil for a port that is
+// not counted.
+func (d *Device) ensurePort(number int) *port {
 	i, ok := slices.BinarySearchFunc(d.ports, number, func(p *port, n int) int { return p.port - n })
 	if ok {
 		return d.ports[i]
@@ -344,9 +346,9 @@ func (d *Device) port(number int) *port {
 	return p
 }
 
-// probe returns a probe, and creates it if necessary. It returns nil when there are
+// ensureProbe returns a probe, and creates it if necessary. It returns nil when there are
 // already ledger.ProbeSlots probes.
-func (d *Device) probe(k verbs.ProbeKey) *probe {
+func (d *Device) ensureProbe(k verbs.ProbeKey) *probe {
 	i, ok := slices.BinarySearchFunc(d.probes, k, func(p *probe, k verbs.ProbeKey) int { return p.Compare(k) })
 	if ok {
 		return d.probes[i]
@@ -359,56 +361,59 @@ func (d *Device) probe(k verbs.ProbeKey) *probe {
 	return p
 }
 
+// emitChange emits a change of a port's state, and then the port.
 func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
-	p.facts.changes = remember(p.facts.changes, *c)
-	d.cfg.Emit(p.change(d.name, c, t))
+	p.facts.changes = appendBounded(p.facts.changes, *c)
+	d.cfg.Emit(p.makeChangePoint(d.name, c, t))
 	d.emitPort(p, c.At, t)
 }
 
+// emitPort emits the present state of a port with the wall time of mono, unless the port waits for its role.
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
-	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
+	p.emitted, p.legs = p.attr, p.readLegs(d.cfg.Legs)
 	v := d.observePort(p, t, t.wall(mono))
 	d.publish(Update{Port: v}, t)
-	if !p.role.awaited() {
+	if !p.role.isPending() {
 		d.cfg.Emit(v)
 	}
 }
 
-// emitIfChanged emits the device if a visible part of it has changed.
+// emitIfChanged emits the point of the device if it differs from the last one in a value that points contain.
 func (d *Device) emitIfChanged(t *moment) {
-	v := d.view(t)
-	if visible(v) == d.emitted || !d.seen {
+	v := d.makePoint(t)
+	if withoutHidden(v) == d.emitted || !d.seen {
 		return
 	}
-	d.emitted = visible(v)
+	d.emitted = withoutHidden(v)
 	point := v // only this copy is allocated
 	point.At = d.stamp.next(t.wall(t.mono), t.epoch)
 	d.cfg.Emit(&point)
 }
 
-// visible returns v without the values that no point contains.
-func visible(v measure.Device) measure.Device {
+// withoutHidden returns v without the values whose change alone is no reason to emit a point.
+func withoutHidden(v measure.Device) measure.Device {
 	v.Worker.PID, v.Worker.Message, v.Worker.Reason = 0, "", ""
-	v.OtherNetnsNS = 0 // it grows without anything having happened
+	v.OtherNetnsNS = 0 // grows with time alone
 	return v
 }
 
-func (d *Device) view(t *moment) measure.Device {
-	d.countFatals(t)
-	d.settleRemovalKind(t)
+// makePoint returns the point of the device, without its time. It first decides device_fatal events and removals that are due.
+func (d *Device) makePoint(t *moment) measure.Device {
+	d.attributeFatals(t)
+	d.endOverdueRemoval(t)
 	v := measure.Device{
 		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens,
 		Removals: d.removals.all, UnplannedRemovals: d.removals.unplanned, FunctionRemovals: d.function.removals,
 		Fatals: d.fatals.faults, Link: d.link.PCILink, Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	if d.mayBeMoving() {
-		v.Present, v.Reason = true, status.ReasonStarting // for moveLimit at most, unless discovery still finds the device
+		v.Present, v.Reason = true, status.ReasonStarting // lasts moveLimit at most, unless discovery still finds the device
 	}
 	if d.netns.other {
 		v.InOtherNetns, v.OtherNetnsNS = true, max(0, t.boot-d.netns.since)
 	}
 	if d.present && d.found.NodeMissing {
-		v.Reason = status.ReasonNodeMissing // also while a worker has had it open since before: other programs cannot
+		v.Reason = status.ReasonNodeMissing // even if a worker opened it earlier: other programs cannot open it now
 	}
 	switch {
 	case d.released && !d.renamed:

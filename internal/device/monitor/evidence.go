@@ -13,36 +13,36 @@ import (
 )
 
 const (
-	// holdEvidence is how long after a trigger it is judged. What explains it may come later than
-	// the snapshot: the GID table is read again when its events have settled, and the uevent of a
+	// judgeDelay is the time from a trigger to its judgement. Facts that explain the trigger may come later than
+	// the snapshot: the worker reads the GID table again when its events have settled, and the uevent of a
 	// removal comes after the port's own event.
-	holdEvidence = int64(time.Second)
-	// evidenceLimit is how long a snapshot may be incomplete. No part of one is begun later than
-	// 5 s after the first, so that by then one hangs.
-	evidenceLimit = int64(6 * time.Second)
-	// maxWaiting is how many triggers of a port wait to be judged. A worker sends ten a minute.
-	maxWaiting = 16
-	// maxFacts is how many changes of a port are remembered, for the triggers that wait.
+	judgeDelay = int64(time.Second)
+	// snapshotLimit is the time within which a snapshot must be complete. The worker begins no part later than
+	// 5 s after the first, so that a part that is missing after snapshotLimit hangs.
+	snapshotLimit = int64(6 * time.Second)
+	// maxWaitingTriggers limits how many triggers of a port wait to be judged. A worker sends ten a minute.
+	maxWaitingTriggers = 16
+	// maxFacts limits each list of remembered changes of a port.
 	maxFacts = 16
-	// topCounters is how many counters stand in the field top.
+	// topCounters limits the counters in the field top.
 	topCounters = 8
 )
 
-// trigger is something that happened to a port and is not judged yet.
+// trigger is an occurrence on a port whose cause is to be judged.
 type trigger struct {
 	why   verbs.Trigger
 	at    int64           // CLOCK_MONOTONIC ns
-	begun int64           // when the first part of the snapshot came, long after at if the pace held it up
-	snap  *verbs.Snapshot // nil: none came
-	// before are the counters of the reading before the snapshot's, which was at base,
-	// CLOCK_MONOTONIC ns; 0: never.
+	begun int64           // when the first part of the snapshot arrived; long after at if the worker's pace delayed it
+	snap  *verbs.Snapshot // nil: none arrived
+	// before has the counters of the last reading before the snapshot, and base its time,
+	// CLOCK_MONOTONIC ns; 0: there was none.
 	before verbs.Counters
 	base   int64
 }
 
-// is reports whether a snapshot is about the trigger. That a call is stuck is found both here
-// and by the worker, at two moments.
-func (w *trigger) is(s *verbs.Snapshot) bool {
+// matches reports whether a snapshot belongs to the trigger. For a stuck call their times may
+// differ, since the host and the worker each detect it.
+func (w *trigger) matches(s *verbs.Snapshot) bool {
 	switch {
 	case w.why != s.Trigger:
 		return false
@@ -52,13 +52,13 @@ func (w *trigger) is(s *verbs.Snapshot) bool {
 	return w.at == s.At || w.why == verbs.TriggerCommand
 }
 
-// facts is what a port's triggers are judged by.
+// facts holds the triggers of a port and the facts by which they are judged. Each list of changes has the newest maxFacts.
 type facts struct {
 	waiting    []*trigger
-	judged     []trigger // without their snapshots
+	judged     []trigger // the last ones, without their snapshots
 	counters   verbs.Counters
 	countersAt int64
-	changes    []portstate.Change // the last ones, as are the others
+	changes    []portstate.Change
 	gids       []gidChanges
 	smLIDs     []smLIDChange
 	merged     uint64
@@ -75,17 +75,17 @@ type smLIDChange struct {
 	from, to int
 }
 
-// remember appends to a list, and forgets what is too old to matter.
-func remember[T any](list []T, one T) []T {
+// appendBounded appends to a list of at most maxFacts elements, and drops the oldest one if the list is full.
+func appendBounded[T any](list []T, one T) []T {
 	if len(list) == maxFacts {
 		list = slices.Delete(list, 0, 1)
 	}
 	return append(list, one)
 }
 
-// snapshot handles what a worker has read about a port.
-func (d *Device) snapshot(s *verbs.Snapshot, t *moment) {
-	p := d.port(s.Port)
+// handleSnapshot handles a part of a snapshot that a worker has taken of a port.
+func (d *Device) handleSnapshot(s *verbs.Snapshot, t *moment) {
+	p := d.ensurePort(s.Port)
 	if p == nil || !d.open || !isTrigger(s.Trigger) {
 		return
 	}
@@ -95,7 +95,7 @@ func (d *Device) snapshot(s *verbs.Snapshot, t *moment) {
 		f.counters, f.countersAt = s.Clone().Counters, s.CountersAt
 	}
 	if s.Done {
-		p.noteQuality(s, t)
+		p.updateQuality(s, t)
 	}
 	if s.Trigger == verbs.TriggerBase {
 		return
@@ -106,10 +106,10 @@ func (d *Device) snapshot(s *verbs.Snapshot, t *moment) {
 	if slices.ContainsFunc(f.judged, func(w trigger) bool { return w.why == s.Trigger && w.at == s.At }) {
 		return // this part came too late
 	}
-	w := f.find(s)
+	w := f.findTrigger(s)
 	if w == nil {
 		w = &trigger{why: s.Trigger, at: s.At}
-		d.await(p, w, t)
+		d.addTrigger(p, w, t)
 	}
 	if w.snap == nil {
 		w.begun = t.mono
@@ -121,8 +121,8 @@ func (d *Device) snapshot(s *verbs.Snapshot, t *moment) {
 	w.snap = &kept
 }
 
-// isTrigger reports whether a worker can have taken a snapshot for t. Triggers become tags, and
-// a worker's library is not to be trusted with those.
+// isTrigger reports whether t is a trigger for which workers take snapshots. Triggers become
+// tags, and a worker may send anything if its vendor's library has damaged its memory.
 func isTrigger(t verbs.Trigger) bool {
 	switch t {
 	case verbs.TriggerBase, verbs.TriggerState, verbs.TriggerLostEvent, verbs.TriggerLostCompletion, verbs.TriggerCommand:
@@ -132,64 +132,65 @@ func isTrigger(t verbs.Trigger) bool {
 	return ok && typ.Known() && typ.String() == string(t)
 }
 
-func (f *facts) find(s *verbs.Snapshot) *trigger {
+// findTrigger returns the waiting trigger of a snapshot, nil if there is none.
+func (f *facts) findTrigger(s *verbs.Snapshot) *trigger {
 	for _, w := range f.waiting {
-		if w.is(s) {
+		if w.matches(s) {
 			return w
 		}
 	}
 	return nil
 }
 
-// await adds a trigger to those that wait. Above the limit the oldest is judged now.
-func (d *Device) await(p *port, w *trigger, t *moment) {
+// addTrigger makes a trigger wait to be judged. Above maxWaitingTriggers it judges the oldest one at once.
+func (d *Device) addTrigger(p *port, w *trigger, t *moment) {
 	f := &p.facts
-	if len(f.waiting) >= maxWaiting {
-		d.judge(p, f.waiting[0], t)
+	if len(f.waiting) >= maxWaitingTriggers {
+		d.judgeTrigger(p, f.waiting[0], t)
 		f.waiting = f.waiting[1:]
 	}
 	f.waiting = append(f.waiting, w)
 }
 
-// judgeDue judges the triggers whose facts are there.
-func (d *Device) judgeDue(t *moment) {
+// judgeDueTriggers judges the triggers that have waited for judgeDelay and whose snapshot is complete or late.
+func (d *Device) judgeDueTriggers(t *moment) {
 	if d.mayBeMoving() {
-		return // that it was moved or removed, once it is known, explains what waits
+		return // the move or the removal will explain the waiting triggers
 	}
 	for _, p := range d.ports {
 		p.facts.waiting = slices.DeleteFunc(p.facts.waiting, func(w *trigger) bool {
-			due := w.at + holdEvidence
+			due := w.at + judgeDelay
 			if w.snap != nil && !w.snap.Done {
-				due = w.begun + evidenceLimit
+				due = w.begun + snapshotLimit
 			}
 			if t.mono < due {
 				return false
 			}
-			d.judge(p, w, t)
+			d.judgeTrigger(p, w, t)
 			return true
 		})
 	}
 }
 
-// judgeAll judges all triggers now: no further fact comes.
-func (d *Device) judgeAll(t *moment) {
+// judgeAllTriggers judges all waiting triggers now, because no further facts will come.
+func (d *Device) judgeAllTriggers(t *moment) {
 	for _, p := range d.ports {
 		for _, w := range p.facts.waiting {
-			d.judge(p, w, t)
+			d.judgeTrigger(p, w, t)
 		}
 		p.facts.waiting = nil
 	}
 }
 
-// judge emits the evidence about a trigger.
-func (d *Device) judge(p *port, w *trigger, t *moment) {
+// judgeTrigger determines the cause of a trigger from the facts so far, and emits the evidence.
+func (d *Device) judgeTrigger(p *port, w *trigger, t *moment) {
 	done := trigger{why: w.why, at: w.at}
 	if w.snap != nil {
 		done.at = w.snap.At
 	}
-	p.facts.judged = remember(p.facts.judged, done)
+	p.facts.judged = appendBounded(p.facts.judged, done)
 	e := &measure.Evidence{
-		Device: d.name, Port: p.port, Trigger: w.why, Cause: cause.Of(d.factsOf(p, w, t)), Triggers: 1,
+		Device: d.name, Port: p.port, Trigger: w.why, Cause: cause.Of(d.causeFacts(p, w, t)), Triggers: 1,
 		At: p.facts.stamp.next(t.wall(w.at), t.epoch),
 	}
 	if w.why == verbs.Trigger(verbs.EventDeviceFatal.String()) {
@@ -210,10 +211,10 @@ func (d *Device) judge(p *port, w *trigger, t *moment) {
 	left := slices.Clone(s.LeftOut)
 	switch {
 	case s.Done:
-	case t.mono-w.begun < evidenceLimit:
+	case t.mono-w.begun < snapshotLimit:
 		left = append(left, "the rest: the worker ended before")
 	default:
-		left = append(left, "the rest: not answered within "+time.Duration(evidenceLimit).String())
+		left = append(left, "the rest: not answered within "+time.Duration(snapshotLimit).String())
 	}
 	e.LeftOut = strings.Join(left, "; ")
 	if s.Counters != nil && w.base > 0 {
@@ -224,59 +225,59 @@ func (d *Device) judge(p *port, w *trigger, t *moment) {
 	d.cfg.Emit(e)
 }
 
-// factsOf returns what is known about a trigger.
-func (d *Device) factsOf(p *port, w *trigger, t *moment) cause.Facts {
-	since := func(mono int64) cause.At {
+// causeFacts returns the facts about a trigger.
+func (d *Device) causeFacts(p *port, w *trigger, t *moment) cause.Facts {
+	since := func(mono int64) cause.Moment {
 		if mono == 0 {
-			return cause.At{}
+			return cause.Moment{}
 		}
-		return cause.Seen(time.Duration(mono - w.at))
+		return cause.MomentAfter(time.Duration(mono - w.at))
 	}
 	f := cause.Facts{
-		Trigger: w.why, LinkLayer: p.attr.LinkLayer, Removed: since(d.removedAt), Fatal: since(d.fatalAt), Stuck: d.stuckAt(w.at),
+		Trigger: w.why, LinkLayer: p.attr.LinkLayer, Removed: since(d.removedAt), Fatal: since(d.fatalAt), Stuck: d.lastStuck(w.at),
 	}
-	f.Before, f.After = p.around(w.at, t)
+	f.Before, f.After = p.statesAround(w.at, t)
 	if s := w.snap; s != nil && s.NetDev != nil {
-		f.NetDev = cause.NetDev{At: since(s.Mono), AdminUp: cause.FlagOf(s.NetDev.AdminUp)}
+		f.NetDev = cause.NetDev{Moment: since(s.Mono), AdminUp: cause.FlagOf(s.NetDev.AdminUp)}
 		if s.NetDev.HasCarrier {
 			f.NetDev.Carrier = cause.FlagOf(s.NetDev.Carrier)
 		}
 	}
 	if typ, ok := verbs.ParseEventType(string(w.why)); ok {
-		f.Late = d.lateBy(typ, w.at) > 0
+		f.Late = d.eventLateness(typ, w.at) > 0
 	}
 	f.Answered = w.snap != nil && w.snap.Answered
 	if s := w.snap; s != nil && s.Link != nil {
-		f.ExtState = cause.ExtState{At: since(s.LinkAt), Name: s.Link.ExtState}
+		f.ExtState = cause.ExtState{Moment: since(s.LinkAt), Name: s.Link.ExtState}
 	}
 	for _, g := range p.facts.gids {
-		if after := g.at - w.at; after > -int64(together) {
-			f.GIDs.At = cause.Seen(max(0, time.Duration(after)))
+		if after := g.at - w.at; after > -int64(simultaneous) {
+			f.GIDs.Moment = cause.MomentAfter(max(0, time.Duration(after)))
 			for _, c := range g.changes {
 				f.GIDs.Add(c.Action, c.GID, c.From)
 			}
 		}
 	}
 	for _, c := range p.facts.smLIDs {
-		if after := c.at - w.at; after > -int64(together) {
-			f.SMLID = cause.SMLID{At: cause.Seen(max(0, time.Duration(after))), From: c.from, To: c.to}
+		if after := c.at - w.at; after > -int64(simultaneous) {
+			f.SMLID = cause.SMLID{Moment: cause.MomentAfter(max(0, time.Duration(after))), From: c.from, To: c.to}
 		}
 	}
 	return f
 }
 
-// together is how much earlier than its event a change may be seen, since a periodic reading can
-// come between the two, and how much later than its worker the host sees that a call is stuck.
-const together = 100 * time.Millisecond
+// simultaneous is the largest difference in time at which two observations count as one: a periodic reading can
+// show a change before its event is read, and the host detects a stuck call later than the worker.
+const simultaneous = 100 * time.Millisecond
 
-// around returns the states of the port before and after a trigger. They are the same if it
-// changed nothing, and both unknown if the port's state is. A change that came later is another
-// happening: a batch that was held up has both.
-func (p *port) around(at int64, t *moment) (before, after verbs.PortState) {
+// statesAround returns the states of the port before and after a trigger. They are equal if the
+// trigger changed no state, and PortNop if the port's state is unknown. A change more than judgeDelay
+// after the trigger does not belong to it: a delayed batch may contain both.
+func (p *port) statesAround(at int64, t *moment) (before, after verbs.PortState) {
 	for _, c := range p.facts.changes {
 		switch {
-		case c.At <= at-int64(together):
-		case c.At < at+holdEvidence:
+		case c.At <= at-int64(simultaneous):
+		case c.At < at+judgeDelay:
 			return c.From, c.To
 		default:
 			return c.From, c.From
@@ -288,21 +289,21 @@ func (p *port) around(at int64, t *moment) (before, after verbs.PortState) {
 	return verbs.PortNop, verbs.PortNop
 }
 
-// stuckAt returns the last moment, until a trigger, at which a command was known to be stuck.
-// The worker may know it earlier.
-func (d *Device) stuckAt(at int64) cause.At {
+// lastStuck returns the last moment before a trigger at which the host knew that a command was
+// stuck. The worker may know it up to simultaneous earlier.
+func (d *Device) lastStuck(at int64) cause.Moment {
 	switch {
-	case d.stuckSince == 0 || d.stuckSince > at+int64(together):
-		return cause.At{}
+	case d.stuckSince == 0 || d.stuckSince > at+int64(simultaneous):
+		return cause.Moment{}
 	case d.stuckUntil == 0 || d.stuckUntil >= at:
-		return cause.Seen(0)
+		return cause.MomentAfter(0)
 	}
-	return cause.Seen(time.Duration(d.stuckUntil - at))
+	return cause.MomentAfter(time.Duration(d.stuckUntil - at))
 }
 
-// noteStuck notes since when a command of the device is stuck, and until when one was. A
-// device that stops to answer is a trigger by itself.
-func (d *Device) noteStuck(c *command, t *moment) {
+// recordStuckCommand records from when until when any command of the device was stuck. A
+// device that stops responding is itself a trigger.
+func (d *Device) recordStuckCommand(c *command, t *moment) {
 	one := slices.ContainsFunc(d.commands, func(c *command) bool { return c.stuck })
 	switch {
 	case one && (d.stuckSince == 0 || d.stuckUntil > 0):
@@ -311,23 +312,23 @@ func (d *Device) noteStuck(c *command, t *moment) {
 		d.stuckUntil = t.mono
 	}
 	known := func(w *trigger) bool { return w.why == verbs.TriggerCommand }
-	if p := d.port(c.port); c.stuck && p != nil && d.cfg.Evidence && !slices.ContainsFunc(p.facts.waiting, known) {
-		d.await(p, &trigger{why: verbs.TriggerCommand, at: t.mono}, t)
+	if p := d.ensurePort(c.port); c.stuck && p != nil && d.cfg.Evidence && !slices.ContainsFunc(p.facts.waiting, known) {
+		d.addTrigger(p, &trigger{why: verbs.TriggerCommand, at: t.mono}, t)
 	}
 }
 
-// explainRemoval judges what waits, and says that the device is gone.
-func (d *Device) explainRemoval(t *moment) {
+// emitRemovalEvidence judges the waiting triggers, and emits evidence that the driver removed the device.
+func (d *Device) emitRemovalEvidence(t *moment) {
 	if !d.cfg.Evidence {
 		return
 	}
 	d.removedAt = d.goneAt
-	d.judgeAll(t)
-	d.explainDeparture(cause.DriverRemoved, "all: the device is gone", t)
+	d.judgeAllTriggers(t)
+	d.emitAbsenceEvidence(cause.DriverRemoved, "all: the device is gone", t)
 }
 
-// explainDeparture emits why the device went, and forgets the counters of the one that went.
-func (d *Device) explainDeparture(cause cause.Cause, leftOut string, t *moment) {
+// emitAbsenceEvidence emits evidence about the absence of the device, and drops the counters of its last snapshot.
+func (d *Device) emitAbsenceEvidence(cause cause.Cause, leftOut string, t *moment) {
 	if !d.cfg.Evidence {
 		return
 	}

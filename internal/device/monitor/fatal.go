@@ -7,38 +7,39 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// fatalLimit is how long a device_fatal waits until it is known whether the kernel raised it because it took the device from its users:
-// to move the device to another network namespace, because the PCI function was removed, or because a soft device is deleted. Where no uevents come, as in a
-// user namespace, discovery looks every ten seconds. The kernel deletes a PCI function only after the driver has let go of it, which takes
-// some seconds if the function no longer answers.
+// fatalLimit is the time after which a device_fatal counts as a fault unless it turns out that the kernel raised it because it
+// withdrew the device from its users: to move the device to another network namespace, because the PCI function was removed, or
+// because a soft device was deleted. Without uevents, as in a user namespace, discovery scans every ten seconds. The kernel deletes
+// a PCI function only after the driver has released it, which takes some seconds if the function no longer answers.
 const fatalLimit = 10*time.Second + moveLimit
 
-// taking tells whether the kernel has taken a device from its users, which makes it raise a device_fatal.
-type taking int
+// withdrawal tells whether the kernel has withdrawn a device from its users. The kernel then raises a device_fatal that is no fault.
+type withdrawal int
 
 const (
-	takingNot     taking = iota // it has not: a device_fatal is a fault of the device
-	takingUnknown               // it may have
-	takingSure                  // it has moved the device to another network namespace, removed its PCI function, or deleted a soft device
+	withdrawalNone     withdrawal = iota // a device_fatal is a fault of the device
+	withdrawalPossible                   // not known yet
+	withdrawalCertain                    // the kernel moved the device to another network namespace, removed its PCI function, or deleted a soft device
 )
 
 // fatals decides which device_fatal events of a device are faults.
 type fatals struct {
 	faults  uint64
-	excused uint64 // those that the kernel raised because it took the device from its users
-	waiting int64  // CLOCK_MONOTONIC ns since when there have been others; 0: there are no others
+	excused uint64 // events that the kernel raised because it withdrew the device
+	waiting int64  // when the first undecided event was counted, CLOCK_MONOTONIC ns; 0: all are decided
 }
 
-// decide attributes the events that have not been attributed yet. total counts all events so far.
-func (f *fatals) decide(total uint64, why taking, mono int64) {
+// attribute counts the undecided events as faults or as excused, unless why leaves that open for less than fatalLimit. total counts
+// all events so far.
+func (f *fatals) attribute(total uint64, why withdrawal, mono int64) {
 	switch {
 	case total <= f.faults+f.excused:
-	case why == takingSure:
+	case why == withdrawalCertain:
 		f.excused = total - f.faults
-	case why == takingUnknown && f.waiting == 0:
+	case why == withdrawalPossible && f.waiting == 0:
 		f.waiting = mono
 		return
-	case why == takingUnknown && mono-f.waiting < int64(fatalLimit):
+	case why == withdrawalPossible && mono-f.waiting < int64(fatalLimit):
 		return
 	default:
 		f.faults = total - f.excused
@@ -46,53 +47,53 @@ func (f *fatals) decide(total uint64, why taking, mono int64) {
 	f.waiting = 0
 }
 
-// pciFunction is what a Device knows about the PCI function that it goes with. Device.mu guards it.
+// pciFunction is the PCI function below a Device. A removal of the function removes the device. Device.mu guards it.
 type pciFunction struct {
 	address  string // "" if it is not known
 	instance uint64 // verbs.PCIFunction.Instance when the device appeared
-	removed  bool   // the kernel has removed it since
+	removed  bool   // the kernel has removed the function since then
 	removals uint64
 }
 
-// known reports whether a removal of the function would be noticed.
-func (f *pciFunction) known() bool { return f.instance != 0 }
+// isKnown reports whether the plugin would notice a removal of the function.
+func (f *pciFunction) isKnown() bool { return f.instance != 0 }
 
-// countFatals counts the device_fatal events. One that the kernel may have raised because it took the device from its users
-// (uverbs_std_types_async_fd.c) waits until that is known. The caller holds d.mu.
-func (d *Device) countFatals(t *moment) {
+// attributeFatals counts the device_fatal events as faults or as excused. Events that the kernel may have raised because it withdrew
+// the device (uverbs_std_types_async_fd.c) wait until that is known. The caller holds d.mu.
+func (d *Device) attributeFatals(t *moment) {
 	if d.fatals.waiting != 0 {
-		d.lookAtFunction()
+		d.checkFunction()
 	}
-	d.decideFatals(d.taking(), t)
+	d.attributeFatalsAs(d.withdrawalState(), t)
 }
 
-func (d *Device) decideFatals(why taking, t *moment) {
-	d.fatals.decide(d.own.counter(verbs.EventDeviceFatal).total(), why, t.mono)
+// attributeFatalsAs does the same for a given withdrawal. The caller holds d.mu.
+func (d *Device) attributeFatalsAs(why withdrawal, t *moment) {
+	d.fatals.attribute(d.deviceSeries.ensureCounter(verbs.EventDeviceFatal).total(), why, t.mono)
 }
 
-// taking tells whether the kernel has taken the device from its users. The caller holds d.mu.
-func (d *Device) taking() taking {
+// withdrawalState returns whether the kernel has withdrawn the device. The caller holds d.mu.
+func (d *Device) withdrawalState() withdrawal {
 	switch {
 	case d.netns.other, d.function.removed, d.reason == status.ReasonDeleted:
-		return takingSure
-	case d.renamed: // nobody looks at a device of this name any more
-	case d.canMove() && (d.present || d.unconfirmed), d.function.known(), d.present && d.removedReason() == status.ReasonDeleted:
-		return takingUnknown
+		return withdrawalCertain
+	case d.renamed: // nothing under this name could decide it any more
+	case d.canMove() && (d.present || d.unconfirmed), d.function.isKnown(), d.present && d.removedReason() == status.ReasonDeleted:
+		return withdrawalPossible
 	}
-	return takingNot
+	return withdrawalNone
 }
 
-// excuseFatals attributes the device_fatal events that wait in countFatals to the kernel, so that they never count as faults of the
-// device. The caller holds d.mu.
+// excuseFatals counts the undecided device_fatal events as excused. The caller holds d.mu.
 func (d *Device) excuseFatals() {
-	d.fatals.decide(d.own.counter(verbs.EventDeviceFatal).total(), takingSure, 0)
+	d.fatals.attribute(d.deviceSeries.ensureCounter(verbs.EventDeviceFatal).total(), withdrawalCertain, 0)
 }
 
-// lookAtFunction finds out whether the kernel has removed the device's PCI function, if the device is gone or has raised a
-// device_fatal. A function that was removed and is back is another instance. The caller holds d.mu.
-func (d *Device) lookAtFunction() {
+// checkFunction finds out whether the kernel has removed the device's PCI function, if the device is gone or has undecided
+// device_fatal events. A function that was removed and is back has another instance. The caller holds d.mu.
+func (d *Device) checkFunction() {
 	f := &d.function
-	if !f.known() || f.removed || d.present && d.fatals.waiting == 0 {
+	if !f.isKnown() || f.removed || d.present && d.fatals.waiting == 0 {
 		return
 	}
 	now := d.cfg.Function(f.address)
@@ -102,15 +103,15 @@ func (d *Device) lookAtFunction() {
 	}
 }
 
-// enterFunction handles that the device f appears under this name. again says that it is the device that was here before. The caller
-// holds d.mu, and has not changed d.found yet.
-func (d *Device) enterFunction(f verbs.Found, again bool, t *moment) {
-	d.lookAtFunction()
+// bindFunction settles device_fatal events and the removal of the last device of this name, and stores the PCI function of f, the
+// device that appears. again tells that f is the same device. The caller holds d.mu, and has not changed d.found yet.
+func (d *Device) bindFunction(f verbs.Found, again bool, t *moment) {
+	d.checkFunction()
 	switch {
 	case d.function.removed, d.reason == status.ReasonDeleted:
 		d.excuseFatals()
-	case d.function.known() && !again:
-		d.decideFatals(takingNot, t) // the function stayed, and the driver has registered the device again
+	case d.function.isKnown() && !again:
+		d.attributeFatalsAs(withdrawalNone, t) // the function stayed: the driver has registered the device again
 	}
 	d.endRemoval()
 	address := f.OwningPCI()
@@ -120,11 +121,11 @@ func (d *Device) enterFunction(f verbs.Found, again bool, t *moment) {
 	}
 }
 
-// endCounts counts the device_fatal events and the removal that still wait when monitoring ends. The caller holds d.mu.
-func (d *Device) endCounts(t *moment) {
-	d.lookAtFunction()
+// settleCounts decides the device_fatal events and the removal that are still undecided when monitoring ends. The caller holds d.mu.
+func (d *Device) settleCounts(t *moment) {
+	d.checkFunction()
 	d.endRemoval()
-	if d.taking() == takingUnknown {
-		d.decideFatals(takingNot, t)
+	if d.withdrawalState() == withdrawalPossible {
+		d.attributeFatalsAs(withdrawalNone, t)
 	}
 }

@@ -4,19 +4,19 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// functions has the virtual and scalable functions that are present and not monitored because of Config.VirtualFunctions.
+// functions holds the virtual and scalable functions that are present and not monitored because of Config.VirtualFunctions.
 type functions struct {
-	skipped map[string]bool // by name; without those that Config.Devices leaves out
-	// elsewhere has, by name, those of other network namespaces that were never in this one: a pod sees the functions of all pods.
+	skipped map[string]bool // by name; without the functions that Config.Devices excludes
+	// elsewhere has, by name, functions of other network namespaces that were never in this one: a pod sees the functions of all pods.
 	elsewhere map[string]bool
-	// parents are the physical functions, by PCI address, that have been visible. A driver that registers its devices again removes
-	// them for a while, which must not have all functions of the card monitored.
+	// parents has the physical functions, by PCI address, that have ever been visible. A driver that registers its devices again
+	// removes them for a while; the plugin must not start to monitor all functions of the card then.
 	parents map[string]bool
 	logged  bool
 }
 
-// chooseFunctions decides which of the functions that are present are monitored. One that was monitored, and is not forgotten,
-// stays so: a physical function that appears later takes no device away. The caller holds m.mu.
+// chooseFunctions decides which of the present functions are monitored. A function that is already monitored stays monitored until
+// it is forgotten, even if its physical function appears later. The caller holds m.mu.
 func (m *Monitor) chooseFunctions(found []verbs.Found) {
 	c := &m.functions
 	c.skipped, c.elsewhere = make(map[string]bool), make(map[string]bool)
@@ -49,7 +49,7 @@ func (m *Monitor) chooseFunctions(found []verbs.Found) {
 	}
 }
 
-// isMonitored reports whether a virtual or scalable function is monitored already, perhaps by another name.
+// isMonitored reports whether a virtual or scalable function is already monitored, perhaps under another name.
 func (m *Monitor) isMonitored(f verbs.Found) bool {
 	for _, d := range m.devices {
 		known, seen := d.identity()

@@ -16,9 +16,9 @@ const (
 	virtualAddress  = "0000:3b:00.2"
 )
 
-// virtual returns a virtual function of the card at physicalAddress.
-func virtual(name string, index int) verbs.Found {
-	f := on(virtualAddress, name, index)
+// virtualFunction returns a virtual function of the card at physicalAddress.
+func virtualFunction(name string, index int) verbs.Found {
+	f := deviceOn(virtualAddress, name, index)
 	f.VirtualFunction, f.Parent = true, physicalAddress
 	return f
 }
@@ -29,7 +29,7 @@ func scalable(name string, index int) verbs.Found {
 	return f
 }
 
-func names(s snapshot) string {
+func names(s gathered) string {
 	var all []string
 	for _, d := range s.Devices {
 		all = append(all, d.Device)
@@ -39,7 +39,7 @@ func names(s snapshot) string {
 
 func TestFunctionsAloneAreWatched(t *testing.T) {
 	h := start(t, nil)
-	h.finds(virtual("mlx5_4", 4), scalable("mlx5_5", 5), on("0000:5e:00.0", "mlx5_6", 6))
+	h.reportFound(virtualFunction("mlx5_4", 4), scalable("mlx5_5", 5), deviceOn("0000:5e:00.0", "mlx5_6", 6))
 	s := h.gather()
 	require.Equal(t, "mlx5_4 mlx5_5 mlx5_6", names(s))
 	require.Zero(t, s.Collector.FunctionsSkipped)
@@ -51,14 +51,14 @@ func TestFunctionsBesideTheirPhysicalOneAreCounted(t *testing.T) {
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		c.Devices = func(name string) bool { return name != "mlx5_7" }
 	})
-	physical := on(physicalAddress, "mlx5_0", 0)
-	h.finds(physical, virtual("mlx5_4", 4), scalable("mlx5_5", 5), virtual("mlx5_7", 7))
+	physical := deviceOn(physicalAddress, "mlx5_0", 0)
+	h.reportFound(physical, virtualFunction("mlx5_4", 4), scalable("mlx5_5", 5), virtualFunction("mlx5_7", 7))
 	s := h.gather()
 	require.Equal(t, "mlx5_0", names(s))
 	require.Equal(t, 2, s.Collector.FunctionsSkipped)
-	h.finds(physical, virtual("mlx5_4", 4), scalable("mlx5_5", 5), virtual("mlx5_8", 8))
+	h.reportFound(physical, virtualFunction("mlx5_4", 4), scalable("mlx5_5", 5), virtualFunction("mlx5_8", 8))
 	require.Equal(t, 3, h.gather().Collector.FunctionsSkipped, "one that comes later")
-	h.finds(physical)
+	h.reportFound(physical)
 	require.Zero(t, h.gather().Collector.FunctionsSkipped)
 	require.Equal(t, 1, strings.Count(log.String(), "2 virtual or scalable functions are not watched, because their physical functions are visible here"))
 	require.Equal(t, 1, strings.Count(log.String(), "not watched"))
@@ -67,11 +67,11 @@ func TestFunctionsBesideTheirPhysicalOneAreCounted(t *testing.T) {
 func TestVirtualFunctionsDecidesAboutScalableOnes(t *testing.T) {
 	for want, devices := range map[verbs.VirtualFunctions]string{verbs.VirtualAll: "mlx5_0 mlx5_4 mlx5_5", verbs.VirtualNone: "mlx5_0"} {
 		h := start(t, func(c *Config) { c.VirtualFunctions = want })
-		h.finds(on(physicalAddress, "mlx5_0", 0), virtual("mlx5_4", 4), scalable("mlx5_5", 5))
+		h.reportFound(deviceOn(physicalAddress, "mlx5_0", 0), virtualFunction("mlx5_4", 4), scalable("mlx5_5", 5))
 		require.Equal(t, devices, names(h.gather()))
 	}
 	h := start(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualNone })
-	h.finds(virtual("mlx5_4", 4), scalable("mlx5_5", 5))
+	h.reportFound(virtualFunction("mlx5_4", 4), scalable("mlx5_5", 5))
 	s := h.gather()
 	require.Empty(t, s.Devices)
 	require.Equal(t, 2, s.Collector.FunctionsSkipped)
@@ -79,62 +79,62 @@ func TestVirtualFunctionsDecidesAboutScalableOnes(t *testing.T) {
 
 func TestWatchedFunctionStaysWhenItsPhysicalOneAppears(t *testing.T) {
 	h := start(t, nil)
-	h.finds(virtual("mlx5_4", 4))
-	h.opens(h.sup("mlx5_4", 0), "mlx5_4")
-	physical := on(physicalAddress, "mlx5_0", 5)
-	h.finds(virtual("mlx5_4", 4), physical)
-	d := deviceView(h.gather(), "mlx5_4")
+	h.reportFound(virtualFunction("mlx5_4", 4))
+	h.openDevice(h.sup("mlx5_4", 0), "mlx5_4")
+	physical := deviceOn(physicalAddress, "mlx5_0", 5)
+	h.reportFound(virtualFunction("mlx5_4", 4), physical)
+	d := findDevice(h.gather(), "mlx5_4")
 	require.True(t, d.Open)
 	require.Zero(t, d.Removals)
-	h.finds(virtual("mlx5_4", 4), physical, virtual("mlx5_7", 7))
+	h.reportFound(virtualFunction("mlx5_4", 4), physical, virtualFunction("mlx5_7", 7))
 	require.Equal(t, "mlx5_0 mlx5_4", names(h.gather()), "one that comes later is skipped")
 
 	h.sup("mlx5_4", 0).Ended(status.End{Reason: status.ReasonRemoved})
-	h.finds(physical)
-	h.finds(virtual("mlx5_4", 9), physical)
-	require.True(t, deviceView(h.gather(), "mlx5_4").Present, "a device that was known is not missing when it comes back")
+	h.reportFound(physical)
+	h.reportFound(virtualFunction("mlx5_4", 9), physical)
+	require.True(t, findDevice(h.gather(), "mlx5_4").Present, "a device that was known is not missing when it comes back")
 }
 
 func TestFunctionsStaySkippedWhileTheirPhysicalOneIsGone(t *testing.T) {
 	h := start(t, nil)
-	physical := on(physicalAddress, "mlx5_0", 0)
-	h.finds(physical, virtual("mlx5_4", 4))
-	h.finds(virtual("mlx5_4", 4))
-	h.finds(virtual("mlx5_4", 5), virtual("mlx5_6", 6)) // the driver registers them before the physical function
+	physical := deviceOn(physicalAddress, "mlx5_0", 0)
+	h.reportFound(physical, virtualFunction("mlx5_4", 4))
+	h.reportFound(virtualFunction("mlx5_4", 4))
+	h.reportFound(virtualFunction("mlx5_4", 5), virtualFunction("mlx5_6", 6)) // the driver registers them before the physical function
 	s := h.gather()
 	require.Equal(t, "mlx5_0", names(s))
 	require.Equal(t, 2, s.Collector.FunctionsSkipped)
 	require.Len(t, h.sups, 1)
 
 	h = start(t, nil)
-	h.finds(physical)
-	h.finds()
-	h.finds(virtual("mlx5_4", 4)) // the first of the card
+	h.reportFound(physical)
+	h.reportFound()
+	h.reportFound(virtualFunction("mlx5_4", 4)) // the first of the card
 	require.Equal(t, "mlx5_0", names(h.gather()))
 }
 
 func TestFunctionOfAPortInALAGStaysSkipped(t *testing.T) {
 	h := start(t, nil)
-	vf := virtual("mlx5_4", 4)
+	vf := virtualFunction("mlx5_4", 4)
 	vf.Parent, vf.ParentNetDev = "0000:3b:00.1", true
-	h.finds(on(physicalAddress, "mlx5_bond_0", 0), vf)
+	h.reportFound(deviceOn(physicalAddress, "mlx5_bond_0", 0), vf)
 	vf.ParentNetDev = false
-	h.finds(vf)
+	h.reportFound(vf)
 	require.Equal(t, "mlx5_bond_0", names(h.gather()))
 }
 
-// In exclusive mode a pod that has a function sees that the others are in other network namespaces.
+// In exclusive mode a pod that has a function sees the other functions in other network namespaces.
 func TestFunctionInAPodIsWatchedBesideThoseOfOtherPods(t *testing.T) {
 	h := start(t, nil)
-	own, other, physical := virtual("mlx5_4", 4), scalable("mlx5_5", -1), on(physicalAddress, "mlx5_0", -1)
+	own, other, physical := virtualFunction("mlx5_4", 4), scalable("mlx5_5", -1), deviceOn(physicalAddress, "mlx5_0", -1)
 	own.Netns, other.Netns, physical.Netns = verbs.NetnsOwn, verbs.NetnsOther, verbs.NetnsOther
-	h.finds(own, other, physical)
+	h.reportFound(own, other, physical)
 	s := h.gather()
 	require.Equal(t, "mlx5_0 mlx5_4", names(s))
 	require.Equal(t, status.ReasonOtherNetns, s.Devices[0].Reason)
 	require.Equal(t, status.ReasonStarting, s.Devices[1].Reason)
 	require.Zero(t, s.Collector.FunctionsSkipped)
 	own.Netns = verbs.NetnsOther
-	h.finds(own, other, physical)
+	h.reportFound(own, other, physical)
 	require.Equal(t, "mlx5_0 mlx5_4", names(h.gather()), "one that was here is not forgotten")
 }

@@ -12,13 +12,13 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// scribble overwrites a ledger with bytes, from an offset on.
-func scribble(led *ledger.Ledger, offset int, bytes []byte) {
+// overwriteLedger overwrites a ledger with bytes, from an offset on.
+func overwriteLedger(led *ledger.Ledger, offset int, bytes []byte) {
 	copy(unsafe.Slice((*byte)(led.Base()), ledger.Size)[offset:], bytes)
 }
 
 // counters returns every counter of a snapshot, by name.
-func counters(s *snapshot) map[string]uint64 {
+func counters(s *gathered) map[string]uint64 {
 	all := map[string]uint64{"events": s.Collector.AsyncEvents}
 	for _, v := range s.Async {
 		series := fmt.Sprint(v.Port, " ")
@@ -35,7 +35,7 @@ func counters(s *snapshot) map[string]uint64 {
 	return all
 }
 
-func requireParity(t *testing.T, s *snapshot) {
+func requireParity(t *testing.T, s *gathered) {
 	t.Helper()
 	for _, v := range s.Async {
 		require.Equal(t, v.Read, v.Acked+v.Unacked+v.Released)
@@ -54,17 +54,17 @@ func FuzzNoLedgerMakesACounterFall(f *testing.F) {
 			"\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, inUse, events, probes []byte) {
 		h := start(t, nil)
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		before := map[string]uint64{}
 		for range 3 {
-			led := h.opens(sup, "mlx5_0")
+			led := h.openDevice(sup, "mlx5_0")
 			led.Count(10, 1, 3, 2)
 			for _, damaged := range []bool{false, true} {
 				if damaged {
-					scribble(led, 8, inUse)
-					scribble(led, 1024, events)
-					scribble(led, 1024+ledger.EventSlots*24, probes)
+					overwriteLedger(led, 8, inUse)
+					overwriteLedger(led, 1024, events)
+					overwriteLedger(led, 1024+ledger.EventSlots*24, probes)
 				}
 				h.mono.Add(int64(time.Second))
 				s := h.gather()

@@ -12,12 +12,12 @@ import (
 // Gather returns the points that are emitted once per interval. First come the points
 // of rdma_async, then those of the ports, the probes, the commands and the devices, in the
 // order of device name, port, completion vector and method or call. The point of the host comes last, if
-// the host has a device or one is expected. Stats and rates cover the time since the
-// Gather before. The Collector has what is known of devices and workers. One goroutine at a
+// the host has a device or one is expected. Statistics and rates cover the time since the
+// last Gather. The Collector in the result has the counts of devices and workers. One goroutine at a
 // time may call Gather, also before and after Run.
 func (m *Monitor) Gather(now time.Time) measure.Interval {
 	t := m.clock.read()
-	o := m.overviewNow(&t)
+	o := m.takeOverview(&t)
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
 	g.collector.At, g.collector.FunctionsSkipped = now, o.skipped
 	m.gathered = t.mono
@@ -25,8 +25,8 @@ func (m *Monitor) Gather(now time.Time) measure.Interval {
 	compareRates(o.devices)
 	for _, d := range o.devices {
 		d.explainAbsence(o.found, &t)
-		d.collect()
-		d.gather(&g, o.discovered)
+		d.collectRingItems()
+		d.gatherPoints(&g, o.discovered)
 	}
 	g.totals.add(o.forgotten)
 	c := &g.collector
@@ -34,12 +34,12 @@ func (m *Monitor) Gather(now time.Time) measure.Interval {
 	c.DeliveryP = m.delivery.percentiles(t.mono, &m.scratch)
 	if len(m.cfg.Groups) > 0 && o.discovered {
 		c.Counted = true
-		c.ExpectedMissing, c.ExpectedMissingOf = missingOfGroups(m.cfg.Groups, o.devices)
+		c.ExpectedMissing, c.ExpectedMissingOf = countMissing(m.cfg.Groups, o.devices)
 	}
 	for _, pid := range g.pids {
 		c.WorkerRSS += m.cfg.RSS(pid)
 	}
-	return g.interval()
+	return g.makeInterval()
 }
 
 // gathering is the state of one call of Gather.
@@ -56,8 +56,8 @@ type gathering struct {
 	totals    totals
 }
 
-// interval returns all gathered points, and the point of the host that sums them up.
-func (g *gathering) interval() measure.Interval {
+// makeInterval returns all gathered points, and the point of the host that sums them up.
+func (g *gathering) makeInterval() measure.Interval {
 	i := measure.Interval{Own: &g.collector}
 	if len(g.devices) > 0 {
 		i.Host = &measure.Host{HostTotals: g.totals.host, At: g.now}
@@ -69,21 +69,23 @@ func (g *gathering) interval() measure.Interval {
 	return i
 }
 
-func (d *Device) gather(g *gathering, discovered bool) {
+// gatherPoints adds the points of the device to g. discovered tells that discovery has reported: before, a device that was never
+// seen has no point.
+func (d *Device) gatherPoints(g *gathering, discovered bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.retry(g.t)
+	d.retryOpening(g.t)
 	d.readLedger(g.t)
-	d.lookAtCommands(g.t)
-	d.judgeDue(g.t)
+	d.checkRunningCalls(g.t)
+	d.judgeDueTriggers(g.t)
 	d.readLink(g.t)
-	v := d.view(g.t)
+	v := d.makePoint(g.t)
 	g.countDevice(&v)
 	g.totals.add(d.totals(g.t))
 	if d.finished && !d.expected || !d.seen && !discovered {
 		return
 	}
-	d.emitted = visible(v)
+	d.emitted = withoutHidden(v)
 	v.At = d.stamp.next(g.now.UnixNano(), g.t.epoch)
 	g.devices = append(g.devices, &v)
 	if d.finished || !d.seen {
@@ -93,24 +95,25 @@ func (d *Device) gather(g *gathering, discovered bool) {
 	d.finished = d.renamed && d.job == nil
 }
 
+// gatherSeries adds the points of the device's events, ports, probes and commands to g.
 func (d *Device) gatherSeries(g *gathering) {
 	d.rememberDevice(g.t)
-	g.async = append(g.async, d.own.view(d.name, g))
+	g.async = append(g.async, d.deviceSeries.makePoint(d.name, g))
 	for _, p := range d.ports {
-		g.async = append(g.async, p.series.view(d.name, g))
-		p.legs = p.legsNow(d.cfg.Legs)
+		g.async = append(g.async, p.series.makePoint(d.name, g))
+		p.legs = p.readLegs(d.cfg.Legs)
 		v := d.observePort(p, g.t, g.now.UnixNano())
-		if !p.role.awaited() {
+		if !p.role.isPending() {
 			g.ports = append(g.ports, v)
 			d.publish(Update{Port: v}, g.t)
 		}
 	}
 	for _, p := range d.probes {
-		role, known := d.tagOf(p.Port)
+		role, known := d.roleTag(p.Port)
 		if !known {
 			continue
 		}
-		v := p.view(d.name, g)
+		v := p.makePoint(d.name, g)
 		v.Role = role
 		g.probes = append(g.probes, v)
 		if p.histogram != nil {
@@ -121,8 +124,8 @@ func (d *Device) gatherSeries(g *gathering) {
 	}
 	if d.present {
 		for _, c := range d.commands {
-			if role, known := d.tagOf(c.port); known {
-				v := c.view(d.name, g.t, g)
+			if role, known := d.roleTag(c.port); known {
+				v := c.makePoint(d.name, g.t, g)
 				v.Role = role
 				g.commands = append(g.commands, v)
 			}
@@ -130,12 +133,12 @@ func (d *Device) gatherSeries(g *gathering) {
 	}
 }
 
-// totals sums up the device's counters. Those of the running worker are as readLedger
-// found them.
+// totals sums up the device's counters, with those of the running worker as of the last
+// readLedger.
 func (d *Device) totals(t *moment) totals {
-	sum := totals{events: d.own.read(), restarts: d.restarts + d.status.Restarts}
+	sum := totals{events: d.deviceSeries.totalEvents(), restarts: d.restarts + d.status.Restarts}
 	for _, p := range d.ports {
-		sum.events += p.read()
+		sum.events += p.totalEvents()
 		s := p.machine.View(t.mono)
 		sum.host.Flaps += s.Flaps
 		sum.host.MissedTransitions += s.Missed

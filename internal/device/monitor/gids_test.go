@@ -20,14 +20,14 @@ func gids(mono int64, entries ...verbs.GID) verbs.Item {
 }
 
 func TestAMovedGIDIsEmittedAndCounted(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	local, host := gidAt(0, "fe80::1"), gidAt(3, "::ffff:10.4.0.1")
 	h.batch(sup, gids(10*ms, local, host))
-	require.Empty(t, h.sink.take(), "the baseline")
+	require.Empty(t, h.sink.takePoints(), "the baseline")
 	h.mono.Store(500 * ms)
 	h.batch(sup, gids(100*ms, local), gids(500*ms, local, gidAt(5, "::ffff:10.4.0.1")))
-	items := h.sink.take()
-	changes := of[measure.GIDChange](items)
+	items := h.sink.takePoints()
+	changes := pointsOf[measure.GIDChange](items)
 	require.Len(t, changes, 2)
 	require.Equal(t, verbs.GIDRemoved, changes[0].Action)
 	require.Equal(t, time.Unix(0, epoch+100*ms), changes[0].At)
@@ -35,31 +35,31 @@ func TestAMovedGIDIsEmittedAndCounted(t *testing.T) {
 		Device: "mlx5_0", Port: 1, Action: verbs.GIDMoved, GID: gidAt(5, "::ffff:10.4.0.1"), From: 3, To: 5, AwayNS: 400 * ms,
 		Changes: 1, At: time.Unix(0, epoch+500*ms),
 	}, changes[1])
-	v := of[measure.Port](items)
+	v := pointsOf[measure.Port](items)
 	require.Len(t, v, 1, "the port's counter is there at once")
 	require.EqualValues(t, 1, v[0].GIDMoves)
 	require.Equal(t, 2, v[0].GIDs)
 	require.EqualValues(t, 1, h.gather().Hosts[0].GIDMoves)
 }
 
-// The kernel moves the default GIDs when the MAC address changes; nothing is addressed by them.
+// The kernel moves the default GIDs when the MAC address changes. Such moves do not count, since nothing uses these GIDs as addresses.
 func TestAMovedLinkLocalGIDIsEmittedAndNotCounted(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	h.batch(sup, gids(10*ms, gidAt(0, "fe80::1")), gids(20*ms, gidAt(2, "fe80::1")))
-	require.Len(t, of[measure.GIDChange](h.sink.take()), 1)
-	require.Zero(t, portView(h.gather(), "mlx5_0", 1).GIDMoves)
+	require.Len(t, pointsOf[measure.GIDChange](h.sink.takePoints()), 1)
+	require.Zero(t, findPort(h.gather(), "mlx5_0", 1).GIDMoves)
 }
 
 func TestChangesAtTheSameMomentHaveDifferentTimes(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	h.batch(sup, gids(10*ms, gidAt(0, "fe80::1"), gidAt(1, "fe80::2")), gids(20*ms))
-	changes := of[measure.GIDChange](h.sink.take())
+	changes := pointsOf[measure.GIDChange](h.sink.takePoints())
 	require.Len(t, changes, 2)
 	require.True(t, changes[1].At.After(changes[0].At), "a database keeps one point of a series and time")
 }
 
 func TestAnAttributeIsComparedWhileThePortIsActive(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	attr := func(mono int64, state verbs.PortState, mtu int, width string) verbs.Item {
 		return verbs.Item{Reading: &verbs.Reading{Port: 1, Mono: mono, Attr: verbs.PortAttr{
 			State: state, RateGbps: 100, MTU: mtu, Width: width,
@@ -68,7 +68,7 @@ func TestAnAttributeIsComparedWhileThePortIsActive(t *testing.T) {
 	at := func(mono int64, items ...verbs.Item) []measure.AttrChange {
 		h.mono.Store(mono)
 		h.batch(sup, items...)
-		return of[measure.AttrChange](h.sink.take())
+		return pointsOf[measure.AttrChange](h.sink.takePoints())
 	}
 	require.Empty(t, at(100*ms, attr(100*ms, verbs.PortActive, 4096, "4x")), "the first value is no change")
 	require.Empty(t, at(200*ms, attr(200*ms, verbs.PortDown, 256, "1x")), "the port is down")
@@ -81,16 +81,16 @@ func TestAnAttributeIsComparedWhileThePortIsActive(t *testing.T) {
 }
 
 func TestAnotherFirmwareIsAChange(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	device := func(firmware string) verbs.Item {
 		it := opened("mlx5_0", 2)
 		it.Opened.Firmware = firmware
 		return it
 	}
 	h.batch(sup, device("22.39"), device("22.39"))
-	require.Empty(t, of[measure.AttrChange](h.sink.take()))
+	require.Empty(t, pointsOf[measure.AttrChange](h.sink.takePoints()))
 	h.batch(sup, device("22.41"))
-	changes := of[measure.AttrChange](h.sink.take())
+	changes := pointsOf[measure.AttrChange](h.sink.takePoints())
 	require.Len(t, changes, 1)
 	require.Equal(t, []any{0, "firmware", "22.39", "22.41"},
 		[]any{changes[0].Port, changes[0].Attr, changes[0].From, changes[0].To})

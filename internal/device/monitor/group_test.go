@@ -10,8 +10,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// expecting makes the configuration expect so many devices of the card family.
-func expecting(count int) func(*Config) {
+// expectCards makes the configuration expect count devices of the card family.
+func expectCards(count int) func(*Config) {
 	return func(c *Config) {
 		c.Groups = []Group{{Label: "mlx5_[0-7]", Count: count, Matches: func(name string) bool { return strings.HasPrefix(name, "mlx5_") }}}
 	}
@@ -27,15 +27,15 @@ func requireLacking(t *testing.T, h *harness, missing int, of string) {
 
 func TestTooFewDevicesAreMissingFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, expecting(3))
+		h := start(t, expectCards(3))
 		require.False(t, h.gather().Collector.Counted, "before the devices have been looked for")
-		h.finds()
+		h.reportFound()
 		requireLacking(t, h, 3, "3 of 3 that match mlx5_[0-7]")
-		h.finds(card("mlx5_0", 0), card("mlx5_1", 1), card("bnxt_re0", 2))
+		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1), card("bnxt_re0", 2))
 		requireLacking(t, h, 1, "1 of 3 that match mlx5_[0-7]")
-		h.finds(card("mlx5_0", 0), card("mlx5_1", 1), card("mlx5_2", 3), card("mlx5_3", 4))
+		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1), card("mlx5_2", 3), card("mlx5_3", 4))
 		requireLacking(t, h, 0, "")
-		h.finds(card("mlx5_0", 0), card("mlx5_1", 1))
+		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1))
 		requireLacking(t, h, 1, "1 of 3 that match mlx5_[0-7]")
 	})
 }
@@ -43,19 +43,19 @@ func TestTooFewDevicesAreMissingFromTheStart(t *testing.T) {
 func TestNoGroupIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, nil)
-		h.finds(card("mlx5_0", 0))
+		h.reportFound(card("mlx5_0", 0))
 		require.False(t, h.gather().Collector.Counted)
 	})
 }
 
 func TestReleasedAndBorrowedDevicesAreAccountedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, releases := startReleasing(t, expecting(3))
-		h.finds(here("mlx5_0", 0), here("mlx5_1", 1), away("mlx5_2", 2))
+		h, releases := startReleasing(t, expectCards(3))
+		h.reportFound(exclusiveDevice("mlx5_0", 0), exclusiveDevice("mlx5_1", 1), movedDevice("mlx5_2", 2))
 		requireLacking(t, h, 0, "")
 		releases.set("mlx5_1", true)
 		h.review()
-		h.finds(here("mlx5_0", 0), away("mlx5_2", 2)) // its driver is unloaded
+		h.reportFound(exclusiveDevice("mlx5_0", 0), movedDevice("mlx5_2", 2)) // its driver is unloaded
 		requireLacking(t, h, 0, "")
 		releases.set("mlx5_1", false)
 		h.review()
@@ -65,16 +65,16 @@ func TestReleasedAndBorrowedDevicesAreAccountedFor(t *testing.T) {
 
 func TestFunctionsThatAreNotWatchedDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, expecting(2))
-		h.finds(on(physicalAddress, "mlx5_0", 0), virtual("mlx5_4", 4))
+		h := start(t, expectCards(2))
+		h.reportFound(deviceOn(physicalAddress, "mlx5_0", 0), virtualFunction("mlx5_4", 4))
 		requireLacking(t, h, 1, "1 of 2 that match mlx5_[0-7]")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, func(c *Config) {
-			expecting(2)(c)
+			expectCards(2)(c)
 			c.VirtualFunctions = verbs.VirtualAll
 		})
-		h.finds(on(physicalAddress, "mlx5_0", 0), virtual("mlx5_4", 4))
+		h.reportFound(deviceOn(physicalAddress, "mlx5_0", 0), virtualFunction("mlx5_4", 4))
 		requireLacking(t, h, 0, "")
 	})
 }
@@ -82,11 +82,11 @@ func TestFunctionsThatAreNotWatchedDoNotCount(t *testing.T) {
 func TestDeviceOfAnotherDriverIsMissingInItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, func(c *Config) {
-			expecting(2)(c)
+			expectCards(2)(c)
 			c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{Driver: "vfio-pci"} }
 		})
-		h.finds(card("mlx5_0", 0), card("mlx5_1", 1))
-		h.finds(card("mlx5_0", 0))
+		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1))
+		h.reportFound(card("mlx5_0", 0))
 		requireLacking(t, h, 1, "1 of 2 that match mlx5_[0-7]")
 	})
 }

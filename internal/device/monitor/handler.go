@@ -2,7 +2,6 @@ package monitor
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 
@@ -12,16 +11,16 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Started handles a worker that is about to run. led is its ledger, which has to stay
-// mapped until Ended returns.
+// Started handles a worker that is about to run. led is its ledger, which must stay mapped
+// until Ended returns. collect makes the Supervisor pass the contents of the ledger's rings to Seen.
 func (d *Device) Started(led *ledger.Ledger, collect func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.led, d.ledgerAppearance, d.collectRings = led, d.appearances, collect
+	d.ledger, d.ledgerAppearance, d.collectRings = led, d.appearances, collect
 }
 
-// collect handles what the worker has left in the rings of its ledger. The caller does not hold d.mu.
-func (d *Device) collect() {
+// collectRingItems handles the items in the rings of the worker's ledger. The caller must not hold d.mu.
+func (d *Device) collectRingItems() {
 	d.mu.Lock()
 	collect := d.collectRings
 	d.mu.Unlock()
@@ -30,56 +29,56 @@ func (d *Device) collect() {
 	}
 }
 
-// RingItems handles events and rounds of the worker's rings.
+// RingItems handles events and probe rounds from the rings of the worker's ledger.
 func (d *Device) RingItems(items []verbs.Item) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range items {
-		d.item(&items[i], &t)
+		d.handleItem(&items[i], &t)
 	}
-	d.lookAtCommands(&t)
-	d.judgeDue(&t)
+	d.checkRunningCalls(&t)
+	d.judgeDueTriggers(&t)
 	d.emitIfChanged(&t)
 }
 
 // Batch handles a batch from the worker, and the worker's status after it.
 func (d *Device) Batch(b verbs.Batch, s status.Status) {
-	t := d.clock.read() // not by the worker's clocks: the moment is that of all devices
+	t := d.clock.read() // the host's clock, not the worker's: all devices share it
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range b.Items {
-		d.item(&b.Items[i], &t)
+		d.handleItem(&b.Items[i], &t)
 	}
-	d.lookAtCommands(&t)
-	d.judgeDue(&t)
+	d.checkRunningCalls(&t)
+	d.judgeDueTriggers(&t)
 	d.status = s
 	d.emitIfChanged(&t)
 }
 
 // Ended handles the end of the worker. It emits the events that are in the ledger and
-// did not come in the stream, since no other copy of them exists.
+// that the stream did not bring, since no other copy of them exists.
 func (d *Device) Ended(why status.End) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readLedger(&t)
 	d.addOverflow()
-	if d.led != nil {
-		d.publish(Update{Ledger: &d.snap, Ended: true}, &t)
+	if d.ledger != nil {
+		d.publish(Update{Ledger: &d.ledgerCounts, Ended: true}, &t)
 	}
-	d.led, d.collectRings = nil, nil
-	d.lookAtCommands(&t)
-	d.addDeadWorker(&d.own, &t)
+	d.ledger, d.collectRings = nil, nil
+	d.checkRunningCalls(&t)
+	d.addDeadWorker(&d.deviceSeries, &t)
 	for _, p := range d.ports {
 		d.addDeadWorker(&p.series, &t)
 	}
 	for _, p := range d.probes {
 		p.addToBase()
 	}
-	d.close(why.Reason, &t)
-	if !d.unconfirmed { // a removal that is confirmed explains what waits
-		d.judgeAll(&t)
+	d.handleClosed(why.Reason, &t)
+	if !d.unconfirmed { // else the waiting triggers are judged once the removal is confirmed or refuted
+		d.judgeAllTriggers(&t)
 	}
 	d.emitIfChanged(&t)
 }
@@ -97,44 +96,47 @@ func (d *Device) Status(s status.Status) {
 			d.reason = s.Reason
 		}
 	}
-	d.giveUp()
+	d.stopRetrying()
 	d.emitIfChanged(&t)
 }
 
-func (d *Device) item(it *verbs.Item, t *moment) {
+// handleItem handles one item from the rings or from a batch, and passes it to the subscribers if the device is open. The caller
+// holds d.mu, as for all methods below that take an item.
+func (d *Device) handleItem(it *verbs.Item, t *moment) {
 	switch {
 	case it.Run != nil:
-		d.run(it.Run, t)
+		d.handleRun(it.Run, t)
 	case it.Reading != nil:
-		d.reading(it.Reading, t)
+		d.handleReading(it.Reading, t)
 	case it.Round != nil:
-		d.round(it.Round, t)
+		d.handleRound(it.Round, t)
 	case it.Opened != nil:
-		d.opened(it.Opened, t)
+		d.handleOpened(it.Opened, t)
 	case it.Probe != nil:
-		d.probeMade(it.Probe)
+		d.handleProbeChoice(it.Probe)
 	case it.GIDs != nil:
-		d.gids(it.GIDs, t)
+		d.handleGIDs(it.GIDs, t)
 	case it.Command != nil:
-		d.commandEnded(it.Command, t)
+		d.handleCommand(it.Command, t)
 	case it.Snapshot != nil:
-		d.snapshot(it.Snapshot, t)
+		d.handleSnapshot(it.Snapshot, t)
 	case it.Objects != nil:
-		d.objects(it.Objects)
+		d.logListProblem(it.Objects)
 	}
 	if d.open {
 		d.publish(Update{Item: it}, t)
 	}
 }
 
-func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
+// handleOpened handles that the worker has opened the device.
+func (d *Device) handleOpened(a *verbs.DeviceAttr, t *moment) {
 	if d.renamed || d.released {
-		return // it is about to close the device
+		return // the worker is about to close the device
 	}
 	if !d.present {
-		// The worker had seen a removal, but could open the device again.
-		d.disprove(t)
-		d.enter(d.found, t)
+		// The worker had reported a removal, but opened the device again.
+		d.refuteRemoval(t)
+		d.markPresent(d.found, t)
 		d.ledgerAppearance = d.appearances
 	}
 	if a.Firmware != "" {
@@ -145,7 +147,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	}
 	if d.attr.NodeGUID != "" && a.NodeGUID != "" && d.attr.NodeGUID != a.NodeGUID {
 		for _, p := range d.ports {
-			p.bestGbps = 0 // another card has the name, which is no slower one
+			p.bestGbps = 0 // another card has taken the name; its rate must not count as too slow
 		}
 	}
 	d.attr = *a
@@ -153,16 +155,16 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	d.cfg.Memory.UpdateIdentity(d.name, d.memoryIdentity())
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
-		d.port(n + 1)
+		d.ensurePort(n + 1)
 	}
-	d.follow()
+	d.useWorkerReports()
 }
 
-// follow begins to use the running worker's reports about the ports.
-func (d *Device) follow() {
+// useWorkerReports makes the device open: from now on the running worker's reports describe it.
+func (d *Device) useWorkerReports() {
 	d.watching, d.open, d.reason = true, true, status.ReasonOK
 	for _, p := range d.ports {
-		p.opened()
+		p.resetForOpen()
 	}
 	_, mono, _ := d.clock.now()
 	d.openSince = mono
@@ -171,9 +173,9 @@ func (d *Device) follow() {
 	}
 }
 
-// close handles a device that the worker has closed, or that was removed while the
-// worker had it open.
-func (d *Device) close(why status.Reason, t *moment) {
+// handleClosed handles the end of a worker that had the device open, perhaps because of a
+// removal.
+func (d *Device) handleClosed(why status.Reason, t *moment) {
 	d.open, d.watching = false, false
 	for _, p := range d.ports {
 		p.answered = false
@@ -184,12 +186,13 @@ func (d *Device) close(why status.Reason, t *moment) {
 	case why != status.ReasonRemoved:
 		d.reason = why
 	case d.ledgerAppearance == d.appearances:
-		d.leaveByWorker(t)
+		d.removeByWorker(t)
 	}
 }
 
-func (d *Device) run(r *verbs.Run, t *moment) {
-	c, s, p := d.counter(r.Type, r.Port)
+// handleRun counts and emits a run of equal events, and emits the change of the port's state that it causes.
+func (d *Device) handleRun(r *verbs.Run, t *moment) {
+	c, s, p := d.ensureCounter(r.Type, r.Port)
 	if c == nil || r.Count == 0 || r.Count >= ledger.ImplausibleCount-c.streamed {
 		return
 	}
@@ -205,12 +208,12 @@ func (d *Device) run(r *verbs.Run, t *moment) {
 	d.cfg.Emit(&measure.Event{
 		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
 		At: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
-		HoldMax: r.HoldMax, AckMax: r.AckMax, LateNS: d.lateBy(r.Type, r.First),
+		HoldMax: r.HoldMax, AckMax: r.AckMax, LateNS: d.eventLateness(r.Type, r.First),
 	})
 	if p == nil {
 		return
 	}
-	if change, ok := p.machine.Event(r); ok {
+	if change, ok := p.machine.HandleEvents(r); ok {
 		d.emitChange(p, &change, t)
 	}
 }
@@ -230,31 +233,32 @@ func (d *Device) addDeadWorker(s *series, t *moment) {
 	}
 }
 
-func (d *Device) reading(r *verbs.Reading, t *moment) {
-	p := d.port(r.Port)
+// handleReading handles the answer of a port query, or its error.
+func (d *Device) handleReading(r *verbs.Reading, t *moment) {
+	p := d.ensurePort(r.Port)
 	if p == nil || !d.open {
 		return
 	}
 	if p.queryError.update(r.Err) {
-		d.log.Warn("port query failed: " + r.Err)
+		d.log.Warn("port query failed", "port", p.port, "error", r.Err)
 	}
-	d.held.note(r.Mono, r.Took)
+	d.stall.recordCall(r.Mono, r.Took)
 	if r.Refused != "" && !p.refused && p.queryError.text == "" {
-		d.log.Warn(fmt.Sprintf("the firmware refuses reads of port %d: %s; they are tried at most %d times an hour; "+
-			"devices_exclude leaves the device out", r.Port, r.Refused, verbs.RefusalsAnHour))
+		d.log.Warn("firmware refuses reads of the port", "port", r.Port, "read", r.Refused, "retries_per_hour", verbs.RefusalsAnHour,
+			"hint", "devices_exclude excludes the device")
 	}
 	p.refused = r.Refused != ""
 	if r.Err != "" {
 		p.answered = false
 		return
 	}
-	d.portAnswered(p.port, t)
-	changed := p.update(r.Mono, &r.Attr)
-	p.role.begin(p.netdev, d.cfg.CarriesDefaultRoute, t.mono)
-	p.noteSubnetManager(r.Mono)
-	p.compare(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
+	d.handlePortAnswer(p.port, t)
+	changed := p.updateAttr(r.Mono, &r.Attr)
+	p.role.startDeciding(p.netdev, d.cfg.CarriesDefaultRoute, t.mono)
+	p.recordSubnetManager(r.Mono)
+	p.reportAttrChanges(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
 	if !r.RateOnly {
-		if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
+		if change, ok := p.machine.HandleReading(r.Mono, &r.Attr); ok {
 			d.emitChange(p, &change, t)
 			return
 		}
@@ -264,16 +268,16 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	}
 }
 
-// gids handles a reading of a port's GID table.
-func (d *Device) gids(table *verbs.GIDTable, t *moment) {
-	p := d.port(table.Port)
+// handleGIDs handles a reading of a port's GID table.
+func (d *Device) handleGIDs(table *verbs.GIDTable, t *moment) {
+	p := d.ensurePort(table.Port)
 	if p == nil || !d.open {
 		return
 	}
 	before := p.gidMoves
-	changes := p.gids.Read(table)
+	changes := p.gids.Update(table)
 	if len(changes) > 0 {
-		p.facts.gids = remember(p.facts.gids, gidChanges{table.Mono, changes})
+		p.facts.gids = appendBounded(p.facts.gids, gidChanges{table.Mono, changes})
 	}
 	for _, c := range changes {
 		if c.Action == verbs.GIDMoved && !c.GID.IsLinkLocal() {
@@ -289,94 +293,96 @@ func (d *Device) gids(table *verbs.GIDTable, t *moment) {
 	}
 }
 
-// objects logs a problem with the list of who holds the objects of the device.
-func (d *Device) objects(o *verbs.Objects) {
+// logListProblem logs a problem with the list of who holds the objects of the device.
+func (d *Device) logListProblem(o *verbs.Objects) {
 	if d.open && d.listError.update(o.Problem) {
-		d.log.Warn("objects cannot be listed: " + o.Problem)
+		d.log.Warn("listing objects failed", "error", o.Problem)
 	}
 }
 
+// emitAttr emits the change of an attribute of the device (port 0) or of a port.
 func (d *Device) emitAttr(port int, attr, from, to string, wall int64, t *moment) {
 	d.cfg.Emit(&measure.AttrChange{
 		Device: d.name, Port: port, Attr: attr, From: from, To: to, Changes: 1, At: d.attrStamp.next(wall, t.epoch),
 	})
 }
 
-func (d *Device) round(r *verbs.RoundItem, t *moment) {
-	p := d.probe(r.ProbeKey)
+// handleRound handles the result of a probe round.
+func (d *Device) handleRound(r *verbs.RoundItem, t *moment) {
+	p := d.ensureProbe(r.ProbeKey)
 	if p == nil {
 		return
 	}
-	p.round(&r.Round, t.mono)
-	p.ended = p.ended && d.open // the round may arrive after the removal was found
+	p.addRound(&r.Round, t.mono)
+	p.ended = p.ended && d.open // the round may arrive after the removal
 }
 
-// probeMade handles the choice of a probe's method. It logs a warning if an active port
-// has no probe: the operator can fix the cause, for example a limit. A port that is not
-// active is expected to have no probe.
-func (d *Device) probeMade(it *verbs.ProbeItem) {
-	p, why := d.port(it.Port), ""
+// handleProbeChoice handles the worker's choice of a probe method. It logs a warning if an
+// active port has no probe: the operator can fix the cause, for example a resource limit. A
+// port that is not active is expected to have no probe.
+func (d *Device) handleProbeChoice(it *verbs.ProbeItem) {
+	p, why := d.ensurePort(it.Port), ""
 	if it.Method != verbs.MethodNone {
-		d.probe(it.ProbeKey)
+		d.ensureProbe(it.ProbeKey)
 	} else if p != nil && p.attr.State == verbs.PortActive {
 		why = it.Reason
 	}
 	if p != nil && p.probeError.update(why) {
-		d.log.Warn(fmt.Sprintf("no probe on port %d: %s", it.Port, why))
+		d.log.Warn("probe unavailable", "port", it.Port, "error", why)
 	}
 	level := slog.LevelDebug
 	if p != nil && !p.probed && it.Method != verbs.MethodNone {
 		p.probed, level = true, slog.LevelInfo // later choices come as often as the link changes
 	}
-	d.log.Log(context.Background(), level, "probe",
+	d.log.Log(context.Background(), level, "probe method chosen",
 		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
 }
 
 // hasProbe reports whether a slot of the ledger belongs to a series. A method that was
-// only tried has no rounds, and gets no series.
+// only tried has no rounds and gets no series.
 func (d *Device) hasProbe(e *ledger.Probe) bool {
 	if e.Port < 1 || e.Port > maxPort || e.Vector > maxVector || e.Method <= int(verbs.MethodNone) || e.Method > int(verbs.MethodFlush) {
 		return false // the worker's memory is damaged
 	}
-	key := keyOf(e)
+	key := probeKeyOf(e)
 	return e.Rounds > 0 || e.Events != e.Acked || slices.ContainsFunc(d.probes, func(p *probe) bool { return p.ProbeKey == key })
 }
 
-func keyOf(e *ledger.Probe) verbs.ProbeKey {
+func probeKeyOf(e *ledger.Probe) verbs.ProbeKey {
 	return verbs.ProbeKey{Port: e.Port, Vector: e.Vector, Method: verbs.Method(e.Method)}
 }
 
-// addOverflow adds the events that a dead worker had no slots for in its ledger and that did
-// not come in its stream either. Their types and ports are unknown.
+// addOverflow adds the events for which a dead worker had no slots in its ledger and that its
+// stream did not bring. Their types and ports are unknown.
 func (d *Device) addOverflow() {
-	if d.led == nil {
+	if d.ledger == nil {
 		return
 	}
-	for i := range d.snap.Events {
-		e := &d.snap.Events[i]
+	for i := range d.ledgerCounts.Events {
+		e := &d.ledgerCounts.Events[i]
 		if e.Type != ledger.Overflow {
 			continue
 		}
 		rest := e.Read - min(e.Read, d.streamedWithoutSlot())
-		c := d.own.counter(verbs.EventType(ledger.Overflow))
-		c.live += rest // it also has the types for which the series has no place
+		c := d.deviceSeries.ensureCounter(verbs.EventType(ledger.Overflow))
+		c.live += rest // this counter also has the types beyond maxTypes
 		c.liveAcked += rest - min(rest, e.Read-e.Acked)
 	}
 }
 
-// streamedWithoutSlot returns how many events came in the stream of the worker and are not in
-// the slot of their type and port, because there was none left.
+// streamedWithoutSlot returns how many events of the worker's stream have no slot of their type
+// and port in the ledger, because all slots were taken.
 func (d *Device) streamedWithoutSlot() uint64 {
 	var n uint64
 	add := func(s *series) {
 		for _, c := range s.counters {
 			slot := func(e ledger.EventCounts) bool { return e.Type == int32(c.typ) && int(e.Port) == s.port }
-			if c.streamed > 0 && !slices.ContainsFunc(d.snap.Events, slot) {
+			if c.streamed > 0 && !slices.ContainsFunc(d.ledgerCounts.Events, slot) {
 				n += c.streamed
 			}
 		}
 	}
-	add(&d.own)
+	add(&d.deviceSeries)
 	for _, p := range d.ports {
 		add(&p.series)
 	}
@@ -385,35 +391,35 @@ func (d *Device) streamedWithoutSlot() uint64 {
 
 // readLedger reads the running worker's counts from its ledger.
 func (d *Device) readLedger(t *moment) {
-	if d.led == nil {
+	if d.ledger == nil {
 		return
 	}
-	d.led.CopyTo(&d.snap)
-	d.publish(Update{Ledger: &d.snap}, t)
-	for i := range d.snap.Events {
-		e := &d.snap.Events[i]
+	d.ledger.CopyTo(&d.ledgerCounts)
+	d.publish(Update{Ledger: &d.ledgerCounts}, t)
+	for i := range d.ledgerCounts.Events {
+		e := &d.ledgerCounts.Events[i]
 		if e.Type == ledger.Overflow {
 			continue // the stream has the types and ports of these events: see addOverflow
 		}
-		if c, _, _ := d.counter(verbs.EventType(e.Type), int(e.Port)); c != nil {
+		if c, _, _ := d.ensureCounter(verbs.EventType(e.Type), int(e.Port)); c != nil {
 			c.sumRead += e.Read
 			c.sumAcked += e.Acked
 		}
 	}
-	for _, c := range d.own.counters {
-		c.update()
+	for _, c := range d.deviceSeries.counters {
+		c.applyLedgerSums()
 	}
 	for _, p := range d.ports {
 		for _, c := range p.counters {
-			c.update()
+			c.applyLedgerSums()
 		}
 	}
-	for i := range d.snap.Probes {
-		e := &d.snap.Probes[i]
+	for i := range d.ledgerCounts.Probes {
+		e := &d.ledgerCounts.Probes[i]
 		if !d.hasProbe(e) {
 			continue
 		}
-		if p := d.probe(keyOf(e)); p != nil {
+		if p := d.ensureProbe(probeKeyOf(e)); p != nil {
 			p.live.Raise(e.ProbeCounts)
 		}
 	}

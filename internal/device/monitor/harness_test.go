@@ -25,13 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	ms  = int64(time.Millisecond)
 	sec = int64(time.Second)
-	// epoch is the wall time at CLOCK_MONOTONIC 0. slept is how long the machine was
-	// suspended before.
+	// epoch is the wall time at CLOCK_MONOTONIC 0. slept is the time for which the machine was
+	// suspended before that.
 	epoch = 1_700_000_000 * sec
 	slept = 3600 * sec
 )
 
-// fakeDiscovery reports the sets it is given.
+// fakeDiscovery reports the sets of devices that a test sends it.
 type fakeDiscovery struct {
 	sets chan []verbs.Found
 	done chan struct{}
@@ -49,15 +49,15 @@ func (f *fakeDiscovery) Run(ctx context.Context, report func([]verbs.Found)) err
 	}
 }
 
-// fakeSupervisor starts no worker: the test calls the methods of its Device.
+// fakeSupervisor starts no worker: the test calls the methods of its Device as a worker's Supervisor would.
 type fakeSupervisor struct {
 	*Device
-	device string
-	saying sync.Mutex    // guards said: the test may speak for a worker whose Run is ending
-	said   status.Status // the last one reported
-	wakes  atomic.Int32
-	last   func() // called when Run is to end
-	ended  chan struct{}
+	device     string
+	statusMu   sync.Mutex    // guards lastStatus: the test may act as a worker whose Run is ending
+	lastStatus status.Status // the last one reported
+	wakes      atomic.Int32
+	last       func() // called when Run is about to end
+	ended      chan struct{}
 }
 
 func (s *fakeSupervisor) Run(ctx context.Context) error {
@@ -65,8 +65,8 @@ func (s *fakeSupervisor) Run(ctx context.Context) error {
 	if s.last != nil {
 		s.last()
 	}
-	said := s.lastSaid()
-	s.Status(status.Status{State: status.StateStopped, Reason: status.ReasonOK, Restarts: said.Restarts, Crashes: said.Crashes})
+	last := s.readStatus()
+	s.Status(status.Status{State: status.StateStopped, Reason: status.ReasonOK, Restarts: last.Restarts, Crashes: last.Crashes})
 	close(s.ended)
 	return ctx.Err()
 }
@@ -74,20 +74,20 @@ func (s *fakeSupervisor) Run(ctx context.Context) error {
 func (s *fakeSupervisor) Wake() { s.wakes.Add(1) }
 
 func (s *fakeSupervisor) Status(n status.Status) {
-	s.say(n)
+	s.setStatus(n)
 	s.Device.Status(n)
 }
 
-func (s *fakeSupervisor) lastSaid() status.Status {
-	s.saying.Lock()
-	defer s.saying.Unlock()
-	return s.said
+func (s *fakeSupervisor) readStatus() status.Status {
+	s.statusMu.Lock()
+	defer s.statusMu.Unlock()
+	return s.lastStatus
 }
 
-func (s *fakeSupervisor) say(n status.Status) {
-	s.saying.Lock()
-	defer s.saying.Unlock()
-	s.said = n
+func (s *fakeSupervisor) setStatus(n status.Status) {
+	s.statusMu.Lock()
+	defer s.statusMu.Unlock()
+	s.lastStatus = n
 }
 
 // recorder keeps the emitted points in order.
@@ -102,8 +102,8 @@ func (r *recorder) emit(p measure.Point) {
 	r.items = append(r.items, reflect.ValueOf(p).Elem().Interface())
 }
 
-// take returns the points emitted since the last take.
-func (r *recorder) take() []any {
+// takePoints returns the points emitted since the last take.
+func (r *recorder) takePoints() []any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	items := r.items
@@ -111,7 +111,8 @@ func (r *recorder) take() []any {
 	return items
 }
 
-func of[T any](items []any) []T {
+// pointsOf returns the points of one type.
+func pointsOf[T any](items []any) []T {
 	var out []T
 	for _, i := range items {
 		if v, ok := i.(T); ok {
@@ -194,14 +195,14 @@ func (h *harness) sup(device string, n int) *fakeSupervisor {
 	return nil
 }
 
-// finds makes discovery report a set, and waits until the Monitor has handled it.
-func (h *harness) finds(set ...verbs.Found) {
+// reportFound makes discovery report a set of devices, and waits until the Monitor has handled it.
+func (h *harness) reportFound(set ...verbs.Found) {
 	h.discovery.sets <- set
 	<-h.discovery.done
 }
 
-// snapshot holds the points of one Gather, by measurement.
-type snapshot struct {
+// gathered holds the points of one Gather, by measurement.
+type gathered struct {
 	Async      []measure.Async
 	Ports      []measure.Port
 	Probes     []measure.Probe
@@ -212,8 +213,8 @@ type snapshot struct {
 	Collector  measure.Collector
 }
 
-func sort(i measure.Interval) snapshot {
-	s := snapshot{Collector: *i.Own}
+func sortPoints(i measure.Interval) gathered {
+	s := gathered{Collector: *i.Own}
 	for _, p := range i.Points {
 		switch p := p.(type) {
 		case *measure.Async:
@@ -235,19 +236,19 @@ func sort(i measure.Interval) snapshot {
 	return s
 }
 
-func (h *harness) gather() snapshot {
+func (h *harness) gather() gathered {
 	wall, _, _ := h.now()
-	return sort(h.Gather(time.Unix(0, wall)))
+	return sortPoints(h.Gather(time.Unix(0, wall)))
 }
 
 // batch sends a batch at the present time of the harness.
 func (h *harness) batch(s *fakeSupervisor, items ...verbs.Item) {
 	wall, mono, _ := h.now()
-	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.lastSaid())
+	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.readStatus())
 }
 
-// runs lets time pass until a time of CLOCK_MONOTONIC, while a worker sends its empty batches.
-func (h *harness) runs(s *fakeSupervisor, until int64) {
+// runUntil advances CLOCK_MONOTONIC to a time, while a worker sends an empty batch each second.
+func (h *harness) runUntil(s *fakeSupervisor, until int64) {
 	for mono := h.mono.Load() + sec; mono < until; mono += sec {
 		h.mono.Store(mono)
 		h.batch(s)
@@ -264,13 +265,13 @@ func (h *harness) ledger() *ledger.Ledger {
 	return led
 }
 
-// opens acts as a worker that opens a device of two ports with active links.
-func (h *harness) opens(s *fakeSupervisor, device string) *ledger.Ledger {
+// openDevice acts as a worker that opens a device with two active ports.
+func (h *harness) openDevice(s *fakeSupervisor, device string) *ledger.Ledger {
 	h.t.Helper()
 	led := h.ledger()
 	s.Started(led, nil)
 	_, mono, _ := h.now()
-	s.say(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.lastSaid().Restarts})
+	s.setStatus(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.readStatus().Restarts})
 	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))
 	return led
 }
@@ -296,7 +297,7 @@ func event(t verbs.EventType, port int, n uint64, first, last int64) verbs.Item 
 	}}
 }
 
-func async(s snapshot, device string, port int) measure.Async {
+func findAsync(s gathered, device string, port int) measure.Async {
 	for _, v := range s.Async {
 		if v.Device == device && v.Port == port {
 			return v
@@ -305,7 +306,7 @@ func async(s snapshot, device string, port int) measure.Async {
 	return measure.Async{}
 }
 
-func count(v measure.Async, t verbs.EventType) measure.EventCount {
+func findCount(v measure.Async, t verbs.EventType) measure.EventCount {
 	for _, c := range v.Types {
 		if c.Type == t {
 			return c
@@ -314,7 +315,7 @@ func count(v measure.Async, t verbs.EventType) measure.EventCount {
 	return measure.EventCount{Type: -99}
 }
 
-func portView(s snapshot, device string, port int) measure.Port {
+func findPort(s gathered, device string, port int) measure.Port {
 	for _, v := range s.Ports {
 		if v.Device == device && v.Port == port {
 			return v
@@ -323,10 +324,10 @@ func portView(s snapshot, device string, port int) measure.Port {
 	return measure.Port{}
 }
 
-// requireClosedWithoutAlert requires that a device is closed for a reason that is no fault, and that nothing of the host alerts.
-func requireClosedWithoutAlert(t *testing.T, s snapshot, device string, reason status.Reason, present bool) measure.Device {
+// requireClosedWithoutAlert requires that a device is closed for a reason that is no fault, and that no value of the host raises an alert.
+func requireClosedWithoutAlert(t *testing.T, s gathered, device string, reason status.Reason, present bool) measure.Device {
 	t.Helper()
-	v := deviceView(s, device)
+	v := findDevice(s, device)
 	require.Equal(t, reason, v.Reason)
 	require.Equal(t, status.StateStopped, v.Worker.State)
 	require.Equal(t, present, v.Present)
@@ -337,12 +338,12 @@ func requireClosedWithoutAlert(t *testing.T, s snapshot, device string, reason s
 	return v
 }
 
-func isMissing(s snapshot, device string) bool {
-	v := deviceView(s, device)
+func isMissing(s gathered, device string) bool {
+	v := findDevice(s, device)
 	return v.Missing()
 }
 
-func deviceView(s snapshot, device string) measure.Device {
+func findDevice(s gathered, device string) measure.Device {
 	for _, v := range s.Devices {
 		if v.Device == device {
 			return v

@@ -12,7 +12,7 @@ import (
 
 func TestPortErrorIsLoggedOnceUntilItChanges(t *testing.T) {
 	var log strings.Builder
-	h, sup, _ := one(t, func(c *Config) {
+	h, sup, _ := startWithOpenDevice(t, func(c *Config) {
 		c.Log = slog.New(slog.NewTextHandler(&log, nil)) // logs from level Info on
 	})
 	warnings := func(items ...verbs.Item) int {
@@ -22,13 +22,13 @@ func TestPortErrorIsLoggedOnceUntilItChanges(t *testing.T) {
 	}
 	failed := func(why string) verbs.Item { return verbs.Item{Reading: &verbs.Reading{Port: 1, Err: why}} }
 	require.Equal(t, 1, warnings(failed("EIO"), failed("EIO")))
-	require.Contains(t, log.String(), `msg="port query failed: EIO" device=mlx5_0`)
+	require.Contains(t, log.String(), `msg="port query failed" device=mlx5_0 port=1 error=EIO`)
 	require.Equal(t, 2, warnings(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
 
 	refused := reading(1, 2, verbs.PortActive)
 	refused.Reading.Refused = "counters (EINVAL)"
 	require.Equal(t, 1, warnings(refused, refused, refused))
-	require.Contains(t, log.String(), "the firmware refuses reads of port 1: counters (EINVAL)")
+	require.Contains(t, log.String(), `msg="firmware refuses reads of the port" device=mlx5_0 port=1 read="counters (EINVAL)"`)
 	require.Contains(t, log.String(), "devices_exclude")
 	query := failed("EINVAL")
 	query.Reading.Refused = "ibv_query_port (EINVAL)"
@@ -38,7 +38,7 @@ func TestPortErrorIsLoggedOnceUntilItChanges(t *testing.T) {
 		return verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Vector: vector, Method: m}, Reason: why}}
 	}
 	require.Equal(t, 1, warnings(reading(1, 2, verbs.PortActive), probe(0, verbs.MethodNone, "no room"), probe(1, verbs.MethodNone, "no room")))
-	require.Contains(t, log.String(), `msg="no probe on port 1: no room" device=mlx5_0`)
+	require.Contains(t, log.String(), `msg="probe unavailable" device=mlx5_0 port=1 error="no room"`)
 	require.Equal(t, 1, warnings(probe(0, verbs.MethodRCWrite, "as preferred"), probe(0, verbs.MethodNone, "no room")))
 	require.Zero(t, warnings(reading(1, 3, verbs.PortDown), probe(0, verbs.MethodNone, "the port is down")))
 }

@@ -12,11 +12,11 @@ import (
 )
 
 func TestEventBehindAHeldUpQueryIsLate(t *testing.T) {
-	h, sup, led := one(t, explaining)
+	h, sup, led := startWithOpenDevice(t, explaining)
 	late := func(at int64) int64 {
 		h.mono.Store(at)
 		h.batch(sup, event(verbs.EventLIDChange, 1, 1, at, at))
-		return of[measure.Event](h.sink.take())[0].LateNS
+		return pointsOf[measure.Event](h.sink.takePoints())[0].LateNS
 	}
 	answered := func(mono, took int64, err string) {
 		h.batch(sup, verbs.Item{Reading: &verbs.Reading{Port: 1, Mono: mono, Took: took, Err: err, Attr: verbs.PortAttr{State: verbs.PortActive}}})
@@ -31,20 +31,20 @@ func TestEventBehindAHeldUpQueryIsLate(t *testing.T) {
 	answered(20*sec, 12*sec, "ETIMEDOUT")
 	require.Equal(t, 12*sec+100*ms, late(32*sec+100*ms))
 	h.batch(sup, event(verbs.EventGIDChange, 1, 1, 32*sec+100*ms, 32*sec+100*ms))
-	require.Zero(t, of[measure.Event](h.sink.take())[0].LateNS, "it waits for no query")
+	require.Zero(t, pointsOf[measure.Event](h.sink.takePoints())[0].LateNS, "it waits for no query")
 	answered(35*sec, 4*sec, "")
 	require.Equal(t, 19*sec, late(39*sec), "in between nothing was asked")
 	require.Zero(t, late(41*sec), "the device answers again")
 }
 
 func TestLateEventHasNoCauseOfItsLink(t *testing.T) {
-	h, sup, _ := one(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, explaining)
 	h.mono.Store(sec)
 	h.batch(sup, ethernet(0))
 	slow := ethernet(sec)
 	slow.Reading.Took = 2 * sec // and its event is passed on when it ends
 	h.mono.Store(3 * sec)
-	h.batch(sup, slow, event(verbs.EventPortErr, 1, 1, 3*sec, 3*sec), item(netDev(counted("port_err", 3*sec, 1, 1), false, false)))
-	require.Equal(t, 2*sec, of[measure.Event](h.sink.take())[0].LateNS)
-	require.NotEqual(t, cause.AdminDown, h.explained(sup)[0].Cause, "the network device may have been set down since")
+	h.batch(sup, slow, event(verbs.EventPortErr, 1, 1, 3*sec, 3*sec), item(netDev(countersSnapshot("port_err", 3*sec, 1, 1), false, false)))
+	require.Equal(t, 2*sec, pointsOf[measure.Event](h.sink.takePoints())[0].LateNS)
+	require.NotEqual(t, cause.AdminDown, h.passJudgeDelay(sup)[0].Cause, "the network device may have been set down since")
 }

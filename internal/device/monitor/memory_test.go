@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// withMemory returns a change of a configuration, and the Memory that it has then.
+// withMemory returns a function that gives a configuration a Memory, and that Memory.
 func withMemory() (*memory.Memory, func(*Config)) {
 	m := memory.New(time.Now)
 	return m, func(c *Config) { c.Memory = m }
@@ -22,7 +22,7 @@ func withMemory() (*memory.Memory, func(*Config)) {
 
 // card is a device with a PCI function that all network namespaces share.
 func card(name string, index int) verbs.Found {
-	f := here(name, index)
+	f := exclusiveDevice(name, index)
 	f.Netns = verbs.NetnsShared
 	return f
 }
@@ -31,9 +31,9 @@ func identityOf(f verbs.Found) memory.Identity {
 	return memory.Identity{NodeGUID: f.NodeGUID, PCI: f.PCI, Driver: f.Driver}
 }
 
-func requireExpected(t *testing.T, s snapshot, device string, port int, up bool, why expect.Reason) {
+func requireExpected(t *testing.T, s gathered, device string, port int, up bool, why expect.Reason) {
 	t.Helper()
-	v := portView(s, device, port)
+	v := findPort(s, device, port)
 	require.Equal(t, why, v.ExpectedReason)
 	require.Equal(t, up, v.ExpectedUp)
 }
@@ -42,13 +42,13 @@ func TestPortIsRememberedAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
 		h := start(t, with)
-		h.finds(card("mlx5_0", 0))
+		h.reportFound(card("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
-		h.runs(sup, 59*sec)
+		h.openDevice(sup, "mlx5_0")
+		h.runUntil(sup, 59*sec)
 		requireExpected(t, h.gather(), "mlx5_0", 1, false, expect.ReasonNeverActive)
 		h.batch(sup, event(verbs.EventPortErr, 2, 1, 59*sec, 59*sec))
-		h.runs(sup, 61*sec)
+		h.runUntil(sup, 61*sec)
 		h.batch(sup, event(verbs.EventPortErr, 1, 1, 61*sec, 61*sec)) // between two intervals
 		s := h.gather()
 		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonRemembered)
@@ -69,20 +69,20 @@ func TestRememberedPortShouldBeUpFromTheStart(t *testing.T) {
 			with(c)
 			c.ExpectedDown = func(_ string, port int) bool { return port == 2 }
 		})
-		h.finds(card("mlx5_0", 0))
+		h.reportFound(card("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
+		h.openDevice(sup, "mlx5_0")
 		s := h.gather()
 		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonRemembered)
 		requireExpected(t, s, "mlx5_0", 2, false, expect.ReasonExpectedDown)
-		require.Equal(t, 400.0, portView(s, "mlx5_0", 1).RateExpectedGbps, "it was faster before the start")
-		require.Equal(t, 100.0, portView(s, "mlx5_0", 2).RateExpectedGbps)
+		require.Equal(t, 400.0, findPort(s, "mlx5_0", 1).RateExpectedGbps, "it was faster before the start")
+		require.Equal(t, 100.0, findPort(s, "mlx5_0", 2).RateExpectedGbps)
 		m.Forget("mlx5_0", 1)
 		h.Forget("mlx5_0", 1)
 		s = h.gather()
 		requireExpected(t, s, "mlx5_0", 1, false, expect.ReasonNeverActive)
-		require.Equal(t, 100.0, portView(s, "mlx5_0", 1).RateExpectedGbps)
-		h.runs(sup, 61*sec)
+		require.Equal(t, 100.0, findPort(s, "mlx5_0", 1).RateExpectedGbps)
+		h.runUntil(sup, 61*sec)
 		requireExpected(t, h.gather(), "mlx5_0", 1, true, expect.ReasonRemembered)
 	})
 }
@@ -92,11 +92,11 @@ func TestConfiguredPortShouldBeUpAndFast(t *testing.T) {
 		h := start(t, func(c *Config) {
 			c.Configured = func(_ string, port int) (float64, bool) { return 200, port == 1 }
 		})
-		h.finds(card("mlx5_0", 0))
-		h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+		h.reportFound(card("mlx5_0", 0))
+		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		s := h.gather()
 		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonConfigured)
-		require.Equal(t, 200.0, portView(s, "mlx5_0", 1).RateExpectedGbps)
+		require.Equal(t, 200.0, findPort(s, "mlx5_0", 1).RateExpectedGbps)
 		requireExpected(t, s, "mlx5_0", 2, false, expect.ReasonNeverActive)
 	})
 }
@@ -104,21 +104,21 @@ func TestConfiguredPortShouldBeUpAndFast(t *testing.T) {
 func TestLinkThatWaitsForASubnetManagerShouldBeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, nil)
-		h.finds(card("mlx5_0", 0))
+		h.reportFound(card("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
+		h.openDevice(sup, "mlx5_0")
 		waits := func() {
 			item := reading(1, h.mono.Load(), verbs.PortInit)
 			item.Reading.Attr.Phys = verbs.PhysLinkUp
 			h.batch(sup, item)
 		}
-		h.runs(sup, 10*sec)
+		h.runUntil(sup, 10*sec)
 		waits()
-		h.runs(sup, 11*sec)
+		h.runUntil(sup, 11*sec)
 		waits() // the second reading confirms the first
-		h.runs(sup, 130*sec)
+		h.runUntil(sup, 130*sec)
 		requireExpected(t, h.gather(), "mlx5_0", 1, false, expect.ReasonNeverActive)
-		h.runs(sup, 132*sec)
+		h.runUntil(sup, 132*sec)
 		requireExpected(t, h.gather(), "mlx5_0", 1, true, expect.ReasonLinkWaits)
 	})
 }
@@ -134,10 +134,10 @@ func TestRememberedDeviceIsMissing(t *testing.T) {
 			c.Devices = func(name string) bool { return name != "other" }
 		})
 		require.Empty(t, h.gather().Devices, "before the devices have been looked for")
-		h.finds(card("mlx5_0", 0))
+		h.reportFound(card("mlx5_0", 0))
 		s := h.gather()
 		require.Len(t, s.Devices, 2)
-		v := deviceView(s, "mlx5_1")
+		v := findDevice(s, "mlx5_1")
 		require.True(t, v.Missing())
 		require.Equal(t, status.ReasonNoDevice, v.Reason)
 		require.EqualValues(t, 1, s.Hosts[0].Missing)
@@ -154,15 +154,15 @@ func TestRememberedDeviceThatComesIsNotMissing(t *testing.T) {
 		m, with := withMemory()
 		m.RememberDevice("mlx5_0", identityOf(card("mlx5_0", 0)), true)
 		h := start(t, with)
-		h.finds()
+		h.reportFound()
 		require.True(t, isMissing(h.gather(), "mlx5_0"))
-		h.finds(card("mlx5_0", 0))
-		h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-		v := deviceView(h.gather(), "mlx5_0")
+		h.reportFound(card("mlx5_0", 0))
+		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+		v := findDevice(h.gather(), "mlx5_0")
 		require.False(t, v.Missing())
 		require.Zero(t, v.Removals)
-		h.finds()
-		require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
+		h.reportFound()
+		require.Equal(t, status.ReasonRemoved, findDevice(h.gather(), "mlx5_0").Reason)
 	})
 }
 
@@ -173,7 +173,7 @@ func TestDeviceRenamedSinceTheLastStartIsNotMissing(t *testing.T) {
 		m.RememberPort("mlx5_0", 1, 100)
 		h := start(t, with)
 		renamed := card("rail0", 0)
-		h.finds(renamed)
+		h.reportFound(renamed)
 		s := h.gather()
 		require.Len(t, s.Devices, 1)
 		require.Equal(t, "rail0", s.Devices[0].Device)
@@ -191,7 +191,7 @@ func TestCardThatIsGoneIsMissingThoughOthersMovedUp(t *testing.T) {
 		}
 		h := start(t, with)
 		moved := card("mlx5_1", 2) // what was mlx5_2 before
-		h.finds(card("mlx5_0", 0), moved)
+		h.reportFound(card("mlx5_0", 0), moved)
 		s := h.gather()
 		require.Len(t, s.Devices, 3)
 		require.True(t, isMissing(s, "mlx5_2"))
@@ -208,8 +208,8 @@ func TestRememberedDeviceWithAnotherUseIsNotMissing(t *testing.T) {
 			with(c)
 			c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{Driver: driver} }
 		})
-		h.finds()
-		v := deviceView(h.gather(), "mlx5_0")
+		h.reportFound()
+		v := findDevice(h.gather(), "mlx5_0")
 		require.Equal(t, status.ReasonReassigned, v.Reason)
 		require.False(t, v.Missing())
 		driver = "mlx5_core"
@@ -220,24 +220,24 @@ func TestRememberedDeviceWithAnotherUseIsNotMissing(t *testing.T) {
 func TestRememberedDeviceOfAnotherNamespaceIsNotMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		m.RememberDevice("mlx5_0", identityOf(here("mlx5_0", 0)), true)
+		m.RememberDevice("mlx5_0", identityOf(exclusiveDevice("mlx5_0", 0)), true)
 		m.RememberPort("mlx5_0", 1, 100)
 		h := start(t, with)
-		h.finds(away("mlx5_0", 0))
-		v := deviceView(h.gather(), "mlx5_0")
+		h.reportFound(movedDevice("mlx5_0", 0))
+		v := findDevice(h.gather(), "mlx5_0")
 		require.Equal(t, status.ReasonOtherNetns, v.Reason)
 		require.False(t, v.Missing())
 
-		h.finds(here("mlx5_0", 0))
+		h.reportFound(exclusiveDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		sup.Started(h.ledger(), nil)
-		sup.say(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42})
+		sup.setStatus(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42})
 		h.batch(sup, opened("mlx5_0", 1), reading(1, h.mono.Load(), verbs.PortDown))
 		requireExpected(t, h.gather(), "mlx5_0", 1, false, expect.ReasonReturned)
-		h.runs(sup, 5*sec)
+		h.runUntil(sup, 5*sec)
 		h.batch(sup, event(verbs.EventPortActive, 1, 1, 5*sec, 5*sec))
 		requireExpected(t, h.gather(), "mlx5_0", 1, true, expect.ReasonRemembered)
-		h.runs(sup, 6*sec)
+		h.runUntil(sup, 6*sec)
 		h.batch(sup, event(verbs.EventPortErr, 1, 1, 6*sec, 6*sec))
 		requireExpected(t, h.gather(), "mlx5_0", 1, true, expect.ReasonRemembered)
 	})
@@ -254,11 +254,11 @@ func TestFunctionsOfPodsAreNotRemembered(t *testing.T) {
 		vf.VirtualFunction, vf.Parent = true, pf.PCI
 		alone := card("mlx5_9", 2)
 		alone.VirtualFunction, alone.Parent = true, "0000:99:00.0"
-		h.finds(pf, vf, alone)
+		h.reportFound(pf, vf, alone)
 		for _, name := range []string{"mlx5_0", "mlx5_1", "mlx5_9"} {
-			h.opens(h.sup(name, 0), name)
+			h.openDevice(h.sup(name, 0), name)
 		}
-		h.runs(h.sup("mlx5_0", 0), 61*sec)
+		h.runUntil(h.sup("mlx5_0", 0), 61*sec)
 		h.gather()
 		all := m.Devices()
 		require.Len(t, all, 2)
@@ -272,12 +272,12 @@ func TestRenamedDeviceTakesItsMemoryAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
 		h := start(t, with)
-		h.finds(card("mlx5_0", 0))
+		h.reportFound(card("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
-		h.runs(sup, 61*sec)
+		h.openDevice(sup, "mlx5_0")
+		h.runUntil(sup, 61*sec)
 		h.gather()
-		h.finds(card("rail0", 0))
+		h.reportFound(card("rail0", 0))
 		synctest.Wait()
 		require.Equal(t, []string{"rail0"}, slices.Collect(func(yield func(string) bool) {
 			for _, d := range m.Devices() {
@@ -292,14 +292,14 @@ func TestRenamedDeviceTakesItsMemoryAlong(t *testing.T) {
 func TestForgottenDeviceThatWasRemovedIsNoLongerReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, func(c *Config) { c.Expect = []string{"mlx5_1"} })
-		h.finds(card("mlx5_0", 0), card("mlx5_1", 1))
+		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1))
 		for _, name := range []string{"mlx5_0", "mlx5_1"} {
 			sup := h.sup(name, 0)
-			h.opens(sup, name)
+			h.openDevice(sup, name)
 			sup.Ended(status.End{Reason: status.ReasonRemoved})
 			sup.Status(status.Status{State: status.StateStopped, Reason: status.ReasonRemoved})
 		}
-		h.finds()
+		h.reportFound()
 		require.Len(t, h.gather().Devices, 2)
 		h.Forget("mlx5_0", 0)
 		h.Forget("mlx5_1", 0)

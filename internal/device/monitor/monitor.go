@@ -16,14 +16,14 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// maxForgettable is how many devices that are gone keep their counters. Only device
-// names that never come back can reach this limit.
-const maxForgettable = 256
+// maxGoneDevices limits how many absent devices keep their counters. Only hosts whose
+// device names never come back reach the limit.
+const maxGoneDevices = 256
 
-// forgettable is after how long a virtual function that is gone, or a soft device that was deleted, is forgotten. Pods and
-// virtual machines give functions back, tests delete the soft devices that they made, and the next ones have other names: each
-// would report for ever that it is not there. Its counters stay in those of the host.
-const forgettable = time.Hour
+// forgetAfter is the time after which the Monitor forgets a virtual function that is gone, or a soft device that was deleted. Pods and
+// virtual machines give functions back, tests delete the soft devices that they made, and the next ones have other names: without the
+// limit each old name would be reported as missing for ever. The host's counters keep the counts of a forgotten device.
+const forgetAfter = time.Hour
 
 // Monitor monitors all devices of the host. Run and Gather may be called concurrently
 // with each other.
@@ -31,13 +31,13 @@ type Monitor struct {
 	cfg      Config
 	clock    clock
 	delivery delivery
-	wg       sync.WaitGroup // one goroutine per supervised device, and that of Review
+	wg       sync.WaitGroup // one goroutine per supervised device, serveReviews and runRetries
 	reviews  chan chan struct{}
 
 	mu         sync.Mutex
 	devices    []*Device // by name
 	last       []verbs.Found
-	discovered bool // discovery has answered
+	discovered bool // discovery has reported at least once
 	functions  functions
 	forgotten  totals
 
@@ -46,10 +46,10 @@ type Monitor struct {
 	scratch  aggregate.Scratch
 }
 
-// totals are the sums of counters that are kept of a forgotten device.
+// totals holds sums of a device's counters. The Monitor keeps them when it forgets the device.
 type totals struct {
 	events, restarts uint64
-	merged           uint64 // triggers that went into the snapshot of another one
+	merged           uint64 // triggers that share the snapshot of another trigger
 	host             measure.HostTotals
 }
 
@@ -69,14 +69,14 @@ func (t *totals) add(o totals) {
 func New(c Config) *Monitor {
 	m := &Monitor{cfg: c.withDefaults(), delivery: newDelivery(c.Window), reviews: make(chan chan struct{})}
 	m.clock.now = m.cfg.Now
-	m.clock.back = func(by time.Duration) {
-		m.cfg.Log.Warn("the wall clock was set back; time stamps follow it", "by", by.String())
+	m.clock.onSetBack = func(by time.Duration) {
+		m.cfg.Log.Warn("wall clock set back", "by", by.String())
 	}
 	_, m.gathered, _ = m.cfg.Now()
 	for _, name := range m.cfg.Expect {
-		m.device(name)
+		m.ensureDevice(name)
 	}
-	m.awaitRemembered()
+	m.addRemembered()
 	return m
 }
 
@@ -85,12 +85,12 @@ func New(c Config) *Monitor {
 // once.
 func (m *Monitor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer m.judgeRest()
+	defer m.judgeRemaining()
 	defer m.wg.Wait()
 	defer cancel()
 	m.wg.Go(func() { m.serveReviews(ctx) })
-	m.wg.Go(func() { m.retryAll(ctx) })
-	err := m.cfg.Discovery.Run(ctx, func(found []verbs.Found) { m.update(ctx, found) })
+	m.wg.Go(func() { m.runRetries(ctx) })
+	err := m.cfg.Discovery.Run(ctx, func(found []verbs.Found) { m.updateDevices(ctx, found) })
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("discover RDMA devices: %w", err)
 	}
@@ -98,31 +98,31 @@ func (m *Monitor) Run(ctx context.Context) error {
 	return nil
 }
 
-// update compares the devices that are present with those known.
-func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
+// updateDevices applies a report of discovery, which lists all devices that are present, to the known devices.
+func (m *Monitor) updateDevices(ctx context.Context, found []verbs.Found) {
 	t := m.clock.read()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.chooseFunctions(found)
 	for _, d := range m.devices {
-		if !slices.ContainsFunc(found, func(f verbs.Found) bool { return f.Name == d.name && m.wants(f) }) {
-			d.vanish(m.nameNow(d, found), &t)
+		if !slices.ContainsFunc(found, func(f verbs.Found) bool { return f.Name == d.name && m.shouldMonitor(f) }) {
+			d.handleMissing(m.findNewName(d, found), &t)
 			known, _ := d.identity()
 			m.applyRelease(ctx, d, known, &t)
 		}
 	}
 	for _, f := range found {
-		if !m.wants(f) {
+		if !m.shouldMonitor(f) {
 			continue
 		}
-		d := m.device(f.Name)
+		d := m.ensureDevice(f.Name)
 		known := f
 		if old, seen := d.identity(); seen && f.Netns == verbs.NetnsOther {
-			known = old // sysfs has less of a device in another network namespace
+			known = old // sysfs shows fewer attributes of a device in another network namespace
 		}
 		m.applyRelease(ctx, d, known, &t)
-		d.setMemorable(m.isMemorable(f, found))
-		if d.appear(f, &t) {
+		d.setMemorable(m.shouldRemember(f, found))
+		if d.handleFound(f, &t) {
 			m.supervise(ctx, d)
 		}
 	}
@@ -130,43 +130,43 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	m.last, m.discovered = slices.Clone(found), true
 	for _, d := range m.devices {
 		d.explainAbsence(m.last, &t)
-		d.retryNow(&t)
+		d.retryAndEmit(&t)
 	}
-	m.forget(&t)
+	m.forgetGone(&t)
 }
 
-// judgeRest emits the evidence about what waits for a removal to be confirmed, and counts the device_fatal events and removals that wait.
-func (m *Monitor) judgeRest() {
+// judgeRemaining judges the triggers that still wait, and counts the device_fatal events and removals that are still undecided.
+func (m *Monitor) judgeRemaining() {
 	t := m.clock.read()
 	for _, d := range m.listDevices() {
 		d.mu.Lock()
-		d.judgeAll(&t)
-		d.endCounts(&t)
+		d.judgeAllTriggers(&t)
+		d.settleCounts(&t)
 		d.emitIfChanged(&t)
 		d.mu.Unlock()
 	}
 }
 
-// LegsChanged emits each port for whose bond Config.Legs has another answer than before. It does not block.
+// LegsChanged emits each port whose bond has other values in Config.Legs than in the port's last point. It does not block.
 func (m *Monitor) LegsChanged() {
 	t := m.clock.read()
 	for _, d := range m.listDevices() {
-		d.legsChanged(&t)
+		d.emitChangedLegs(&t)
 	}
 }
 
-func (d *Device) legsChanged(t *moment) {
+func (d *Device) emitChangedLegs(t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range d.ports {
-		if p.answered && p.legsNow(d.cfg.Legs) != p.legs {
+		if p.answered && p.readLegs(d.cfg.Legs) != p.legs {
 			d.emitPort(p, t.mono, t)
 		}
 	}
 }
 
-// wants reports whether a device of the set that chooseFunctions got last is monitored. The caller holds m.mu.
-func (m *Monitor) wants(f verbs.Found) bool {
+// shouldMonitor reports whether a device of the last set passed to chooseFunctions is to be monitored. The caller holds m.mu.
+func (m *Monitor) shouldMonitor(f verbs.Found) bool {
 	return m.cfg.Devices(f.Name) && !m.functions.skipped[f.Name] && !m.functions.elsewhere[f.Name]
 }
 
@@ -176,8 +176,8 @@ func (d *Device) identity() (f verbs.Found, seen bool) {
 	return d.found, d.seen
 }
 
-// device returns the device of a name, and creates it if necessary.
-func (m *Monitor) device(name string) *Device {
+// ensureDevice returns the device with a name, and creates it if necessary.
+func (m *Monitor) ensureDevice(name string) *Device {
 	i, ok := slices.BinarySearchFunc(m.devices, name, func(d *Device, n string) int { return strings.Compare(d.name, n) })
 	if !ok {
 		m.devices = slices.Insert(m.devices, i, newDevice(name, m))
@@ -185,19 +185,20 @@ func (m *Monitor) device(name string) *Device {
 	return m.devices[i]
 }
 
-// overview is what a Monitor knows of the host at one moment. Its slices do not change any more.
+// overview is a consistent copy of the Monitor's state. Its slices do not change any more.
 type overview struct {
 	devices    []*Device
 	forgotten  totals
 	found      []verbs.Found
-	skipped    int // functions that Config.VirtualFunctions leaves out
+	skipped    int // functions that Config.VirtualFunctions excludes
 	discovered bool
 }
 
-func (m *Monitor) overviewNow(t *moment) overview {
+// takeOverview forgets devices that have been gone for too long, and returns an overview.
+func (m *Monitor) takeOverview(t *moment) overview {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.forget(t)
+	m.forgetGone(t)
 	return overview{slices.Clone(m.devices), m.forgotten, m.last, len(m.functions.skipped), m.discovered}
 }
 
@@ -207,24 +208,24 @@ func (m *Monitor) listDevices() []*Device {
 	return slices.Clone(m.devices)
 }
 
-// forget drops virtual functions and soft devices that have been gone for forgettable, and the devices
-// that have been gone longest, if more than maxForgettable are gone. The caller holds m.mu.
-func (m *Monitor) forget(t *moment) {
+// forgetGone drops virtual functions and soft devices that have been gone for forgetAfter. If more than maxGoneDevices
+// are still gone, it also drops the ones that have been gone longest. The caller holds m.mu.
+func (m *Monitor) forgetGone(t *moment) {
 	gone := map[*Device]int64{}
 	drop := func(d *Device) {
-		m.forgotten.add(d.leaveBehind(t))
+		m.forgotten.add(d.retire(t))
 		m.devices = slices.DeleteFunc(m.devices, func(o *Device) bool { return o == d })
 	}
 	for _, d := range slices.Clone(m.devices) {
-		at, ok := d.gone()
+		at, ok := d.goneSince()
 		switch f, _ := d.identity(); {
-		case ok && (f.VirtualFunction || d.isDeleted()) && t.mono-at >= int64(forgettable):
+		case ok && (f.VirtualFunction || d.isDeleted()) && t.mono-at >= int64(forgetAfter):
 			drop(d)
 		case ok:
 			gone[d] = at
 		}
 	}
-	excess := len(gone) - maxForgettable
+	excess := len(gone) - maxGoneDevices
 	if excess <= 0 {
 		return
 	}
@@ -236,9 +237,9 @@ func (m *Monitor) forget(t *moment) {
 	}
 }
 
-// gone returns since when the device has been gone, CLOCK_MONOTONIC ns, and whether it
-// may be forgotten.
-func (d *Device) gone() (at int64, ok bool) {
+// goneSince returns when the device went, CLOCK_MONOTONIC ns, and whether the Monitor may
+// forget it.
+func (d *Device) goneSince() (at int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.goneAt, !d.present && !d.netns.other && !d.expected && !d.isAwaited() && !d.watching
@@ -250,12 +251,12 @@ func (d *Device) isDeleted() bool {
 	return d.reason == status.ReasonDeleted
 }
 
-// leaveBehind ends the supervision of a device that is about to be forgotten, and
+// retire ends the supervision of a device that the Monitor is about to forget, and
 // returns its totals.
-func (d *Device) leaveBehind(t *moment) totals {
+func (d *Device) retire(t *moment) totals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dismiss()
+	d.endSupervision()
 	d.readLedger(t)
 	return d.totals(t)
 }

@@ -18,11 +18,11 @@ import (
 
 func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	s := h.gather()
 	require.Len(t, s.Async, 1, "before the device is open only its own series is known")
 	require.Len(t, s.Async[0].Types, 14)
-	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 	s = h.gather()
 	require.Len(t, s.Async, 3)
 	require.Equal(t, measure.Async{Device: "mlx5_0", Port: 2, At: s.Collector.At, Types: []measure.EventCount{
@@ -30,7 +30,7 @@ func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
 		{Type: verbs.EventPKeyChange}, {Type: verbs.EventSMChange}, {Type: verbs.EventClientReregister},
 		{Type: verbs.EventGIDChange},
 	}}, s.Async[2])
-	p := portView(s, "mlx5_0", 1)
+	p := findPort(s, "mlx5_0", 1)
 	require.True(t, p.Known)
 	require.True(t, p.HasState)
 	require.False(t, p.HasStateAge)
@@ -41,17 +41,17 @@ func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
 func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
 	h := start(t, nil)
 	require.Empty(t, h.gather().Devices)
-	h.finds(found("mlx5_0", 0))
-	v := of[measure.Device](h.sink.take())
+	h.reportFound(found("mlx5_0", 0))
+	v := pointsOf[measure.Device](h.sink.takePoints())
 	require.Len(t, v, 1)
 	require.True(t, v[0].Present)
 	require.False(t, v[0].Open)
 	require.Equal(t, status.StateStarting, v[0].Worker.State)
 	h.sup("mlx5_0", 0).Status(status.Status{State: status.StateStarting})
 	h.sup("mlx5_0", 0).Status(status.Status{State: status.StateStarting, PID: 42, Message: "opening"})
-	require.Empty(t, h.sink.take(), "values that no point contains are no change")
-	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-	v = of[measure.Device](h.sink.take())
+	require.Empty(t, h.sink.takePoints(), "values that no point contains are no change")
+	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+	v = pointsOf[measure.Device](h.sink.takePoints())
 	require.Len(t, v, 1, "opened and running are one change")
 	require.True(t, v[0].Open)
 	require.EqualValues(t, 1, v[0].Opens)
@@ -67,7 +67,7 @@ func TestADeviceThatIsNotWantedIsNotTouched(t *testing.T) {
 	h := start(t, func(c *Config) { c.Devices = func(name string) bool { return name != "mlx5_1" } })
 	vf := found("mlx5_2", 2)
 	vf.VirtualFunction = true
-	h.finds(found("mlx5_0", 0), found("mlx5_1", 1), vf)
+	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1), vf)
 	require.Len(t, h.sups, 1)
 	require.Len(t, h.gather().Devices, 1)
 }
@@ -76,54 +76,54 @@ func TestVirtualFunctionsAreWatchedOnRequest(t *testing.T) {
 	h := start(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
 	vf := found("mlx5_2", 2)
 	vf.VirtualFunction = true
-	h.finds(vf)
+	h.reportFound(vf)
 	require.Len(t, h.gather().Devices, 1)
 }
 
 func TestAnExpectedDeviceIsMissedOnlyAfterDiscoveryHasAnswered(t *testing.T) {
 	h := start(t, func(c *Config) { c.Expect = []string{"mlx5_9"} })
 	require.Empty(t, h.gather().Devices)
-	h.finds()
+	h.reportFound()
 	s := h.gather()
 	require.Len(t, s.Devices, 1)
 	require.False(t, s.Devices[0].Present)
 	require.Equal(t, status.ReasonNoDevice, s.Devices[0].Reason)
 	require.Empty(t, s.Async)
 	require.Zero(t, s.Collector.Devices)
-	h.finds(found("mlx5_9", 9))
-	require.True(t, deviceView(h.gather(), "mlx5_9").Present)
+	h.reportFound(found("mlx5_9", 9))
+	require.True(t, findDevice(h.gather(), "mlx5_9").Present)
 }
 
 func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
-	h.sink.take()
+	h.openDevice(sup, "mlx5_0")
+	h.sink.takePoints()
 	h.mono.Add(ms)
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	items := h.sink.take()
-	require.Len(t, of[measure.Change](items), 2)
-	require.Equal(t, verbs.PortAbsent, of[measure.Change](items)[0].To)
-	require.False(t, of[measure.Port](items)[0].Known)
-	require.Len(t, of[measure.Device](items), 1)
-	h.finds(found("mlx5_0", 0)) // sysfs still has it
-	v := deviceView(h.gather(), "mlx5_0")
+	items := h.sink.takePoints()
+	require.Len(t, pointsOf[measure.Change](items), 2)
+	require.Equal(t, verbs.PortAbsent, pointsOf[measure.Change](items)[0].To)
+	require.False(t, pointsOf[measure.Port](items)[0].Known)
+	require.Len(t, pointsOf[measure.Device](items), 1)
+	h.reportFound(found("mlx5_0", 0)) // sysfs still has it
+	v := findDevice(h.gather(), "mlx5_0")
 	require.False(t, v.Present)
 	require.False(t, v.Open)
 	require.EqualValues(t, 1, v.Removals)
 	require.Equal(t, status.ReasonRemoved, v.Reason)
 	require.Zero(t, sup.wakes.Load(), "a worker would block the removal")
-	h.finds()
-	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
+	h.reportFound()
+	require.EqualValues(t, 1, findDevice(h.gather(), "mlx5_0").Removals)
 
-	h.finds(found("mlx5_0", 7))
+	h.reportFound(found("mlx5_0", 7))
 	require.EqualValues(t, 1, sup.wakes.Load())
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	s := h.gather()
-	require.Equal(t, status.ReasonOK, deviceView(s, "mlx5_0").Reason)
-	require.EqualValues(t, 2, deviceView(s, "mlx5_0").Opens)
-	p := portView(s, "mlx5_0", 1)
+	require.Equal(t, status.ReasonOK, findDevice(s, "mlx5_0").Reason)
+	require.EqualValues(t, 2, findDevice(s, "mlx5_0").Opens)
+	p := findPort(s, "mlx5_0", 1)
 	require.Equal(t, verbs.PortActive, p.State)
 	require.EqualValues(t, 2, p.Transitions)
 	require.Zero(t, p.Flaps)
@@ -132,37 +132,37 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 
 func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.mono.Add(9 * sec)
-	require.False(t, deviceView(h.gather(), "mlx5_0").Present)
+	require.False(t, findDevice(h.gather(), "mlx5_0").Present)
 	require.Zero(t, sup.wakes.Load())
 	h.mono.Add(1 * sec)
 	h.gather()
 	h.gather()
 	require.EqualValues(t, 1, sup.wakes.Load())
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	s := h.gather()
-	require.True(t, deviceView(s, "mlx5_0").Present)
-	require.True(t, deviceView(s, "mlx5_0").Open)
-	require.Equal(t, verbs.PortActive, portView(s, "mlx5_0", 2).State)
+	require.True(t, findDevice(s, "mlx5_0").Present)
+	require.True(t, findDevice(s, "mlx5_0").Open)
+	require.Equal(t, verbs.PortActive, findPort(s, "mlx5_0", 2).State)
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	h.finds()
+	h.reportFound()
 	h.mono.Add(60 * sec)
 	h.gather()
 	require.EqualValues(t, 1, sup.wakes.Load())
-	require.EqualValues(t, 2, deviceView(h.gather(), "mlx5_0").Removals)
+	require.EqualValues(t, 2, findDevice(h.gather(), "mlx5_0").Removals)
 }
 
-// Telegraf may gather every ten minutes, and not at all after its clock was set back.
+// Telegraf may gather every ten minutes, or not at all after its clock was set back.
 func TestDeviceThatWasNotRemovedIsTriedAgainWithoutAGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, nil)
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
+		h.openDevice(sup, "mlx5_0")
 		sup.Ended(status.End{Reason: status.ReasonRemoved})
 		h.mono.Add(9 * sec)
 		time.Sleep(2 * retryInterval)
@@ -176,7 +176,7 @@ func TestDeviceThatWasNotRemovedIsTriedAgainWithoutAGather(t *testing.T) {
 // The Supervisor started no worker, since sysfs lacked the device for a moment (process.Spec.Present).
 func TestPresentDeviceWithoutAWorkerIsTriedAgain(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.mono.Add(60 * sec)
 	sup.Status(status.Status{State: status.StateStopped, Reason: status.ReasonRemoved})
@@ -188,19 +188,19 @@ func TestPresentDeviceWithoutAWorkerIsTriedAgain(t *testing.T) {
 // A worker reports removals, but the kernel keeps the device.
 func TestDisprovedRemovalsAreCountedOnce(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	for range 5 {
-		h.opens(sup, "mlx5_0")
+		h.openDevice(sup, "mlx5_0")
 		sup.Ended(status.End{Reason: status.ReasonRemoved})
 	}
-	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
-	h.finds()
-	require.EqualValues(t, 2, deviceView(h.gather(), "mlx5_0").Removals, "discovery has confirmed the last one")
-	h.finds(found("mlx5_0", 1))
-	h.opens(sup, "mlx5_0")
+	require.EqualValues(t, 1, findDevice(h.gather(), "mlx5_0").Removals)
+	h.reportFound()
+	require.EqualValues(t, 2, findDevice(h.gather(), "mlx5_0").Removals, "discovery has confirmed the last one")
+	h.reportFound(found("mlx5_0", 1))
+	h.openDevice(sup, "mlx5_0")
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	require.EqualValues(t, 3, deviceView(h.gather(), "mlx5_0").Removals, "it is another device")
+	require.EqualValues(t, 3, findDevice(h.gather(), "mlx5_0").Removals, "it is another device")
 }
 
 // The device went to another network namespace and came back before discovery saw it.
@@ -208,64 +208,64 @@ func TestADeviceThatTheKernelAddsAgainIsTriedAtOnce(t *testing.T) {
 	h := start(t, nil)
 	f := found("mlx5_0", 0)
 	f.Added = 3
-	h.finds(f)
+	h.reportFound(f)
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	h.finds(f)
+	h.reportFound(f)
 	require.Zero(t, sup.wakes.Load(), "it is listed, but its removal is under way")
 	f.Added = 4
-	h.finds(f)
+	h.reportFound(f)
 	require.EqualValues(t, 1, sup.wakes.Load())
-	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
-	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
+	require.True(t, findDevice(h.gather(), "mlx5_0").Present)
+	require.EqualValues(t, 1, findDevice(h.gather(), "mlx5_0").Removals)
 }
 
 func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
-	h.finds()
+	h.openDevice(sup, "mlx5_0")
+	h.reportFound()
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	h.sink.take()
+	h.sink.takePoints()
 	h.batch(sup, reading(1, h.mono.Load(), verbs.PortActive))
-	require.Empty(t, h.sink.take(), "a reading that was still under way")
-	v := deviceView(h.gather(), "mlx5_0")
+	require.Empty(t, h.sink.takePoints(), "a reading that was still under way")
+	v := findDevice(h.gather(), "mlx5_0")
 	require.False(t, v.Present)
 	require.EqualValues(t, 1, v.Removals)
-	require.Equal(t, verbs.PortAbsent, portView(h.gather(), "mlx5_0", 2).State)
+	require.Equal(t, verbs.PortAbsent, findPort(h.gather(), "mlx5_0", 2).State)
 }
 
 func TestDeviceReplacedBetweenTwoReportsIsRemovedOnce(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
-	h.finds(found("mlx5_0", 5))
+	h.openDevice(sup, "mlx5_0")
+	h.reportFound(found("mlx5_0", 5))
 	require.EqualValues(t, 1, sup.wakes.Load())
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	v := deviceView(h.gather(), "mlx5_0")
+	v := findDevice(h.gather(), "mlx5_0")
 	require.True(t, v.Present)
 	require.False(t, v.Open)
 	require.EqualValues(t, 1, v.Removals)
-	h.opens(sup, "mlx5_0")
-	require.True(t, deviceView(h.gather(), "mlx5_0").Open)
+	h.openDevice(sup, "mlx5_0")
+	require.True(t, findDevice(h.gather(), "mlx5_0").Open)
 }
 
 func TestADeviceThatLosesItsNodeIsBeingRemoved(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	bare := found("mlx5_0", 0)
 	bare.Node = ""
-	h.finds(bare)
-	require.False(t, deviceView(h.gather(), "mlx5_0").Present)
-	h.finds(bare)
+	h.reportFound(bare)
+	require.False(t, findDevice(h.gather(), "mlx5_0").Present)
+	h.reportFound(bare)
 	require.Zero(t, sup.wakes.Load())
-	h.finds(found("mlx5_0", 0))
-	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
+	h.reportFound(found("mlx5_0", 0))
+	require.True(t, findDevice(h.gather(), "mlx5_0").Present)
 	require.EqualValues(t, 1, sup.wakes.Load())
 }
 
@@ -273,45 +273,45 @@ func TestADeviceThatGetsItsNodeLateIsTriedAgain(t *testing.T) {
 	h := start(t, nil)
 	bare := found("mlx5_0", 0)
 	bare.Node = ""
-	h.finds(bare)
-	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(bare)
+	require.True(t, findDevice(h.gather(), "mlx5_0").Present)
+	h.reportFound(found("mlx5_0", 0))
 	require.EqualValues(t, 1, h.sup("mlx5_0", 0).wakes.Load())
 }
 
 func TestAWorkerThatIsStillOpenIsFollowedAgain(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
-	h.finds()
-	h.finds(found("mlx5_0", 0))
+	h.openDevice(sup, "mlx5_0")
+	h.reportFound()
+	h.reportFound(found("mlx5_0", 0))
 	h.mono.Add(sec)
 	h.batch(sup, reading(1, h.mono.Load(), verbs.PortActive))
 	s := h.gather()
-	require.True(t, deviceView(s, "mlx5_0").Open)
-	require.EqualValues(t, 1, deviceView(s, "mlx5_0").Opens)
-	require.Equal(t, verbs.PortActive, portView(s, "mlx5_0", 1).State)
+	require.True(t, findDevice(s, "mlx5_0").Open)
+	require.EqualValues(t, 1, findDevice(s, "mlx5_0").Opens)
+	require.Equal(t, verbs.PortActive, findPort(s, "mlx5_0", 1).State)
 }
 
 func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {
 	h := start(t, func(c *Config) { c.Expect = []string{"vf0"} })
-	for i := range maxForgettable + 50 {
+	for i := range maxGoneDevices + 50 {
 		h.mono.Add(ms)
 		name := fmt.Sprintf("vf%d", i)
-		h.finds(found(name, i))
+		h.reportFound(found(name, i))
 		sup := h.sup(name, 0)
 		sup.Started(h.ledger(), nil)
 		h.batch(sup, opened(name, 1), event(verbs.EventCQErr, 0, 1, 0, 0))
 		sup.Status(status.Status{State: status.StateStopped, Restarts: 2})
 		sup.Ended(status.End{Reason: status.ReasonRemoved})
 	}
-	h.finds()
+	h.reportFound()
 	s := h.gather()
-	require.Len(t, s.Devices, maxForgettable+1)
+	require.Len(t, s.Devices, maxGoneDevices+1)
 	require.Equal(t, "vf0", s.Devices[0].Device)
-	require.EqualValues(t, maxForgettable+50, s.Collector.AsyncEvents)
-	require.EqualValues(t, 2*(maxForgettable+50), s.Collector.WorkerRestarts)
+	require.EqualValues(t, maxGoneDevices+50, s.Collector.AsyncEvents)
+	require.EqualValues(t, 2*(maxGoneDevices+50), s.Collector.WorkerRestarts)
 	<-h.sup("vf1", 0).ended
 }
 
@@ -350,11 +350,11 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 	for i := range devices {
 		set = append(set, found(fmt.Sprintf("d%d", i), i))
 	}
-	h.finds(set...)
+	h.reportFound(set...)
 	var wg sync.WaitGroup
 	for i := range devices {
 		sup := h.sup(set[i].Name, 0)
-		led := h.opens(sup, set[i].Name)
+		led := h.openDevice(sup, set[i].Name)
 		wg.Go(func() {
 			for n := range int64(200) {
 				led.Count(int32(verbs.EventPortErr), 1, 1, 1)
@@ -370,8 +370,8 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 		}
 	})
 	for range 20 {
-		h.finds(set[:devices/2]...)
-		h.finds(set...)
+		h.reportFound(set[:devices/2]...)
+		h.reportFound(set...)
 	}
 	wg.Wait()
 	require.EqualValues(t, devices*400, h.gather().Collector.AsyncEvents)
@@ -380,11 +380,11 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, nil)
-		h.finds(found("mlx5_0", 5))
+		h.reportFound(found("mlx5_0", 5))
 		first := h.sup("mlx5_0", 0)
-		h.opens(first, "mlx5_0") // the successor, by its name
-		h.finds(found("mlx5_0", 6))
-		require.False(t, deviceView(h.gather(), "mlx5_0").Open)
+		h.openDevice(first, "mlx5_0") // the successor, by its name
+		h.reportFound(found("mlx5_0", 6))
+		require.False(t, findDevice(h.gather(), "mlx5_0").Open)
 		h.mono.Add(9 * sec)
 		h.gather()
 		require.Len(t, h.sups, 1, "the worker of the old device may still end")
@@ -392,8 +392,8 @@ func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T
 		h.mono.Add(2 * sec)
 		h.gather()
 		synctest.Wait()
-		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
-		v := deviceView(h.gather(), "mlx5_0")
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+		v := findDevice(h.gather(), "mlx5_0")
 		require.True(t, v.Open)
 		require.Equal(t, status.ReasonOK, v.Reason)
 		require.EqualValues(t, 1, v.Removals)
@@ -407,29 +407,29 @@ func TestADeviceThatIsAwayIsNotTriedAgainAndAgain(t *testing.T) {
 	backingOff := status.Status{State: status.StateBackingOff, Reason: status.ReasonStuck}
 	for name, play := range map[string]func(*harness, *fakeSupervisor){
 		"its worker ends after discovery has seen it go": func(h *harness, s *fakeSupervisor) {
-			h.finds()
+			h.reportFound()
 			s.Ended(status.End{Reason: status.ReasonStuck})
 			s.Status(backingOff)
 		},
 		"its worker ends before": func(h *harness, s *fakeSupervisor) {
 			s.Ended(status.End{Reason: status.ReasonStuck})
 			s.Status(backingOff)
-			h.finds()
+			h.reportFound()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := start(t, nil)
-				h.finds(found("mlx5_0", 0))
+				h.reportFound(found("mlx5_0", 0))
 				first := h.sup("mlx5_0", 0)
-				h.opens(first, "mlx5_0")
+				h.openDevice(first, "mlx5_0")
 				play(h, first)
 				<-first.ended
 				synctest.Wait()
-				require.Equal(t, status.StateStopped, deviceView(h.gather(), "mlx5_0").Worker.State)
-				h.finds(found("mlx5_0", 1))
-				h.opens(h.sup("mlx5_0", 1), "mlx5_0")
-				require.True(t, deviceView(h.gather(), "mlx5_0").Open)
+				require.Equal(t, status.StateStopped, findDevice(h.gather(), "mlx5_0").Worker.State)
+				h.reportFound(found("mlx5_0", 1))
+				h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+				require.True(t, findDevice(h.gather(), "mlx5_0").Open)
 			})
 		})
 	}
@@ -439,39 +439,39 @@ func TestANodeThatComesWhileTheWorkerHasTheDeviceOpenIsNoReasonToTryAgain(t *tes
 	h := start(t, nil)
 	bare := found("mlx5_0", 0)
 	bare.Node = ""
-	h.finds(bare)
-	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(bare)
+	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+	h.reportFound(found("mlx5_0", 0))
 	require.Zero(t, h.sup("mlx5_0", 0).wakes.Load())
-	require.True(t, deviceView(h.gather(), "mlx5_0").Open)
+	require.True(t, findDevice(h.gather(), "mlx5_0").Open)
 }
 
 func TestAHostWithoutDevicesHasNoPoint(t *testing.T) {
 	h := start(t, nil)
-	h.finds()
+	h.reportFound()
 	require.Empty(t, h.gather().Hosts)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	require.Len(t, h.gather().Hosts, 1)
 }
 
 func TestTotalsOfTheHostKeepWhatARenamedOrForgottenDeviceHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, nil)
-		h.finds(found("a", 0))
-		h.opens(h.sup("a", 0), "a")
+		h.reportFound(found("a", 0))
+		h.openDevice(h.sup("a", 0), "a")
 		_, mono, _ := h.now()
 		h.batch(h.sup("a", 0), event(verbs.EventPortErr, 1, 1, mono, mono), event(verbs.EventPortActive, 1, 1, mono+1, mono+1))
 		want := h.gather().Hosts[0].HostTotals
 		require.EqualValues(t, 1, want.Flaps)
-		h.finds(found("b", 0))
+		h.reportFound(found("b", 0))
 		synctest.Wait()
 		for range 3 {
 			require.Equal(t, want, h.gather().Hosts[0].HostTotals)
 		}
-		h.finds(found("a", 0))
+		h.reportFound(found("a", 0))
 		require.Equal(t, want, h.gather().Hosts[0].HostTotals)
-		for i := range maxForgettable + 2 {
-			h.finds(found(fmt.Sprint("c", i), i+10))
+		for i := range maxGoneDevices + 2 {
+			h.reportFound(found(fmt.Sprint("c", i), i+10))
 			synctest.Wait()
 		}
 		require.Equal(t, want, h.gather().Hosts[0].HostTotals)

@@ -9,25 +9,25 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// The pace of a worker's snapshots can hold one up for most of a minute, after which its parts come one by one.
+// A worker that limits its snapshots can delay one for most of a minute; its parts then arrive one by one.
 func TestASnapshotThatThePaceHeldUpHasItsTimeToo(t *testing.T) {
 	for _, whole := range []bool{true, false} {
-		h, sup, _ := one(t, func(c *Config) { c.Evidence = true })
+		h, sup, _ := startWithOpenDevice(t, func(c *Config) { c.Evidence = true })
 		h.mono.Store(51 * sec)
 		part := verbs.Snapshot{Port: 1, Trigger: verbs.TriggerLostEvent, At: sec, Mono: 51 * sec}
 		h.batch(sup, verbs.Item{Snapshot: &part})
-		require.Empty(t, of[measure.Evidence](h.sink.take()), "its other parts are under way")
+		require.Empty(t, pointsOf[measure.Evidence](h.sink.takePoints()), "its other parts are under way")
 		if whole {
 			part.Done = true
 			h.batch(sup, verbs.Item{Snapshot: &part})
 		} else {
-			h.mono.Add(evidenceLimit - 1)
+			h.mono.Add(snapshotLimit - 1)
 			h.batch(sup)
-			require.Empty(t, of[measure.Evidence](h.sink.take()))
+			require.Empty(t, pointsOf[measure.Evidence](h.sink.takePoints()))
 			h.mono.Add(1)
 			h.batch(sup)
 		}
-		came := of[measure.Evidence](h.sink.take())
+		came := pointsOf[measure.Evidence](h.sink.takePoints())
 		require.Len(t, came, 1)
 		require.EqualValues(t, 50*sec, came[0].AgeNS)
 		left := "the rest: not answered within 6s"

@@ -6,17 +6,17 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// pciLinkInterval is how often the link of a device's PCI function is read. A degraded one is read for each interval of Telegraf, so that
-// one that has been slow for a moment is not called slow for longer.
+// pciLinkInterval is the interval at which the link of a device's PCI function is read. A degraded link is read at each Gather, so that
+// the points show its recovery at once.
 const pciLinkInterval = 10 * time.Minute
 
-// pciLink is what a Device knows about the link of its PCI function. Device.mu guards it.
+// pciLink is the last reading of the link of a Device's PCI function. Device.mu guards it.
 type pciLink struct {
 	verbs.PCILink
 	readAt int64 // CLOCK_MONOTONIC ns; 0: not since the device appeared
 }
 
-// readLink reads the link of the PCI function of a device that is present, if it is time. The caller holds d.mu.
+// readLink reads the link of the PCI function of a present device, if the reading is due. The caller holds d.mu.
 func (d *Device) readLink(t *moment) {
 	l := &d.link
 	switch {

@@ -23,27 +23,27 @@ func TestPCILinkIsReadAtOpeningAndSeldomAfterwards(t *testing.T) {
 			return now
 		}
 	})
-	h.finds(on("0000:19:00.0", "mlx5_0", 0))
+	h.reportFound(deviceOn("0000:19:00.0", "mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.opens(sup, "mlx5_0")
-	emitted := of[measure.Device](h.sink.take())
+	h.openDevice(sup, "mlx5_0")
+	emitted := pointsOf[measure.Device](h.sink.takePoints())
 	require.Equal(t, narrow, emitted[len(emitted)-1].Link)
 	now = wide
 	h.mono.Add(sec)
-	require.Equal(t, wide, deviceView(h.gather(), "mlx5_0").Link, "a degraded link is read each time")
+	require.Equal(t, wide, findDevice(h.gather(), "mlx5_0").Link, "a degraded link is read each time")
 	require.Equal(t, 2, reads)
-	h.runs(sup, h.mono.Load()+int64(pciLinkInterval)-sec)
+	h.runUntil(sup, h.mono.Load()+int64(pciLinkInterval)-sec)
 	h.gather()
 	require.Equal(t, 2, reads)
 	now = narrow
 	h.mono.Add(sec)
-	require.Equal(t, narrow, deviceView(h.gather(), "mlx5_0").Link)
+	require.Equal(t, narrow, findDevice(h.gather(), "mlx5_0").Link)
 
-	h.finds()
-	require.Zero(t, deviceView(h.gather(), "mlx5_0").Link)
+	h.reportFound()
+	require.Zero(t, findDevice(h.gather(), "mlx5_0").Link)
 	now = wide
-	h.comesBack(sup, on("0000:19:00.0", "mlx5_0", 1))
-	require.Equal(t, wide, deviceView(h.gather(), "mlx5_0").Link)
+	h.reopenDevice(sup, deviceOn("0000:19:00.0", "mlx5_0", 1))
+	require.Equal(t, wide, findDevice(h.gather(), "mlx5_0").Link)
 	require.Equal(t, 4, reads)
 }
 
@@ -55,9 +55,9 @@ func TestPCILinkIsNotReadOfFunctionsAndReleasedDevices(t *testing.T) {
 		}
 		c.VirtualFunctions = verbs.VirtualAll
 	})
-	virtual := on(vf, "mlx5_0", 0)
+	virtual := deviceOn(vf, "mlx5_0", 0)
 	virtual.VirtualFunction = true
 	releases.set("mlx5_1", true)
-	h.finds(virtual, on("0000:19:00.0", "mlx5_1", 1), found("rxe0", 2))
+	h.reportFound(virtual, deviceOn("0000:19:00.0", "mlx5_1", 1), found("rxe0", 2))
 	h.gather()
 }

@@ -13,28 +13,28 @@ import (
 // port is one port of a device.
 type port struct {
 	series
-	machine    portstate.Machine
-	attr       verbs.PortAttr
-	attrAt     int64          // when the query of attr began, CLOCK_MONOTONIC ns
-	answered   bool           // attr is from the running worker
-	emitted    verbs.PortAttr // of the last emitted point
-	since      int64          // CLOCK_BOOTTIME ns of the last change
-	expected   bool
-	link       expect.Link
-	returned   bool // the device has been in another network namespace, and the port has not been active since
-	role       role
-	queryError lastError // why the last query failed
-	refused    bool      // the firmware refuses reads of the port, and a line says so
-	probeError lastError // why there is no probe
-	probed     bool      // a method has been chosen
+	machine      portstate.Machine
+	attr         verbs.PortAttr
+	attrAt       int64          // when the query that returned attr began, CLOCK_MONOTONIC ns
+	answered     bool           // attr is from the running worker
+	emitted      verbs.PortAttr // attr of the last emitted point
+	since        int64          // CLOCK_BOOTTIME ns of the last change
+	expectedDown bool
+	link         expect.Link
+	returned     bool // the device has been in another network namespace, and the port has not been active since
+	role         role
+	queryError   lastError // why the last query failed
+	refused      bool      // the firmware refuses reads of the port, and the log says so
+	probeError   lastError // why there is no probe
+	probed       bool      // a method has been chosen
 
 	smLID    int               // of the last query of the active port
-	known    map[string]string // the attributes of the active port that were known last, by name
+	known    map[string]string // the last known value of each attribute of the active port, by name
 	flapsDay dayCount
 	bestGbps float64 // the greatest rate of the active port
-	// comparedGbps is what the other ports showed at the last Gather (verbs.ExpectedRates); 0: nothing.
+	// comparedGbps is the rate expected by comparison with other ports at the last Gather (verbs.ExpectedRates); 0: none.
 	comparedGbps float64
-	netdev       string // the last network device that a query named: a port that is down may have no GID that does
+	netdev       string // the last network device that a query named; a port that is down may have no GID to name one
 	legs         legs   // of the last emitted point
 	gids         gidtable.Differ
 	gidMoves     uint64
@@ -45,7 +45,7 @@ type port struct {
 	viewStamp, changeStamp, gidStamp stamp
 }
 
-// legs are those of the bond below a port.
+// legs counts the legs of the bond below a port.
 type legs struct {
 	all, up int
 	known   bool // there is a bond
@@ -62,21 +62,21 @@ func (e *lastError) update(text string) bool {
 }
 
 func newPort(number int, expectedDown bool) *port {
-	return &port{series: newSeries(number, verbs.ScopePort), expected: expectedDown, known: map[string]string{}}
+	return &port{series: newSeries(number, verbs.ScopePort), expectedDown: expectedDown, known: map[string]string{}}
 }
 
-// opened handles the opening of the device by a worker.
-func (p *port) opened() {
-	p.machine.Opened()
-	p.gids.Opened()
+// resetForOpen prepares the port for the reports of a worker that has just opened the device.
+func (p *port) resetForOpen() {
+	p.machine.HandleOpened()
+	p.gids.HandleOpened()
 	p.quality.begun = false
 	p.answered = false
 }
 
-// update stores the answer of a query, unless it is older than the stored one, and
-// reports whether it has changed. It does not compare link_downed, which is a counter,
-// nor the state, which the machine decides.
-func (p *port) update(mono int64, a *verbs.PortAttr) bool {
+// updateAttr stores the answer of a query, unless it is older than the stored answer, and
+// reports whether it differs from the last emitted attributes. It ignores link_downed, which
+// is a counter, and the state, which the machine decides.
+func (p *port) updateAttr(mono int64, a *verbs.PortAttr) bool {
 	if p.answered && mono < p.attrAt {
 		return false
 	}
@@ -96,14 +96,14 @@ func (p *port) update(mono int64, a *verbs.PortAttr) bool {
 	return changed
 }
 
-// compare calls changed for each attribute that differs from the one that was known last
-// of the active port. A value that is unknown is no value: the next one is compared with
-// the one before it.
-func (p *port) compare(mono int64, changed func(attr, from, to string)) {
+// reportAttrChanges calls changed for each attribute that differs from its last known value on
+// the active port. An unknown value is skipped: the next value is compared with the last known
+// one.
+func (p *port) reportAttrChanges(mono int64, changed func(attr, from, to string)) {
 	if p.attr.State != verbs.PortActive || p.attrAt != mono {
 		return
 	}
-	for _, now := range attrsOf(&p.attr) {
+	for _, now := range stableAttrs(&p.attr) {
 		if now.value == "" {
 			continue
 		}
@@ -115,21 +115,21 @@ func (p *port) compare(mono int64, changed func(attr, from, to string)) {
 	}
 }
 
-// noteSubnetManager remembers a change of the LID of the active port's subnet manager.
-func (p *port) noteSubnetManager(mono int64) {
+// recordSubnetManager records a change of the subnet manager's LID on the active port.
+func (p *port) recordSubnetManager(mono int64) {
 	if p.attr.State != verbs.PortActive || p.attrAt != mono {
 		return
 	}
 	if was := p.smLID; was != 0 && was != p.attr.SMLID {
-		p.facts.smLIDs = remember(p.facts.smLIDs, smLIDChange{mono, was, p.attr.SMLID})
+		p.facts.smLIDs = appendBounded(p.facts.smLIDs, smLIDChange{mono, was, p.attr.SMLID})
 	}
 	p.smLID = p.attr.SMLID
 }
 
 type namedAttr struct{ name, value string }
 
-// attrsOf returns the attributes of a port that do not change while it works.
-func attrsOf(a *verbs.PortAttr) []namedAttr {
+// stableAttrs returns the attributes of a port that do not change while the port works normally.
+func stableAttrs(a *verbs.PortAttr) []namedAttr {
 	number := func(n int) string {
 		if n == 0 {
 			return ""
@@ -148,7 +148,8 @@ func attrsOf(a *verbs.PortAttr) []namedAttr {
 	}
 }
 
-func (p *port) change(device string, c *portstate.Change, t *moment) *measure.Change {
+// makeChangePoint returns the point of a state change, and stores the time of the change.
+func (p *port) makeChangePoint(device string, c *portstate.Change, t *moment) *measure.Change {
 	p.since = t.bootAt(c.At)
 	return &measure.Change{
 		Device: device, Port: p.port, From: c.From, To: c.To, Witness: c.Witness,
@@ -157,23 +158,23 @@ func (p *port) change(device string, c *portstate.Change, t *moment) *measure.Ch
 	}
 }
 
-// legsNow returns the legs of the bond below the port.
-func (p *port) legsNow(of func(netdev string) (legs, up int, ok bool)) (l legs) {
+// readLegs returns the legs of the bond below the port, as the function of (Config.Legs) reports them.
+func (p *port) readLegs(of func(netdev string) (legs, up int, ok bool)) (l legs) {
 	if p.netdev != "" {
 		l.all, l.up, l.known = of(p.netdev)
 	}
 	return l
 }
 
-// view returns the port as it is now, in a point with the given wall time. of are the attributes of its device.
-func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
+// makePoint returns a point of the port's present state with the given wall time. of has the attributes of the device.
+func (p *port) makePoint(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
-		Device: device, Port: p.port, Expected: p.expected, Role: p.role.name, Known: p.answered,
+		Device: device, Port: p.port, Expected: p.expectedDown, Role: p.role.name, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
-		FlapsDay:          p.flapsDay.within(s.Flaps, t.boot),
+		FlapsDay:          p.flapsDay.recordTotal(s.Flaps, t.boot),
 		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves, Quality: p.quality.Quality,
 		At: p.viewStamp.next(wall, t.epoch),
 	}

@@ -13,7 +13,7 @@ import (
 func TestPortIsEmittedWhenItsBondLosesALeg(t *testing.T) {
 	var up atomic.Int64
 	up.Store(2)
-	h, sup, _ := one(t, func(c *Config) {
+	h, sup, _ := startWithOpenDevice(t, func(c *Config) {
 		c.Legs = func(netdev string) (legs, now int, ok bool) {
 			if netdev != "bond0" {
 				return 0, 0, false
@@ -27,31 +27,31 @@ func TestPortIsEmittedWhenItsBondLosesALeg(t *testing.T) {
 		return it
 	}
 	h.batch(sup, bonded(10*ms, verbs.PortActive, "bond0"))
-	require.True(t, of[measure.Port](h.sink.take())[0].HasLegs)
+	require.True(t, pointsOf[measure.Port](h.sink.takePoints())[0].HasLegs)
 	h.LegsChanged()
-	require.Empty(t, h.sink.take(), "nothing has changed")
+	require.Empty(t, h.sink.takePoints(), "nothing has changed")
 
 	up.Store(1)
 	h.LegsChanged()
-	points := of[measure.Port](h.sink.take())
+	points := pointsOf[measure.Port](h.sink.takePoints())
 	require.Len(t, points, 1, "port 2 has no bond")
 	require.Equal(t, []int{2, 1}, []int{points[0].Legs, points[0].LegsUp})
-	require.Equal(t, 1, portView(h.gather(), "mlx5_0", 1).LegsUp)
-	require.False(t, portView(h.gather(), "mlx5_0", 2).HasLegs)
+	require.Equal(t, 1, findPort(h.gather(), "mlx5_0", 1).LegsUp)
+	require.False(t, findPort(h.gather(), "mlx5_0", 2).HasLegs)
 
 	up.Store(0)
 	h.batch(sup, bonded(20*ms, verbs.PortActive, ""))
-	v := portView(h.gather(), "mlx5_0", 1)
+	v := findPort(h.gather(), "mlx5_0", 1)
 	require.True(t, v.HasLegs, "a port that is down may have no GID that names its network device")
 	require.Zero(t, v.LegsUp)
 }
 
 func TestAPortWhoseDriverIgnoresTheLinkIsNeitherUpNorDown(t *testing.T) {
-	h, sup, _ := one(t, nil)
+	h, sup, _ := startWithOpenDevice(t, nil)
 	efa := opened("mlx5_0", 1)
 	efa.Opened.AlwaysActive = true
 	h.batch(sup, efa, reading(1, 10*ms, verbs.PortActive))
-	for _, p := range append(of[measure.Port](h.sink.take()), portView(h.gather(), "mlx5_0", 1)) {
+	for _, p := range append(pointsOf[measure.Port](h.sink.takePoints()), findPort(h.gather(), "mlx5_0", 1)) {
 		_, known := p.Up()
 		require.False(t, known)
 	}

@@ -5,23 +5,23 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// quality is what is known about the quality of a port's link.
+// quality is the quality of a port's link at the last reading of its error counters.
 type quality struct {
 	measure.Quality
-	begun       bool   // there is a reading since the device was opened
-	active      bool   // the port was active at it
-	transitions uint64 // those of the port until then
+	begun       bool   // there was a reading since the device was opened
+	active      bool   // the port was active at the last reading
+	transitions uint64 // the port's number of transitions at the last reading
 }
 
-// noteQuality keeps the readings of a snapshot that are about the quality of the link. Uncorrectable blocks are normal while a link
-// comes up or goes down. They count as those of an active port if the port was active at this reading and at the last one, and has
-// not changed its state between them.
-func (p *port) noteQuality(s *verbs.Snapshot, t *moment) {
+// updateQuality stores the values of a snapshot that describe the quality of the link. Uncorrectable blocks are normal while a link
+// comes up or goes down. They count in WhileActive if the port was active at this reading and at the last one, and has not changed
+// its state in between.
+func (p *port) updateQuality(s *verbs.Snapshot, t *moment) {
 	q := &p.quality
 	if n, ok := s.Counters[verbs.CountersHWMon][verbs.Temperature]; ok {
 		q.MilliCelsius, q.HasTemperature = n, true
 	}
-	// The attribute is one of InfiniBand: mlx5 does not count it on Ethernet.
+	// The counter is specific to InfiniBand: mlx5 does not count it on Ethernet.
 	if n, ok := s.Counters[verbs.CountersPort]["symbol_error"]; ok && p.attr.LinkLayer == verbs.LinkInfiniBand {
 		q.SymbolErrors, q.HasSymbolErrors = n, true
 	}

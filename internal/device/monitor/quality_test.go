@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// fec is a base snapshot with the counts of the forward error correction, and what else is read hourly.
+// fec returns a base snapshot with the counts of the forward error correction and the other values that are read hourly.
 func fec(at int64, corrected, uncorrectable uint64) verbs.Item {
 	return item(&verbs.Snapshot{
 		Port: 1, Trigger: verbs.TriggerBase, At: at, Mono: at, Done: true, CountersAt: at,
@@ -21,8 +21,8 @@ func fec(at int64, corrected, uncorrectable uint64) verbs.Item {
 	})
 }
 
-// quality returns what the next interval emits of the first port.
-func (h *harness) quality() measure.Quality {
+// gatherQuality returns the quality of the first port that the next interval emits.
+func (h *harness) gatherQuality() measure.Quality {
 	h.t.Helper()
 	ports := h.gather().Ports
 	require.NotEmpty(h.t, ports)
@@ -31,42 +31,42 @@ func (h *harness) quality() measure.Quality {
 
 func TestUncorrectableBlocksCountWhileThePortStaysActive(t *testing.T) {
 	const hour = 3600 * sec
-	h, sup, _ := one(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, explaining)
 	h.batch(sup, ethernet(0))
-	require.False(t, h.quality().HasFEC)
+	require.False(t, h.gatherQuality().HasFEC)
 	h.batch(sup, fec(sec, 1000, 40))
-	q := h.quality()
+	q := h.gatherQuality()
 	require.Equal(t, measure.Quality{
 		Corrected: 1000, Uncorrectable: 40, HasFEC: true, MilliCelsius: 61_500, HasTemperature: true,
 	}, q, "what was counted before, as while the link came up, is no loss on an active port; symbol errors are of InfiniBand")
 
 	h.mono.Store(hour)
 	h.batch(sup, fec(hour, 2000, 43))
-	require.EqualValues(t, 3, h.quality().WhileActive)
+	require.EqualValues(t, 3, h.gatherQuality().WhileActive)
 
 	h.mono.Store(hour + sec)
 	h.batch(sup, event(verbs.EventPortErr, 1, 1, hour+sec, hour+sec), event(verbs.EventPortActive, 1, 1, hour+2*sec, hour+2*sec))
 	h.mono.Store(2 * hour)
 	h.batch(sup, fec(2*hour, 3000, 9000))
-	require.EqualValues(t, 3, h.quality().WhileActive, "the port was down between the readings")
+	require.EqualValues(t, 3, h.gatherQuality().WhileActive, "the port was down between the readings")
 
 	h.mono.Store(3 * hour)
 	h.batch(sup, fec(3*hour, 10, 0))
-	q = h.quality()
+	q = h.gatherQuality()
 	require.EqualValues(t, 3, q.WhileActive, "the driver began anew")
 	require.Zero(t, q.Uncorrectable)
 
 	h.mono.Store(4 * hour)
 	h.batch(sup, fec(4*hour, 20, 1))
-	require.EqualValues(t, 4, h.quality().WhileActive)
+	require.EqualValues(t, 4, h.gatherQuality().WhileActive)
 }
 
 func TestSymbolErrorsAreThoseOfInfiniBand(t *testing.T) {
-	h, sup, _ := one(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, explaining)
 	it := reading(1, 0, verbs.PortActive)
 	it.Reading.Attr.LinkLayer = verbs.LinkInfiniBand
 	h.batch(sup, it, fec(sec, 1, 1))
-	q := h.quality()
+	q := h.gatherQuality()
 	require.True(t, q.HasSymbolErrors)
 	require.EqualValues(t, 7, q.SymbolErrors)
 }

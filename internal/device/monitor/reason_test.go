@@ -11,19 +11,19 @@ import (
 
 func TestReasonIsStartingUntilTheDeviceIsOpen(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	reason := func() status.Reason { return deviceView(h.gather(), "mlx5_0").Reason }
+	reason := func() status.Reason { return findDevice(h.gather(), "mlx5_0").Reason }
 	require.Equal(t, status.ReasonStarting, reason())
 	sup.Status(status.Status{State: status.StateStarting, Reason: status.ReasonOK})
 	require.Equal(t, status.ReasonStarting, reason())
-	h.opens(sup, "mlx5_0")
+	h.openDevice(sup, "mlx5_0")
 	require.Equal(t, status.ReasonOK, reason())
 
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	h.finds()
+	h.reportFound()
 	require.Equal(t, status.ReasonRemoved, reason())
-	h.finds(found("mlx5_0", 1))
+	h.reportFound(found("mlx5_0", 1))
 	require.Equal(t, status.ReasonStarting, reason())
 	sup.Ended(status.End{Reason: status.ReasonNoPermission})
 	sup.Status(status.Status{State: status.StateStarting, Reason: status.ReasonNoPermission})
@@ -35,7 +35,7 @@ func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 		ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, Round: verbs.Round{Outcome: verbs.OutcomeSuccess, Wake: 1},
 	}}
 	for name, leave := range map[string]func(*harness, *fakeSupervisor){
-		"discovery no longer finds it": func(h *harness, _ *fakeSupervisor) { h.finds() },
+		"discovery no longer finds it": func(h *harness, _ *fakeSupervisor) { h.reportFound() },
 		"its worker was killed": func(_ *harness, s *fakeSupervisor) {
 			s.Ended(status.End{Reason: status.ReasonCrashed})
 		},
@@ -43,12 +43,12 @@ func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 			s.Ended(status.End{Reason: status.ReasonRemoved})
 		},
 		"a round's end comes late": func(h *harness, s *fakeSupervisor) {
-			h.finds()
+			h.reportFound()
 			h.batch(s, round)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, sup, _ := one(t, nil)
+			h, sup, _ := startWithOpenDevice(t, nil)
 			h.batch(sup, round)
 			p := h.gather().Probes[0]
 			require.True(t, p.HasOK && p.OK)
@@ -56,8 +56,8 @@ func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 			h.mono.Add(3600 * sec)
 			require.False(t, h.gather().Probes[0].HasOK)
 
-			h.finds(found("mlx5_0", 1))
-			h.opens(sup, "mlx5_0")
+			h.reportFound(found("mlx5_0", 1))
+			h.openDevice(sup, "mlx5_0")
 			require.False(t, h.gather().Probes[0].HasOK, "no round has ended")
 			h.batch(sup, round)
 			require.True(t, h.gather().Probes[0].HasOK)

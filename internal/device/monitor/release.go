@@ -9,15 +9,15 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// Release is a device that is released: see Config.Released.
+// Release describes a released device (Config.Released).
 type Release struct {
 	Device string
 	Open   bool   // its worker still runs
-	Held   string // why a worker could not be ended, and may still have the device open; "": there is no such worker
+	Held   string // why a worker that may still have the device open could not be ended; "": there is no such worker
 }
 
-// Review compares all devices with Config.Released. The workers of devices that are released have to close them; the other
-// devices get workers again. Review does not wait for the workers. It returns once Run has handled the request, or with an error
+// Review applies Config.Released to all devices. It makes workers close the devices that are released, and starts workers for
+// devices that no longer are. Review does not wait for the workers. It returns once Run has handled the request, or with an error
 // if ctx ends first.
 func (m *Monitor) Review(ctx context.Context) error {
 	done := make(chan struct{})
@@ -26,7 +26,7 @@ func (m *Monitor) Review(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("review releases: %w", ctx.Err())
 	}
-	<-done // no step of it blocks
+	<-done // handling the request does not block
 	return nil
 }
 
@@ -36,18 +36,18 @@ func (m *Monitor) Released() []Release {
 	defer m.mu.Unlock()
 	var all []Release
 	for _, d := range m.devices {
-		if r, ok := d.releasedNow(); ok {
+		if r, ok := d.releaseState(); ok {
 			all = append(all, r)
 		}
 	}
 	return all
 }
 
-func (d *Device) releasedNow() (r Release, ok bool) {
+func (d *Device) releaseState() (r Release, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// A device of expect that was never there, and one that is gone, has nothing that could be closed.
-	held := d.heldBy()
+	// A device that is absent or was never seen has nothing to close.
+	held := d.unclosedReason()
 	return Release{d.name, d.job != nil, held}, d.released && (d.present || d.job != nil || held != "")
 }
 
@@ -58,13 +58,13 @@ func (m *Monitor) serveReviews(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case done := <-m.reviews:
-			m.review(ctx)
+			m.reviewReleases(ctx)
 			close(done)
 		}
 	}
 }
 
-func (m *Monitor) review(ctx context.Context) {
+func (m *Monitor) reviewReleases(ctx context.Context) {
 	t := m.clock.read()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,30 +92,31 @@ func (d *Device) setReleased(released bool, t *moment) (opens bool) {
 	defer d.emitIfChanged(t)
 	d.released = released
 	if released {
-		d.log.Info("device released: it is closed, and not opened until it is resumed or the time is over")
-		d.shut(t)
-		d.dismiss()
+		d.log.Info("device released: the worker closes it")
+		d.markClosed(t)
+		d.endSupervision()
 		return false
 	}
-	d.log.Info("release ended: the device is watched again")
+	d.log.Info("device resumed")
 	if !d.present {
-		return d.listed // a worker has reported a removal, which may have been none: see retry
+		return d.listed // only a worker has reported a removal, perhaps wrongly: see retryOpening
 	}
 	d.reason = status.ReasonStarting
 	return d.settleNode(t) && d.found.Usable()
 }
 
-// noteAbandoned remembers the error with which a Supervisor ended if it had to leave its worker to the kernel. The end of a later
-// worker does not clear it; the end of that worker does (heldBy). The caller holds d.mu.
-func (d *Device) noteAbandoned(err error) {
+// recordUnclosed stores the error of a Supervisor that could not end its worker, because a thread of it hangs in the kernel. Only the
+// end of that worker clears the error (unclosedReason). The caller holds d.mu.
+func (d *Device) recordUnclosed(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		d.unclosed = err
 	}
 }
 
-// heldBy returns why a worker could not be ended and may still have the device open, "" if there is none. The caller holds d.mu.
-func (d *Device) heldBy() string {
-	var abandoned interface{ Left() <-chan struct{} } // as of package process
+// unclosedReason returns why a worker that may still have the device open could not be ended, "" if there is no such worker. The
+// caller holds d.mu.
+func (d *Device) unclosedReason() string {
+	var abandoned interface{ Left() <-chan struct{} } // an error of package process
 	if errors.As(d.unclosed, &abandoned) {
 		select {
 		case <-abandoned.Left():

@@ -12,13 +12,13 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// switchboard says which devices are released: a name, or "" for all.
-type switchboard struct {
+// releaseSwitch holds which devices are released, by name; "" stands for all.
+type releaseSwitch struct {
 	mu       sync.Mutex
 	released map[string]bool
 }
 
-func (s *switchboard) set(name string, released bool) {
+func (s *releaseSwitch) set(name string, released bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released == nil {
@@ -27,16 +27,16 @@ func (s *switchboard) set(name string, released bool) {
 	s.released[name] = released
 }
 
-func (s *switchboard) get(f verbs.Found) bool {
+func (s *releaseSwitch) get(f verbs.Found) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.released[""] || s.released[f.Name]
 }
 
 // startReleasing starts a monitor whose devices can be released.
-func startReleasing(t *testing.T, change func(*Config)) (*harness, *switchboard) {
+func startReleasing(t *testing.T, change func(*Config)) (*harness, *releaseSwitch) {
 	t.Helper()
-	var s switchboard
+	var s releaseSwitch
 	return start(t, func(c *Config) {
 		c.Released = s.get
 		if change != nil {
@@ -63,11 +63,11 @@ func requireReleased(t *testing.T, h *harness, device string, present bool) meas
 func TestReleaseClosesTheDeviceAndCountsTheLastEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		led := h.opens(sup, "mlx5_0")
+		led := h.openDevice(sup, "mlx5_0")
 		sup.last = func() {
-			// Three events come while the worker closes the device, one of them in the ledger alone.
+			// Three events arrive while the worker closes the device, one of them only in the ledger.
 			h.batch(sup, event(verbs.EventPortErr, 1, 2, h.mono.Load(), h.mono.Load()))
 			led.Count(int32(verbs.EventPortErr), 1, 3, 3)
 			sup.Ended(status.End{Reason: status.ReasonOK})
@@ -80,35 +80,35 @@ func TestReleaseClosesTheDeviceAndCountsTheLastEvents(t *testing.T) {
 		requireReleased(t, h, "mlx5_0", true)
 		v := requireReleased(t, h, "mlx5_0", true)
 		require.Zero(t, v.Removals+v.Worker.Crashes)
-		require.Equal(t, uint64(3), count(async(h.gather(), "mlx5_0", 1), verbs.EventPortErr).Total)
+		require.Equal(t, uint64(3), findCount(findAsync(h.gather(), "mlx5_0", 1), verbs.EventPortErr).Total)
 
 		releases.set("", false)
 		h.review()
-		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
 		require.Empty(t, h.Released())
 		s := h.gather()
-		require.Equal(t, status.ReasonOK, deviceView(s, "mlx5_0").Reason)
-		require.Equal(t, uint64(2), deviceView(s, "mlx5_0").Opens)
-		require.Zero(t, portView(s, "mlx5_0", 1).Flaps)
-		require.Equal(t, uint64(3), count(async(s, "mlx5_0", 1), verbs.EventPortErr).Total)
+		require.Equal(t, status.ReasonOK, findDevice(s, "mlx5_0").Reason)
+		require.Equal(t, uint64(2), findDevice(s, "mlx5_0").Opens)
+		require.Zero(t, findPort(s, "mlx5_0", 1).Flaps)
+		require.Equal(t, uint64(3), findCount(findAsync(s, "mlx5_0", 1), verbs.EventPortErr).Total)
 	})
 }
 
 func TestReleasedDeviceIsNotOpenedWhateverAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.finds(found("mlx5_0", 0))
-		h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+		h.reportFound(found("mlx5_0", 0))
+		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		releases.set("", true)
 		h.review()
 		synctest.Wait()
 		<-h.sup("mlx5_0", 0).ended
-		h.finds() // the driver is unloaded
+		h.reportFound() // the driver is unloaded
 		v := requireReleased(t, h, "mlx5_0", false)
 		require.Equal(t, uint64(1), v.Removals)
-		h.finds(found("mlx5_0", 1))                   // loaded again
-		h.finds(found("mlx5_0", 1), found("new0", 2)) // with another device
-		h.finds(found("rocep1", 1), found("new0", 2)) // and renamed
+		h.reportFound(found("mlx5_0", 1))                   // loaded again
+		h.reportFound(found("mlx5_0", 1), found("new0", 2)) // with another device
+		h.reportFound(found("rocep1", 1), found("new0", 2)) // and renamed
 		require.Len(t, h.sups, 1, "no worker is started")
 		requireReleased(t, h, "new0", true)
 		requireReleased(t, h, "rocep1", true)
@@ -116,9 +116,9 @@ func TestReleasedDeviceIsNotOpenedWhateverAppears(t *testing.T) {
 
 		releases.set("", false)
 		h.review()
-		h.opens(h.sup("rocep1", 0), "rocep1")
-		h.opens(h.sup("new0", 0), "new0")
-		require.Equal(t, status.ReasonOK, deviceView(h.gather(), "new0").Reason)
+		h.openDevice(h.sup("rocep1", 0), "rocep1")
+		h.openDevice(h.sup("new0", 0), "new0")
+		require.Equal(t, status.ReasonOK, findDevice(h.gather(), "new0").Reason)
 	})
 }
 
@@ -126,18 +126,18 @@ func TestDeviceThatIsGoneAfterItsReleaseIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, func(c *Config) { c.Expect = []string{"never0"} })
 		releases.set("", true)
-		h.finds() // the plugin was restarted during the release
+		h.reportFound() // the plugin was restarted during the release
 		requireReleased(t, h, "never0", false)
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		require.Empty(t, h.sups)
-		h.finds()
+		h.reportFound()
 		requireReleased(t, h, "mlx5_0", false)
 		require.Empty(t, h.Released(), "there is nothing to close")
 		releases.set("", false)
 		h.review()
 		s := h.gather()
-		require.Equal(t, status.ReasonRemoved, deviceView(s, "mlx5_0").Reason)
-		require.Equal(t, status.ReasonNoDevice, deviceView(s, "never0").Reason)
+		require.Equal(t, status.ReasonRemoved, findDevice(s, "mlx5_0").Reason)
+		require.Equal(t, status.ReasonNoDevice, findDevice(s, "never0").Reason)
 		require.Equal(t, int64(2), s.Hosts[0].Missing)
 	})
 }
@@ -145,27 +145,27 @@ func TestDeviceThatIsGoneAfterItsReleaseIsMissing(t *testing.T) {
 func TestOneReleasedDeviceLeavesTheOtherOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.finds(found("mlx5_0", 0), found("mlx5_1", 1))
-		h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-		h.opens(h.sup("mlx5_1", 0), "mlx5_1")
+		h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
+		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+		h.openDevice(h.sup("mlx5_1", 0), "mlx5_1")
 		releases.set("mlx5_1", true)
 		h.review()
 		synctest.Wait()
 		<-h.sup("mlx5_1", 0).ended
 		s := h.gather()
-		require.True(t, deviceView(s, "mlx5_0").Open)
-		require.Equal(t, status.ReasonReleased, deviceView(s, "mlx5_1").Reason)
+		require.True(t, findDevice(s, "mlx5_0").Open)
+		require.Equal(t, status.ReasonReleased, findDevice(s, "mlx5_1").Reason)
 	})
 }
 
-// A worker that had begun to open the device reports that it has, and has to close it all the same.
+// A worker that was opening the device when it was released reports success, and must close it nevertheless.
 func TestWorkerThatOpensDuringTheReleaseWatchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		sup.last = func() {
-			h.opens(sup, "mlx5_0")
+			h.openDevice(sup, "mlx5_0")
 			require.Equal(t, []Release{{Device: "mlx5_0", Open: true}}, h.Released(), "its worker runs")
 		}
 		releases.set("", true)
@@ -179,9 +179,9 @@ func TestWorkerThatOpensDuringTheReleaseWatchesNothing(t *testing.T) {
 func TestDeviceResumedWhileItsWorkerClosesIsOpenedAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
+		h.openDevice(sup, "mlx5_0")
 		sup.last = func() {
 			releases.set("", false)
 			h.review()
@@ -190,8 +190,8 @@ func TestDeviceResumedWhileItsWorkerClosesIsOpenedAfterwards(t *testing.T) {
 		h.review()
 		synctest.Wait()
 		<-sup.ended
-		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
-		require.Equal(t, status.ReasonOK, deviceView(h.gather(), "mlx5_0").Reason)
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+		require.Equal(t, status.ReasonOK, findDevice(h.gather(), "mlx5_0").Reason)
 	})
 }
 
@@ -204,68 +204,68 @@ func (a abandoned) Left() <-chan struct{} { return a.left }
 func TestWorkerThatTheKernelHoldsIsNotClosedUntilItLeaves(t *testing.T) {
 	d := &Device{name: "mlx5_0", released: true}
 	why := abandoned{make(chan struct{})}
-	d.noteAbandoned(why)
-	r, ok := d.releasedNow()
+	d.recordUnclosed(why)
+	r, ok := d.releaseState()
 	require.True(t, ok)
 	require.Equal(t, Release{Device: "mlx5_0", Held: why.Error()}, r)
-	d.noteAbandoned(nil) // of the next worker, after the device was resumed and released again
-	r, _ = d.releasedNow()
+	d.recordUnclosed(nil) // of the next worker, after the device was resumed and released again
+	r, _ = d.releaseState()
 	require.Equal(t, why.Error(), r.Held, "the first one still has the device open")
 	close(why.left)
-	_, ok = d.releasedNow()
+	_, ok = d.releaseState()
 	require.False(t, ok, "nothing has it open any more")
 }
 
-// A removal that only the worker has reported may be none: the device has to be tried again after the release, too.
+// A removal that only the worker has reported may be wrong, so the plugin tries to open the device again after the release.
 func TestDeviceWhoseRemovalIsUnconfirmedIsTriedAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
+		h.openDevice(sup, "mlx5_0")
 		sup.Ended(status.End{Reason: status.ReasonRemoved})
-		require.False(t, deviceView(h.gather(), "mlx5_0").Present)
+		require.False(t, findDevice(h.gather(), "mlx5_0").Present)
 		releases.set("", true)
 		h.review()
 		synctest.Wait()
 		<-sup.ended
 		releases.set("", false)
 		h.review()
-		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
-		require.Equal(t, status.ReasonOK, deviceView(h.gather(), "mlx5_0").Reason)
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+		require.Equal(t, status.ReasonOK, findDevice(h.gather(), "mlx5_0").Reason)
 	})
 }
 
-// farewell records in which order subscribers and the worker learn of a release.
-type farewell struct {
-	mu   sync.Mutex
-	said []string
+// releaseOrder records in which order a release reaches the subscribers and the worker.
+type releaseOrder struct {
+	mu     sync.Mutex
+	events []string
 }
 
-func (f *farewell) note(what string) {
+func (f *releaseOrder) record(event string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.said = append(f.said, what)
+	f.events = append(f.events, event)
 }
 
 func TestPeersHearOfAReleaseBeforeTheWorkerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &farewell{}
+		f := &releaseOrder{}
 		h, releases := startReleasing(t, func(c *Config) {
 			c.Subscribers = []func(Update){func(u Update) {
 				if u.Gone {
-					f.note("gone " + u.Device)
+					f.record("gone " + u.Device)
 				}
 			}}
 		})
-		h.finds(found("mlx5_0", 0))
+		h.reportFound(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
-		h.opens(sup, "mlx5_0")
-		sup.last = func() { f.note("worker closes") }
+		h.openDevice(sup, "mlx5_0")
+		sup.last = func() { f.record("worker closes") }
 		releases.set("", true)
 		h.review()
 		synctest.Wait()
 		<-sup.ended
-		require.Equal(t, []string{"gone mlx5_0", "worker closes"}, f.said)
+		require.Equal(t, []string{"gone mlx5_0", "worker closes"}, f.events)
 	})
 }

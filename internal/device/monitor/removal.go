@@ -6,36 +6,36 @@ import "rdma_events/internal/sys/status"
 type removals struct {
 	all       uint64
 	unplanned uint64
-	waiting   bool // whether the last one was planned is not known yet
+	waiting   bool // it is not known yet whether the last removal was planned
 }
 
-// countRemoval counts that the device was removed. One of a device that is released is what it was released for. The caller holds d.mu.
+// countRemoval counts a removal of the device. The removal of a released device is planned. The caller holds d.mu.
 func (d *Device) countRemoval() {
 	d.removals.all++
-	if d.removals.waiting { // nothing has explained the one before
+	if d.removals.waiting { // nothing has explained the last removal
 		d.removals.unplanned++
 	}
 	d.removals.waiting = !d.released
 }
 
-// explainedRemoval reports whether the last removal is known to be planned, or to be that of the PCI function: what shows that may come
-// some time after the removal. The caller holds d.mu.
-func (d *Device) explainedRemoval() bool {
+// isRemovalExplained reports whether the last removal is known to be planned, or to be a removal of the PCI function. The evidence
+// may come some time after the removal. The caller holds d.mu.
+func (d *Device) isRemovalExplained() bool {
 	return d.released || d.renamed || d.netns.other || d.function.removed ||
 		d.reason == status.ReasonReassigned || d.reason == status.ReasonDeleted
 }
 
-// settleRemovalKind counts a removal as unplanned that nothing has explained within fatalLimit. The caller holds d.mu.
-func (d *Device) settleRemovalKind(t *moment) {
-	if !d.present && (d.explainedRemoval() || t.mono-d.goneAt >= int64(fatalLimit)) {
+// endOverdueRemoval decides about a removal once it is explained, or once nothing has explained it for fatalLimit. The caller holds d.mu.
+func (d *Device) endOverdueRemoval(t *moment) {
+	if !d.present && (d.isRemovalExplained() || t.mono-d.goneAt >= int64(fatalLimit)) {
 		d.endRemoval()
 	}
 }
 
-// endRemoval decides about a removal that waits: the device is back, nothing more is expected to explain it, or monitoring ends. The
-// caller holds d.mu.
+// endRemoval counts an undecided removal as unplanned unless it is explained. It is called when the device is back, when no further
+// explanation is expected, and when monitoring ends. The caller holds d.mu.
 func (d *Device) endRemoval() {
-	if d.removals.waiting && !d.explainedRemoval() {
+	if d.removals.waiting && !d.isRemovalExplained() {
 		d.removals.unplanned++
 	}
 	d.removals.waiting = false

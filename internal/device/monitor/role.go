@@ -7,39 +7,40 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// roleLimit is how long a port that carries the default route waits for the other devices to be opened.
+// roleLimit is the time for which a port that carries the default route waits for the other devices to be opened.
 const roleLimit = 30 * time.Second
 
-// role is the role of a port. It is a tag, and so it is decided once, when the port is first known, and kept. Device.mu guards it.
+// role is the role of a port. Since it is a tag, it is decided once, when the port is first known, and kept. Device.mu guards it.
 type role struct {
 	name    string // "": none
 	decided bool
-	waiting int64 // CLOCK_MONOTONIC ns since when the port has been known to carry the default route, and waits for the other ports
+	waiting int64 // when the port began to wait for the other ports because it carries the default route, CLOCK_MONOTONIC ns; 0: it does not
 }
 
-// management returns verbs.RoleManagement if the port has this role, else "".
-func (r *role) management() string {
+// tag returns the value of the tag role: verbs.RoleManagement if the port has this role, else "".
+func (r *role) tag() string {
 	if r.name == verbs.RoleManagement {
 		return r.name
 	}
 	return ""
 }
 
-// tagOf returns the value of the tag of what belongs to a port, and whether it is known yet. The caller holds d.mu.
-func (d *Device) tagOf(number int) (role string, known bool) {
+// roleTag returns the value of the tag role for points about a port, and whether it is known yet. The caller holds d.mu.
+func (d *Device) roleTag(number int) (role string, known bool) {
 	for _, p := range d.ports {
 		if p.port == number {
-			return p.role.management(), !p.role.awaited()
+			return p.role.tag(), !p.role.isPending()
 		}
 	}
 	return "", true
 }
 
-// awaited reports whether the port has no points yet because its role is not known.
-func (r *role) awaited() bool { return !r.decided && r.waiting != 0 }
+// isPending reports whether the role is undecided. The port then has no points yet.
+func (r *role) isPending() bool { return !r.decided && r.waiting != 0 }
 
-// begin handles the first answer of a port. Only one that carries the default route waits for the other ports.
-func (r *role) begin(netdev string, carries func(netdev string) bool, mono int64) {
+// startDeciding handles the first answer of a port: a port that carries the default route waits for the other ports, any other has
+// no role.
+func (r *role) startDeciding(netdev string, carries func(netdev string) bool, mono int64) {
 	switch {
 	case r.decided || r.waiting != 0:
 	case netdev != "" && carries(netdev):
@@ -49,7 +50,7 @@ func (r *role) begin(netdev string, carries func(netdev string) bool, mono int64
 	}
 }
 
-// decide makes the port one for management if another port is known to be faster, and else gives it no role once the others are known.
+// decide gives the port the role management if another port is faster, or no role once all other ports are known or roleLimit has passed.
 func (r *role) decide(faster, othersKnown bool, mono int64) {
 	if faster {
 		r.name = verbs.RoleManagement
@@ -57,7 +58,7 @@ func (r *role) decide(faster, othersKnown bool, mono int64) {
 	r.decided = faster || othersKnown || mono-r.waiting >= int64(roleLimit)
 }
 
-// decideRoles decides the roles of the ports that wait for the others.
+// decideRoles decides the roles of the ports that wait for the other ports.
 func decideRoles(devices []*Device, t *moment) {
 	waiting, known := false, true
 	fastest := 0.0
@@ -65,7 +66,7 @@ func decideRoles(devices []*Device, t *moment) {
 		d.mu.Lock()
 		known = known && (d.opens > 0 || !d.present || d.released || d.reason == status.ReasonUnwatchable)
 		for _, p := range d.ports {
-			waiting = waiting || p.role.awaited()
+			waiting = waiting || p.role.isPending()
 			fastest = max(fastest, p.attr.RateGbps, p.bestGbps)
 		}
 		d.mu.Unlock()
@@ -76,7 +77,7 @@ func decideRoles(devices []*Device, t *moment) {
 	for _, d := range devices {
 		d.mu.Lock()
 		for _, p := range d.ports {
-			if p.role.awaited() {
+			if p.role.isPending() {
 				p.role.decide(fastest > max(p.attr.RateGbps, p.bestGbps), known, t.mono)
 			}
 		}

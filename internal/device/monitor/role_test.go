@@ -36,12 +36,12 @@ func startRouted(t *testing.T) *harness {
 	})
 }
 
-// requireRoles requires the roles of the ports, and that no point of a port had another one.
+// requireRoles requires the roles of the ports, and that no point of a port has had another role.
 func requireRoles(t *testing.T, h *harness, want map[string]string) {
 	t.Helper()
 	s := h.gather()
 	got := map[string]string{}
-	for _, p := range append(of[measure.Port](h.sink.take()), s.Ports...) {
+	for _, p := range append(pointsOf[measure.Port](h.sink.takePoints()), s.Ports...) {
 		if role, ok := got[p.Device]; ok {
 			require.Equal(t, role, p.Role, "the role of %s changes", p.Device)
 		}
@@ -52,7 +52,7 @@ func requireRoles(t *testing.T, h *harness, want map[string]string) {
 
 func TestPortWithTheDefaultRouteBesideAFasterOneIsForManagement(t *testing.T) {
 	h := startRouted(t)
-	h.finds(found("mlx5_0", 0), found("mlx5_1", 1), found("mlx5_7", 2))
+	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1), found("mlx5_7", 2))
 	h.opensOn("mlx5_0", "eth0", 25)
 	h.opensOn("mlx5_7", "eth7", 25)
 	requireRoles(t, h, map[string]string{"mlx5_7": verbs.RoleStorage}) // another device is not open yet
@@ -60,15 +60,15 @@ func TestPortWithTheDefaultRouteBesideAFasterOneIsForManagement(t *testing.T) {
 	requireRoles(t, h, map[string]string{"mlx5_0": verbs.RoleManagement, "mlx5_1": "", "mlx5_7": verbs.RoleStorage})
 	h.mono.Add(sec)
 	h.batch(h.sup("mlx5_0", 0), onNetDev(h, "eth0", 800))
-	h.finds(found("mlx5_0", 0))
+	h.reportFound(found("mlx5_0", 0))
 	h.mono.Add(sec)
 	requireRoles(t, h, map[string]string{"mlx5_0": verbs.RoleManagement, "mlx5_1": "", "mlx5_7": verbs.RoleStorage})
 }
 
-// A series whose tag came later would be another one.
+// A tag that is added later would begin another series.
 func TestProbesAndCommandsHaveTheRoleOfManagementAlone(t *testing.T) {
 	h := startRouted(t)
-	h.finds(found("mlx5_0", 0), found("mlx5_1", 1), found("mlx5_7", 2))
+	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1), found("mlx5_7", 2))
 	for device, netdev := range map[string]string{"mlx5_0": "eth0", "mlx5_7": "eth7"} {
 		h.opensOn(device, netdev, 25)
 		h.batch(h.sup(device, 0), verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}}},
@@ -87,18 +87,18 @@ func TestProbesAndCommandsHaveTheRoleOfManagementAlone(t *testing.T) {
 	require.Equal(t, []string{"mlx5_7 probe ", "mlx5_7 command "}, roles(), "the role of mlx5_0 is not known")
 	h.opensOn("mlx5_1", "eth1", 400)
 	require.Equal(t, []string{"mlx5_0 probe management", "mlx5_7 probe ", "mlx5_0 command management", "mlx5_7 command "}, roles())
-	h.sink.take()
+	h.sink.takePoints()
 	for range 3 {
 		h.batch(h.sup("mlx5_0", 0), verbs.Item{Command: &verbs.Command{Call: verbs.CommandQueryPort, Port: 1, Status: "ETIMEDOUT"}})
 	}
-	stuck := of[measure.Command](h.sink.take())
+	stuck := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, stuck, 1)
 	require.Equal(t, verbs.RoleManagement, stuck[0].Role, "it is emitted at once")
 }
 
 func TestPortWithTheDefaultRouteThatIsTheFastestHasNoRole(t *testing.T) {
 	h := startRouted(t)
-	h.finds(found("mlx5_0", 0), found("mlx5_1", 1))
+	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
 	h.opensOn("mlx5_0", "eth0", 100)
 	h.opensOn("mlx5_1", "eth1", 100)
 	requireRoles(t, h, map[string]string{"mlx5_0": "", "mlx5_1": ""})
@@ -109,10 +109,10 @@ func TestPortWithTheDefaultRouteThatIsTheFastestHasNoRole(t *testing.T) {
 
 func TestRoleIsDecidedWithoutADeviceThatIsNeverOpened(t *testing.T) {
 	h := startRouted(t)
-	h.finds(found("mlx5_0", 0), found("mlx5_1", 1))
+	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
 	h.mono.Store(sec)
 	h.opensOn("mlx5_0", "eth0", 100)
 	requireRoles(t, h, map[string]string{})
-	h.runs(h.sup("mlx5_0", 0), sec+int64(roleLimit))
+	h.runUntil(h.sup("mlx5_0", 0), sec+int64(roleLimit))
 	requireRoles(t, h, map[string]string{"mlx5_0": ""})
 }

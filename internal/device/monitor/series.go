@@ -7,8 +7,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// maxTypes limits the event types of one series. No kernel has half as many. Further
-// types are counted as ledger.Overflow.
+// maxTypes limits the event types of one series. No kernel has half as many. Events of
+// further types count as ledger.Overflow.
 const maxTypes = 64
 
 // series holds the counts and latencies of one series of rdma_async.
@@ -18,7 +18,7 @@ type series struct {
 	hold, ack aggregate.Interval
 }
 
-// counter counts one event type of one series. base has the events that dead workers
+// counter counts one event type of one series. base counts the events that dead workers
 // have read. The running worker reports its events twice: in its ledger at once, and in
 // its stream later. The ledger may have events that the stream never brings.
 type counter struct {
@@ -30,7 +30,7 @@ type counter struct {
 	live, liveAcked uint64 // of the running worker, from its ledger
 	streamed        uint64 // of the running worker, from its stream
 
-	sumRead, sumAcked uint64 // of one read of the ledger
+	sumRead, sumAcked uint64 // sums over the slots of the ledger, while readLedger runs
 
 	rate  aggregate.Rate
 	stamp stamp
@@ -46,22 +46,23 @@ func newSeries(port int, scopes ...verbs.Scope) series {
 	return s
 }
 
-// counter returns the counter of a type, and creates it if necessary.
-func (s *series) counter(t verbs.EventType) *counter {
+// ensureCounter returns the counter of a type, and creates it if necessary.
+func (s *series) ensureCounter(t verbs.EventType) *counter {
 	for _, c := range s.counters {
 		if c.typ == t {
 			return c
 		}
 	}
 	if len(s.counters) >= maxTypes && t != verbs.EventType(ledger.Overflow) {
-		return s.counter(verbs.EventType(ledger.Overflow))
+		return s.ensureCounter(verbs.EventType(ledger.Overflow))
 	}
 	c := &counter{typ: t}
 	s.counters = append(s.counters, c)
 	return c
 }
 
-func (s *series) read() uint64 {
+// totalEvents returns how many events workers have read.
+func (s *series) totalEvents() uint64 {
 	var n uint64
 	for _, c := range s.counters {
 		n += c.total()
@@ -69,13 +70,14 @@ func (s *series) read() uint64 {
 	return n
 }
 
-func (s *series) view(device string, g *gathering) *measure.Async {
+// makePoint returns the point of the series for a Gather, and begins its next interval.
+func (s *series) makePoint(device string, g *gathering) *measure.Async {
 	v := &measure.Async{
 		Device: device, Port: s.port, Types: make([]measure.EventCount, 0, len(s.counters)),
 		Hold: s.hold.End(), Ack: s.ack.End(), At: g.now,
 	}
 	for _, c := range s.counters {
-		read, acked := c.running()
+		read, acked := c.liveCounts()
 		v.Read += c.base + read
 		v.Acked += c.baseAcked + acked
 		v.Unacked += read - acked
@@ -87,20 +89,21 @@ func (s *series) view(device string, g *gathering) *measure.Async {
 	return v
 }
 
-// running returns how many events the running worker has read and acknowledged. It has
-// acknowledged every event in its stream.
-func (c *counter) running() (read, acked uint64) {
+// liveCounts returns how many events the running worker has read and acknowledged. The worker
+// has acknowledged every event in its stream.
+func (c *counter) liveCounts() (read, acked uint64) {
 	return max(c.live, c.streamed), max(c.liveAcked, c.streamed)
 }
 
+// total returns how many events workers have read.
 func (c *counter) total() uint64 {
-	read, _ := c.running()
+	read, _ := c.liveCounts()
 	return c.base + read
 }
 
-// update applies the sums of one read of the ledger. A counter never decreases, whatever
+// applyLedgerSums applies the sums of one read of the ledger. A counter never decreases, whatever
 // a dying worker may have written to the ledger.
-func (c *counter) update() {
+func (c *counter) applyLedgerSums() {
 	c.live = max(c.live, c.sumRead)
 	c.liveAcked = max(c.liveAcked, min(c.sumAcked, c.sumRead))
 	c.sumRead, c.sumAcked = 0, 0
@@ -109,7 +112,7 @@ func (c *counter) update() {
 // addToBase adds the dead worker's counts to base, and returns how many events the
 // worker's stream did not bring.
 func (c *counter) addToBase() uint64 {
-	read, acked := c.running()
+	read, acked := c.liveCounts()
 	rest := read - c.streamed
 	c.base += read
 	c.baseAcked += acked

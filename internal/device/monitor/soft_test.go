@@ -22,16 +22,16 @@ func soft(name string, index int) verbs.Found {
 func startSoft(t *testing.T, change func(*Config)) (*harness, *fakeSupervisor) {
 	t.Helper()
 	h := start(t, change)
-	h.finds(soft("rxe0", 0))
+	h.reportFound(soft("rxe0", 0))
 	sup := h.sup("rxe0", 0)
-	h.opens(sup, "rxe0")
+	h.openDevice(sup, "rxe0")
 	h.mono.Store(sec)
 	return h, sup
 }
 
-func requireReason(t *testing.T, s snapshot, device string, reason status.Reason, missing bool) {
+func requireReason(t *testing.T, s gathered, device string, reason status.Reason, missing bool) {
 	t.Helper()
-	v := deviceView(s, device)
+	v := findDevice(s, device)
 	require.Equal(t, reason, v.Reason)
 	require.Equal(t, missing, v.Missing())
 	require.False(t, v.Present)
@@ -43,14 +43,14 @@ func TestDeletedSoftDeviceIsNotMissing(t *testing.T) {
 		for n := uint64(1); n <= 3; n++ {
 			sup.Ended(status.End{Reason: status.ReasonRemoved})
 			requireReason(t, h.gather(), "rxe0", status.ReasonDeleted, false)
-			h.finds()
+			h.reportFound()
 			h.mono.Add(int64(time.Minute))
 			s := h.gather()
 			requireReason(t, s, "rxe0", status.ReasonDeleted, false)
 			require.Zero(t, s.Hosts[0].Missing)
 			requireRemovals(t, h, "rxe0", n, 0)
-			h.comesBack(sup, soft("rxe0", int(n)))
-			require.True(t, deviceView(h.gather(), "rxe0").Open)
+			h.reopenDevice(sup, soft("rxe0", int(n)))
+			require.True(t, findDevice(h.gather(), "rxe0").Open)
 		}
 		require.Empty(t, h.cfg.Memory.Devices(), "it was not open for a minute")
 	})
@@ -59,8 +59,8 @@ func TestDeletedSoftDeviceIsNotMissing(t *testing.T) {
 func TestDeletedSoftDeviceIsForgottenAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, sup := startSoft(t, nil)
-		h.goesAway(sup)
-		h.mono.Add(int64(forgettable) - sec)
+		h.removeDevice(sup)
+		h.mono.Add(int64(forgetAfter) - sec)
 		requireReason(t, h.gather(), "rxe0", status.ReasonDeleted, false)
 		h.mono.Add(sec)
 		require.Empty(t, h.gather().Devices)
@@ -77,8 +77,8 @@ func TestExpectedSoftDeviceIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, sup := startSoft(t, change)
-				h.goesAway(sup)
-				h.mono.Add(int64(2 * forgettable))
+				h.removeDevice(sup)
+				h.mono.Add(int64(2 * forgetAfter))
 				requireReason(t, h.gather(), "rxe0", status.ReasonRemoved, true)
 				requireRemovals(t, h, "rxe0", 1, 1)
 			})
@@ -86,19 +86,19 @@ func TestExpectedSoftDeviceIsMissing(t *testing.T) {
 	}
 }
 
-// Newer kernels take a soft device that is deleted from the processes that have it open, with a device_fatal for each.
+// Newer kernels withdraw a deleted soft device from the processes that have it open, with a device_fatal for each.
 func TestDeletionOfASoftDeviceIsNoFatalFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, sup := startSoft(t, nil)
 		h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, sec, sec))
-		require.Zero(t, deviceView(h.gather(), "rxe0").Fatals)
-		h.finds()
-		require.Zero(t, deviceView(h.gather(), "rxe0").Fatals)
-		h.comesBack(sup, soft("rxe0", 1))
+		require.Zero(t, findDevice(h.gather(), "rxe0").Fatals)
+		h.reportFound()
+		require.Zero(t, findDevice(h.gather(), "rxe0").Fatals)
+		h.reopenDevice(sup, soft("rxe0", 1))
 		h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, 2*sec, 2*sec))
-		h.finds(soft("rxe0", 2)) // deleted and added again between two looks
-		h.runs(sup, h.mono.Load()+int64(time.Minute))
-		require.Zero(t, deviceView(h.gather(), "rxe0").Fatals)
+		h.reportFound(soft("rxe0", 2)) // deleted and added again between two looks
+		h.runUntil(sup, h.mono.Load()+int64(time.Minute))
+		require.Zero(t, findDevice(h.gather(), "rxe0").Fatals)
 	})
 }
 
@@ -106,7 +106,7 @@ func TestFatalOfASoftDeviceThatStaysIsAFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, sup := startSoft(t, nil)
 		h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, sec, sec))
-		h.runs(sup, h.mono.Load()+int64(fatalLimit))
-		require.EqualValues(t, 1, deviceView(h.gather(), "rxe0").Fatals)
+		h.runUntil(sup, h.mono.Load()+int64(fatalLimit))
+		require.EqualValues(t, 1, findDevice(h.gather(), "rxe0").Fatals)
 	})
 }

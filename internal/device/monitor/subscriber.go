@@ -6,12 +6,12 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Update tells a subscriber one thing about a device. One of Item, Port, Ledger and Gone is set.
+// Update is a message to a subscriber about a device. One of Item, Port, Ledger and Gone is set.
 type Update struct {
 	Device string
 	Offset int64 // the wall clock minus CLOCK_MONOTONIC, in ns
 
-	Item   *verbs.Item      // reported by the worker that has the device open, and handled by the Monitor
+	Item   *verbs.Item      // from the worker that has the device open; the Monitor has already handled it
 	Port   *measure.Port    // the port at the end of an interval, and whenever its state may have changed
 	Ledger *ledger.Contents // the counts of the running worker so far
 	Ended  bool             // with Ledger: the worker has ended and counts nothing more

@@ -10,7 +10,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// describe returns an update in a few words.
+// describe returns a short text about an update.
 func describe(u Update) string {
 	switch {
 	case u.Port != nil:
@@ -39,7 +39,7 @@ func TestSubscribersGetUpdatesOfADeviceInOrder(t *testing.T) {
 			require.Equal(t, epoch, u.Offset)
 		}
 	}
-	h, sup, led := one(t, func(c *Config) {
+	h, sup, led := startWithOpenDevice(t, func(c *Config) {
 		c.Role = func(string, int) string { return verbs.RoleManagement }
 		c.Subscribers = []func(Update){subscribe(0), subscribe(1)}
 	})
@@ -62,7 +62,7 @@ func TestSubscribersGetUpdatesOfADeviceInOrder(t *testing.T) {
 	h.gather()
 	require.Equal(t, []string{"ledger ended false with 1 events", "port 1 down management", "port 2 active management"}, take())
 
-	h.finds()
+	h.reportFound()
 	require.Equal(t, []string{"port 1 absent management", "port 2 absent management", "gone"}, take())
 	h.batch(sup, verbs.Item{FabricFacts: &verbs.FabricFacts{Port: 1}}, verbs.Item{Objects: &verbs.Objects{}})
 	require.Empty(t, take(), "the device is gone, and its worker has not noticed yet")

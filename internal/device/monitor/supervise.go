@@ -11,14 +11,14 @@ import (
 
 // job is the running Supervisor of a device. Device.mu guards its fields.
 type job struct {
-	sup    Supervisor
-	run    func() error // blocks
-	cancel context.CancelFunc
-	over   bool // canceled, and not ended yet
-	again  bool // the device came back in the meantime
+	sup      Supervisor
+	run      func() error // blocks
+	cancel   context.CancelFunc
+	canceled bool // the Supervisor is to end, and has not ended yet
+	restart  bool // start another Supervisor when this one has ended: the device has come back
 }
 
-// supervise makes a worker try to open the device now.
+// supervise makes a worker try to open the device now, unless the device is released.
 func (m *Monitor) supervise(ctx context.Context, d *Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -27,14 +27,15 @@ func (m *Monitor) supervise(ctx context.Context, d *Device) {
 	case d.job == nil:
 		d.job = m.newJob(ctx, d)
 		first := d.job
-		m.wg.Go(func() { m.work(ctx, d, first) })
-	case d.job.over:
-		d.job.again = true
+		m.wg.Go(func() { m.runJobs(ctx, d, first) })
+	case d.job.canceled:
+		d.job.restart = true
 	default:
 		d.job.sup.Wake()
 	}
 }
 
+// newJob returns a job with a new Supervisor for d. The caller holds d.mu.
 func (m *Monitor) newJob(ctx context.Context, d *Device) *job {
 	ctx, cancel := context.WithCancel(ctx)
 	d.status = status.Status{}
@@ -45,8 +46,8 @@ func (m *Monitor) newJob(ctx context.Context, d *Device) *job {
 	}}
 }
 
-// work runs the Supervisors of a device, one after the other.
-func (m *Monitor) work(ctx context.Context, d *Device, j *job) {
+// runJobs runs the Supervisors of a device, one after the other.
+func (m *Monitor) runJobs(ctx context.Context, d *Device, j *job) {
 	for j != nil {
 		err := j.run()
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -56,16 +57,16 @@ func (m *Monitor) work(ctx context.Context, d *Device, j *job) {
 	}
 }
 
-// nextJob returns the job after one whose Supervisor has returned err, nil if there is none.
+// nextJob ends the present job, whose Supervisor has returned err, and returns the next one, nil if there is none.
 func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.noteAbandoned(err)
-	again := d.job.again && ctx.Err() == nil
+	d.recordUnclosed(err)
+	again := d.job.restart && ctx.Err() == nil
 	d.restarts += d.status.Restarts
 	d.crashes += d.status.Crashes
 	d.status.Restarts, d.status.Crashes = 0, 0
-	d.led, d.collectRings = nil, nil // its Supervisor has unmapped it
+	d.ledger, d.collectRings = nil, nil // its Supervisor has unmapped it
 	d.job = nil
 	if again {
 		d.job = m.newJob(ctx, d)
@@ -73,14 +74,14 @@ func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 	return d.job
 }
 
-// lingering is how long a removal may be under way while discovery still finds the device.
-const lingering = 10 * time.Second
+// removalLimit is the longest time for which discovery may still find a device that is being removed.
+const removalLimit = 10 * time.Second
 
-// retryInterval is how often retryAll looks for devices to try again.
-const retryInterval = lingering / 4
+// retryInterval is the interval at which runRetries looks for devices to open again.
+const retryInterval = removalLimit / 4
 
-// retryAll tries devices again (retry) until ctx ends, whether or not Gather is called.
-func (m *Monitor) retryAll(ctx context.Context) {
+// runRetries calls retryOpening for all devices every retryInterval until ctx ends, whether or not Gather is called.
+func (m *Monitor) runRetries(ctx context.Context) {
 	tick := wake.NewTicker(retryInterval, time.Time{})
 	defer tick.Stop()
 	for {
@@ -91,10 +92,10 @@ func (m *Monitor) retryAll(ctx context.Context) {
 			tick.Next()
 			t := m.clock.read()
 			installed := m.cfg.LibrariesChanged()
-			o := m.overviewNow(&t)
+			o := m.takeOverview(&t)
 			for _, d := range o.devices {
 				d.explainAbsence(o.found, &t)
-				d.retryNow(&t)
+				d.retryAndEmit(&t)
 				if installed {
 					d.retryUnwatchable()
 				}
@@ -103,20 +104,20 @@ func (m *Monitor) retryAll(ctx context.Context) {
 	}
 }
 
-func (d *Device) retryNow(t *moment) {
+func (d *Device) retryAndEmit(t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.retry(t)
+	d.retryOpening(t)
 	d.emitIfChanged(t)
 }
 
-// retry starts another attempt to open a device if its worker and discovery have
+// retryOpening starts another attempt to open a device if its worker and discovery have
 // disagreed for so long that its removal cannot still be under way. The caller holds
 // d.mu.
-func (d *Device) retry(t *moment) {
-	d.lookAtFunction()
-	d.confirmRemovalInTime(t)
-	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
+func (d *Device) retryOpening(t *moment) {
+	d.checkFunction()
+	d.confirmOverdueRemoval(t)
+	if d.job == nil || d.job.canceled || t.mono-d.goneAt < int64(removalLimit) {
 		return
 	}
 	switch {
@@ -126,23 +127,23 @@ func (d *Device) retry(t *moment) {
 		d.goneAt = t.mono
 		d.job.sup.Wake()
 	case d.present && d.reason == status.ReasonUnwatchable:
-		// Its Supervisor tries again by itself, and others wake it after a change.
+		// The Supervisor tries again by itself, and is woken when the device or the libraries change.
 	case d.present && !d.watching && d.status.State == status.StateStopped:
 		// The Supervisor missed the device for a moment, and discovery did not.
 		d.goneAt = t.mono
 		d.job.sup.Wake()
 	case d.present && d.watching && !d.open:
-		// Discovery found a successor, but the worker has not ended. It may have opened
-		// the successor before discovery found it.
-		d.dismiss()
-		d.job.again = true
+		// Discovery found a successor of the device, but the worker has not ended. The worker
+		// may have opened the successor before discovery found it.
+		d.endSupervision()
+		d.job.restart = true
 	}
 }
 
-// dismiss ends the supervision of a device. The caller holds d.mu.
-func (d *Device) dismiss() {
+// endSupervision ends the supervision of a device. The caller holds d.mu.
+func (d *Device) endSupervision() {
 	if d.job != nil {
-		d.job.over, d.job.again = true, false
+		d.job.canceled, d.job.restart = true, false
 		d.job.cancel()
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// smi returns a sub-device of the kind that has no node.
+// smi returns an SMI sub-device, which has no node.
 func smi(index int) verbs.Found {
 	return verbs.Found{Name: "smi0", Index: index, NodeGUID: "b8e9:2403:00aa:0001", Unwatchable: "it is an SMI sub-device of mlx5_0"}
 }
@@ -36,12 +36,12 @@ func (h *harness) supervisors(device string) (n int) {
 
 func TestNoWorkerIsStartedForASubDevice(t *testing.T) {
 	h := start(t, nil)
-	h.finds(smi(1))
+	h.reportFound(smi(1))
 	require.Zero(t, h.supervisors("smi0"))
 	requireUnwatchable(t, h, "smi0", true)
-	h.finds()
+	h.reportFound()
 	require.Zero(t, requireUnwatchable(t, h, "smi0", false).Removals)
-	h.finds(smi(2))
+	h.reportFound(smi(2))
 	requireUnwatchable(t, h, "smi0", true)
 	require.Zero(t, h.supervisors("smi0"))
 }
@@ -49,55 +49,55 @@ func TestNoWorkerIsStartedForASubDevice(t *testing.T) {
 func TestNoWorkerIsStartedWhileANodeIsAwaited(t *testing.T) {
 	h := start(t, nil)
 	pending := verbs.Found{Name: "mlx5_0", Index: -1, NodeGUID: "0002:c903:0000:0001", Pending: true}
-	h.finds(pending)
+	h.reportFound(pending)
 	require.Zero(t, h.supervisors("mlx5_0"))
-	require.Equal(t, status.ReasonStarting, deviceView(h.gather(), "mlx5_0").Reason)
+	require.Equal(t, status.ReasonStarting, findDevice(h.gather(), "mlx5_0").Reason)
 
 	never := pending
 	never.Pending, never.Unwatchable = false, "ib_uverbs makes no node for it"
-	h.finds(never)
+	h.reportFound(never)
 	requireUnwatchable(t, h, "mlx5_0", true)
 
 	usable := pending
 	usable.Pending, usable.Node = false, "uverbs0"
-	h.finds(usable)
-	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-	require.Equal(t, status.ReasonOK, deviceView(h.gather(), "mlx5_0").Reason)
+	h.reportFound(usable)
+	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+	require.Equal(t, status.ReasonOK, findDevice(h.gather(), "mlx5_0").Reason)
 }
 
-// Without ib_uverbs a worker is started, which loads it. Only then is the type of the device looked at.
+// Without ib_uverbs the plugin starts a worker, which loads it. Discovery reads the type of the device only then.
 func TestWorkerOfASubDeviceIsEnded(t *testing.T) {
 	h := start(t, nil)
 	early := smi(1)
 	early.Unwatchable = ""
-	h.finds(early)
+	h.reportFound(early)
 	sup := h.sup("smi0", 0)
 	sup.last = func() { // the report was under way
 		sup.Ended(status.End{Reason: status.ReasonNoDevice})
 		sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonNoDevice})
 	}
-	h.finds(smi(1))
+	h.reportFound(smi(1))
 	<-sup.ended
-	require.Eventually(t, func() bool { return deviceView(h.gather(), "smi0").Worker.State == status.StateStopped }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return findDevice(h.gather(), "smi0").Worker.State == status.StateStopped }, time.Minute, time.Millisecond)
 	requireUnwatchable(t, h, "smi0", true)
 	require.Equal(t, 1, h.supervisors("smi0"))
 }
 
 func TestExpectedSubDeviceThatIsGoneIsMissing(t *testing.T) {
 	h := start(t, func(c *Config) { c.Expect = []string{"smi0"} })
-	h.finds(smi(1))
+	h.reportFound(smi(1))
 	requireUnwatchable(t, h, "smi0", true)
-	h.finds()
-	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "smi0").Reason)
+	h.reportFound()
+	require.Equal(t, status.ReasonRemoved, findDevice(h.gather(), "smi0").Reason)
 }
 
 func TestResumedSubDeviceIsUnwatchableAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.finds(smi(1))
+		h.reportFound(smi(1))
 		releases.set("smi0", true)
 		h.review()
-		require.Equal(t, status.ReasonReleased, deviceView(h.gather(), "smi0").Reason)
+		require.Equal(t, status.ReasonReleased, findDevice(h.gather(), "smi0").Reason)
 		releases.set("smi0", false)
 		h.review()
 		requireUnwatchable(t, h, "smi0", true)
@@ -105,8 +105,8 @@ func TestResumedSubDeviceIsUnwatchableAgain(t *testing.T) {
 	})
 }
 
-// refused acts as a worker whose library has no provider for the device.
-func (h *harness) refused(s *fakeSupervisor) {
+// refuseDevice acts as a worker whose library has no provider for the device.
+func (h *harness) refuseDevice(s *fakeSupervisor) {
 	s.Started(h.ledger(), nil)
 	s.Ended(status.End{Reason: status.ReasonUnwatchable, Message: "no provider"})
 	s.Status(status.Status{State: status.StateStopped, Reason: status.ReasonUnwatchable, Message: "no provider; trying again after a change"})
@@ -117,19 +117,19 @@ func TestDeviceWithoutAProviderIsTriedAgainAfterAChangeAlone(t *testing.T) {
 		var installed atomic.Bool
 		h := start(t, func(c *Config) { c.LibrariesChanged = func() bool { return installed.Swap(false) } })
 		irdma0 := found("irdma0", 0)
-		h.finds(irdma0)
+		h.reportFound(irdma0)
 		sup := h.sup("irdma0", 0)
-		h.refused(sup)
+		h.refuseDevice(sup)
 		requireUnwatchable(t, h, "irdma0", true)
 
 		h.mono.Add(3600 * sec)
 		time.Sleep(time.Hour)
-		h.finds(irdma0)
+		h.reportFound(irdma0)
 		h.gather()
 		require.Zero(t, sup.wakes.Load(), "nothing has changed")
 
 		irdma0.Added++
-		h.finds(irdma0)
+		h.reportFound(irdma0)
 		require.EqualValues(t, 1, sup.wakes.Load(), "the kernel reports it anew")
 		installed.Store(true)
 		time.Sleep(retryInterval)
@@ -138,22 +138,22 @@ func TestDeviceWithoutAProviderIsTriedAgainAfterAChangeAlone(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 2, sup.wakes.Load())
 
-		h.opens(sup, "irdma0")
+		h.openDevice(sup, "irdma0")
 		installed.Store(true)
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 2, sup.wakes.Load(), "it is open")
-		require.Equal(t, status.ReasonOK, deviceView(h.gather(), "irdma0").Reason)
+		require.Equal(t, status.ReasonOK, findDevice(h.gather(), "irdma0").Reason)
 	})
 }
 
 func TestDeviceWithoutAProviderIsNotMissedWhenItGoes(t *testing.T) {
 	h := start(t, nil)
-	h.finds(found("irdma0", 0))
+	h.reportFound(found("irdma0", 0))
 	sup := h.sup("irdma0", 0)
-	h.refused(sup)
-	h.finds()
+	h.refuseDevice(sup)
+	h.reportFound()
 	<-sup.ended
 	require.Zero(t, requireUnwatchable(t, h, "irdma0", false).Removals)
-	h.finds(found("irdma0", 1))
-	require.Equal(t, status.ReasonStarting, deviceView(h.gather(), "irdma0").Reason)
+	h.reportFound(found("irdma0", 1))
+	require.Equal(t, status.ReasonStarting, findDevice(h.gather(), "irdma0").Reason)
 }

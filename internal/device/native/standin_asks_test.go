@@ -26,12 +26,12 @@ func TestRoundMakesTheCallsOfTheTable(t *testing.T) {
 	for _, m := range allMethods {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			calls := func(rounds int) facts.Asks {
+			calls := func(rounds int) facts.CallCounts {
 				o := order{Kind: "rounds", Method: m, Rounds: rounds, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIndex: -1}
 				return asked(well(t, o).Trace)
 			}
 			first, then := calls(few), calls(many)
-			each := facts.Asks{}
+			each := facts.CallCounts{}
 			for _, call := range facts.Calls() {
 				if n := then[call] - first[call]; n != 0 {
 					require.Zero(t, n%(many-few), "%s: %d calls in %d rounds", call, n, many-few)
@@ -44,8 +44,8 @@ func TestRoundMakesTheCallsOfTheTable(t *testing.T) {
 }
 
 // asked counts the calls of the table in a trace.
-func asked(trace []string) facts.Asks {
-	all := facts.Asks{}
+func asked(trace []string) facts.CallCounts {
+	all := facts.CallCounts{}
 	for _, line := range trace {
 		name, _, _ := strings.Cut(line, " ")
 		for _, call := range facts.Calls() {

@@ -54,9 +54,9 @@ func doAsking(s *subject) error {
 func TestAskingMakesTheCallsOfTheTable(t *testing.T) {
 	r := well(t, order{Kind: "asking", LinkLayer: verbs.LinkEthernet, GIDIndex: -1})
 	got := asked(r.Trace)
-	require.Equal(t, facts.Asking("mlx5_core"), facts.Asks{facts.HWCounter: len(r.Opened)})
+	require.Equal(t, facts.CheckingCalls("mlx5_core"), facts.CallCounts{facts.HWCounter: len(r.Opened)})
 	require.Equal(t, "aborts", filepath.Base(r.Opened[0]), "a counter, and not its lifespan")
-	require.Equal(t, facts.Asking("qede")[facts.QueryQP], got[facts.QueryQP])
+	require.Equal(t, facts.CheckingCalls("qede")[facts.QueryQP], got[facts.QueryQP])
 }
 
 // doHungCounter closes the device while the read of a counter hangs, and reports the ledger

@@ -12,18 +12,17 @@ import (
 // answerLimit is the longest wait for one part of an answer.
 const answerLimit = 5 * time.Second
 
-// ErrNoDevice means that the kernel has no device of that name in this network
-// namespace. Every function that takes a device
-// returns it wrapped.
+// ErrNoDevice means that this network namespace has no device of that name. Every
+// function that takes a device returns it wrapped.
 var ErrNoDevice = errors.New("no such RDMA device")
 
-// dial opens a connection, and asks by it for the kernel's number of a device. The caller closes it.
-func dial(device string) (c *netlink.Conn, number uint32, err error) {
+// dialDevice opens a connection, and uses it to find the kernel's number of a device. The caller closes the connection.
+func dialDevice(device string) (c *netlink.Conn, number uint32, err error) {
 	c, err = netlink.Dial(unix.NETLINK_RDMA, answerLimit)
 	if err != nil {
 		return nil, 0, err
 	}
-	number, err = index(c, device)
+	number, err = findDevice(c, device)
 	if err != nil {
 		c.Close()
 		return nil, 0, err
@@ -31,11 +30,13 @@ func dial(device string) (c *netlink.Conn, number uint32, err error) {
 	return c, number, nil
 }
 
-// which is the part of a request that names a device.
-func which(number uint32) []byte { return netlink.Attribute(nil, attrDevIndex, netlink.Word(number)) }
+// deviceAttribute returns the attribute of a request that names a device.
+func deviceAttribute(number uint32) []byte {
+	return netlink.Attribute(nil, attrDevIndex, netlink.Word(number))
+}
 
-// index returns the kernel's number of a device.
-func index(c *netlink.Conn, device string) (uint32, error) {
+// findDevice returns the kernel's number of a device.
+func findDevice(c *netlink.Conn, device string) (uint32, error) {
 	var found uint32
 	ok := false
 	err := c.Ask(get, unix.NLM_F_DUMP, nil, func(body []byte) error {

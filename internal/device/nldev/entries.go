@@ -6,8 +6,8 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-// entries calls f for the fields of each entry in a table of a message.
-func entries(body []byte, table, entry uint16, f func(fields []byte) error) error {
+// eachEntry calls f for the fields of each entry in a table of a message.
+func eachEntry(body []byte, table, entry uint16, f func(fields []byte) error) error {
 	return netlink.Each(body, func(kind uint16, all []byte) error {
 		if kind != table {
 			return nil
@@ -21,7 +21,8 @@ func entries(body []byte, table, entry uint16, f func(fields []byte) error) erro
 	})
 }
 
-func long(value []byte) uint64 {
+// parseNumber returns a number of 64 or 32 bits.
+func parseNumber(value []byte) uint64 {
 	if len(value) < 8 {
 		return uint64(netlink.ParseWord(value))
 	}
@@ -30,7 +31,7 @@ func long(value []byte) uint64 {
 
 // addNumbers adds the numbers in a table of a message, whose entries have a name and a value.
 func addNumbers(to map[string]uint64, body []byte, table, entry, nameOf, valueOf uint16) error {
-	return entries(body, table, entry, func(fields []byte) error {
+	return eachEntry(body, table, entry, func(fields []byte) error {
 		var name string
 		var n uint64
 		err := netlink.Each(fields, func(kind uint16, value []byte) error {
@@ -38,7 +39,7 @@ func addNumbers(to map[string]uint64, body []byte, table, entry, nameOf, valueOf
 			case nameOf:
 				name = netlink.ParseText(value)
 			case valueOf:
-				n = long(value)
+				n = parseNumber(value)
 			}
 			return nil
 		})

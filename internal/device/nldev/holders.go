@@ -1,28 +1,28 @@
 package nldev
 
-// Holder is who holds an object. Neither Thread nor Kernel is set for one that is not known.
+// Holder is the holder of an object. Neither Thread nor Kernel is set for an unknown holder.
 type Holder struct {
-	Thread int    // of a program, as in Object
-	Kernel string // module
+	Thread int    // a thread of a program, as in Object
+	Kernel string // a kernel module
 }
 
-// Holders returns the holder of each object, in the same order: who created it or, where that is not known, its
-// protection domain or its context. An object outlives the thread that created it, while another one of the same
-// process may still run that created the protection domain or the context. A child that inherited a context by fork(2)
-// holds what it creates itself.
+// Holders returns the holder of each object, in the same order: the creator of the object or, if that is unknown, the
+// creator of its protection domain or of its context. An object outlives the thread that created it, but the thread
+// that created the protection domain or the context may still run, and belongs to the same process. A child that
+// inherited a context by fork(2) holds the objects that it creates itself.
 //
-// The objects are of one device, and of any kinds. Those that were created during the dumps may have a parent that is
-// missing. Then the holder is not known either.
+// The objects belong to one device, and may be of any kinds. The parent of an object that was created during the dumps
+// may be missing. Its holder is then unknown.
 func Holders(objects []Object) []Holder {
-	known := map[name]*Object{}
+	known := map[objectKey]*Object{}
 	for i := range objects {
 		if o := &objects[i]; o.Kind == Contexts || o.Kind == ProtectionDomains {
-			known[name{o.Kind, o.Number}] = o
+			known[objectKey{o.Kind, o.Number}] = o
 		}
 	}
 	holders := make([]Holder, len(objects))
 	for i := range objects {
-		for o := &objects[i]; o != nil; o = known[parent(o)] {
+		for o := &objects[i]; o != nil; o = known[parentKey(o)] {
 			if o.Thread != 0 || o.Kernel != "" {
 				holders[i] = Holder{Thread: o.Thread, Kernel: o.Kernel}
 				break
@@ -32,23 +32,24 @@ func Holders(objects []Object) []Holder {
 	return holders
 }
 
-// name is what an object is known by. No object has the zero one.
-type name struct {
+// objectKey identifies an object. No object has the zero objectKey.
+type objectKey struct {
 	kind   Kind
 	number uint32
 }
 
-// parent returns the name of an object's parent. It is always of a higher kind, so that no chain of parents is a circle.
-func parent(o *Object) name {
+// parentKey returns the key of an object's parent. The parent is always of a higher kind, so that no chain of parents
+// is circular.
+func parentKey(o *Object) objectKey {
 	if !o.HasParent {
-		return name{}
+		return objectKey{}
 	}
 	switch o.Kind {
 	case QueuePairs, SharedReceiveQueues:
-		return name{ProtectionDomains, o.Parent}
+		return objectKey{ProtectionDomains, o.Parent}
 	case ProtectionDomains, CompletionQueues:
-		return name{Contexts, o.Parent}
+		return objectKey{Contexts, o.Parent}
 	case Contexts:
 	}
-	return name{}
+	return objectKey{}
 }

@@ -22,8 +22,8 @@ func TestDomainsAreSummedByOwner(t *testing.T) {
 	process := nest(attrPDEntry, nest(attrUseCount, wide(7)), nest(attrPID, netlink.Word(4711)))
 	unseen := nest(attrPDEntry, nest(attrUseCount, wide(1)))
 	var u Use
-	require.NoError(t, u.add(nest(attrPD, kernel, process, unseen)))
-	require.NoError(t, u.add(nest(attrPD, process, unseen)))
+	require.NoError(t, u.addMessage(nest(attrPD, kernel, process, unseen)))
+	require.NoError(t, u.addMessage(nest(attrPD, process, unseen)))
 	require.Equal(t, []Owner{
 		{Kernel: "ib_core", Domains: 1, Objects: 2}, {PID: 4711, Domains: 2, Objects: 14}, {Domains: 2, Objects: 2},
 	}, u.Owners)
@@ -57,7 +57,7 @@ func TestNothingOfADamagedEntryIsUsed(t *testing.T) {
 	whole := nest(attrPD, nest(attrPDEntry, nest(attrPID, netlink.Word(4711))))
 	for n := 1; n < len(whole); n++ {
 		var u Use
-		require.Error(t, u.add(whole[:n]))
+		require.Error(t, u.addMessage(whole[:n]))
 		require.Empty(t, u.Owners)
 	}
 }

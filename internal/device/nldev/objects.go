@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-// Kind is a kind of objects, by the kernel's name for it, which is also its key in Resources.
+// Kind is a kind of objects. Its value is the kernel's name for it, as in the result of QueryResources.
 type Kind string
 
 // The kinds that Dump lists.
@@ -21,29 +21,29 @@ const (
 	QueuePairs          Kind = "qp"
 )
 
-// What the list of one device may cost (res_get_common_dumpit and fill_res_srq_qps in drivers/infiniband/core/nldev.c,
-// Linux 6.1 and newer).
+// Limits for the cost of listing the objects of one device (res_get_common_dumpit and fill_res_srq_qps in
+// drivers/infiniband/core/nldev.c, Linux 6.1 and newer).
 const (
-	// maxQueuePairs: the kernel calls ib_query_qp for each queue pair, with mlx5 a command to the firmware each.
+	// maxQueuePairs limits queue pairs: the kernel calls ib_query_qp for each one, with mlx5 a command to the firmware.
 	maxQueuePairs = 4096
-	// maxObjects: each part of a list (32 KiB at most) walks all objects before it again, under a spinlock that
-	// creating and destroying an object takes too.
+	// maxObjects limits other objects: for each part of a list (32 KiB at most) the kernel walks all objects of the
+	// earlier parts again, under a spinlock that creating and destroying an object also takes.
 	maxObjects = 16384
-	// maxSharing is for shared receive queues times queue pairs: for each of the former the kernel walks all of the
-	// latter under the spinlock of the queue pairs.
+	// maxSharing limits the number of shared receive queues times the number of queue pairs: for each shared receive
+	// queue the kernel walks all queue pairs under their spinlock.
 	maxSharing = 1 << 20
-	// maxEmpty is how many parts without an object may follow each other. One is usual where an entry does not fit
-	// into what was left of the first part. A shared receive queue whose entry, with all its queue pairs, fits into
-	// no part makes the kernel send empty ones without end.
+	// maxEmpty limits the parts without an object in a row. One is usual if an entry does not fit into the rest of the
+	// first part. A shared receive queue whose entry, with all its queue pairs, fits into no part makes the kernel send
+	// empty parts without end.
 	maxEmpty = 8
 )
 
-// Dump returns one of these wrapped, or ErrNoDevice.
+// The errors of Dump, besides ErrNoDevice. Dump returns them wrapped.
 var (
-	// ErrTooMany means that a device has more objects than are listed. Resources counts them.
+	// ErrTooMany means that a device has more objects than Dump lists. QueryResources counts them.
 	ErrTooMany = errors.New("too many objects")
-	// ErrUnsupported means that the kernel has no such list (contexts and shared receive queues: older than 5.14), no
-	// RDMA netlink at all, or that the driver refused to describe an object: the errno is the same (EINVAL).
+	// ErrUnsupported means that the kernel has no such list (contexts and shared receive queues: before 5.14), that it
+	// has no RDMA netlink at all, or that the driver refused to describe an object: the errno is the same (EINVAL).
 	ErrUnsupported = errors.New("not supported by this kernel or driver")
 	// ErrEndless means that the kernel sends parts without an object and makes no progress.
 	ErrEndless = errors.New("an entry fits into no part of the list")
@@ -53,31 +53,31 @@ var (
 type Object struct {
 	Kind Kind
 	// Number is lqpn for a queue pair, otherwise the number of resource tracking (ctxn, pdn, cqn, srqn of
-	// `rdma resource show`), which can be 0. Numbers differ among one kind, except those of the kernel's own queue
+	// `rdma resource show`), which can be 0. Numbers are unique within a kind, except those of the kernel's own queue
 	// pairs, 0 and 1 on each port.
 	Number uint32
-	// Thread is the thread that created the object, in this process's pid namespace. For a shared receive queue it is
-	// that of its protection domain (rdma_restrack_parent_name in ib_create_srq_user). It is 0 for the kernel's
-	// objects, for a thread that has ended and for one that is not visible (fill_res_name_pid, task_pid_vnr).
+	// Thread is the thread that created the object, in this process' pid namespace. For a shared receive queue it is
+	// the creator of the protection domain (rdma_restrack_parent_name in ib_create_srq_user). It is 0 for the kernel's
+	// objects, and for a thread that has ended or is not visible (fill_res_name_pid, task_pid_vnr).
 	Thread int
-	// Kernel is the module whose object it is, as in "ib_core"; "" for a program's.
+	// Kernel is the kernel module that owns the object, as in "ib_core"; "" for an object of a program.
 	Kernel string
 	// Parent is the protection domain of a queue pair or shared receive queue, and the context of a protection domain
-	// or completion queue. HasParent is false for contexts. It is false for the kernel's objects too, but for its
-	// shared receive queues.
+	// or completion queue. HasParent is false for contexts, and for the kernel's objects other than shared receive
+	// queues.
 	Parent    uint32
 	HasParent bool
 	State     State
 }
 
-// Dump calls f for each object of a kind, in the order of their numbers and not twice for one. An error of f ends the
-// list and is returned. Objects that are created or destroyed meanwhile may be missing, and also others then: the
-// kernel goes on at a position, not at a number. Newer kernels leave out queue pairs of a driver's own types.
+// Dump calls f for each object of a kind, in the order of their numbers and once for each. An error of f ends the list,
+// and Dump returns it. If objects are created or destroyed meanwhile, these and others may be missing: the kernel
+// continues at a position, not at a number. Newer kernels leave out queue pairs of driver-specific types.
 //
-// It needs no capability: only commands that change something, and those for raw contents, have RDMA_NL_ADMIN_PERM in
-// nldev_cb_table. It blocks for as long as the kernel and, for queue pairs, the device need. The kernel holds the
-// device during each part of the list, so that a removal waits for the part, and not between two parts. Each call has
-// its own socket; any goroutine may call it.
+// Dump needs no capability: only commands that change something, and commands for raw contents, have RDMA_NL_ADMIN_PERM
+// in nldev_cb_table. It blocks for as long as the kernel and, for queue pairs, the device need. The kernel holds a
+// reference to the device during each part of the list, so that a removal waits for the end of the part. Each call uses
+// its own socket, so that any goroutine may call Dump.
 func Dump(device string, kind Kind, f func(Object) error) error {
 	if err := dump(device, kind, f); err != nil {
 		return fmt.Errorf("ask RDMA netlink for each %s of %s: %w", kind, device, err)
@@ -90,7 +90,7 @@ func dump(device string, kind Kind, f func(Object) error) error {
 	if err != nil {
 		return err
 	}
-	c, number, err := dial(device)
+	c, number, err := dialDevice(device)
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return errors.Join(ErrUnsupported, err)
 	}
@@ -98,31 +98,31 @@ func dump(device string, kind Kind, f func(Object) error) error {
 		return err
 	}
 	defer c.Close()
-	counts, err := count(c, number)
+	counts, err := countObjects(c, number)
 	if err == nil {
-		err = affordable(kind, counts)
+		err = checkCost(kind, counts)
 	}
 	if err == nil {
-		err = c.Ask(l.command, unix.NLM_F_DUMP, which(number), l.part)
+		err = c.Ask(l.command, unix.NLM_F_DUMP, deviceAttribute(number), l.readPart)
 	}
-	if l.failed != nil || !refused(err) {
+	if l.failed != nil || !isRefusal(err) {
 		return err
 	}
-	// A device that was removed since its number was read is EINVAL too.
-	if _, again := index(c, device); again != nil {
+	// The kernel also returns EINVAL for a device that was removed since its number was read.
+	if _, again := findDevice(c, device); again != nil {
 		return again
 	}
 	return errors.Join(ErrUnsupported, err)
 }
 
-// refused reports whether the kernel refused a list. An unknown command is EINVAL (rdma_nl_rcv_msg in
-// drivers/infiniband/core/netlink.c), a driver without query_qp EOPNOTSUPP (ib_query_qp).
-func refused(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) }
+// isRefusal reports whether the kernel refused a list: with EINVAL for an unknown command (rdma_nl_rcv_msg in
+// drivers/infiniband/core/netlink.c), with EOPNOTSUPP for a driver without query_qp (ib_query_qp).
+func isRefusal(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) }
 
-// affordable checks what a list would cost against what a device has.
-func affordable(kind Kind, counts map[string]uint64) error {
+// checkCost returns ErrTooMany if a device with these numbers of objects has too many for a list of a kind.
+func checkCost(kind Kind, counts map[string]uint64) error {
 	n, pairs := counts[string(kind)], counts[string(QueuePairs)]
-	if most := limit(kind); n > uint64(most) {
+	if most := maxListed(kind); n > uint64(most) {
 		return fmt.Errorf("%w: %d, at most %d are listed", ErrTooMany, n, most)
 	}
 	if kind == SharedReceiveQueues && n > 0 && pairs > maxSharing/n {
@@ -131,14 +131,15 @@ func affordable(kind Kind, counts map[string]uint64) error {
 	return nil
 }
 
-func limit(kind Kind) int {
+// maxListed returns the largest number of objects of a kind that Dump lists.
+func maxListed(kind Kind) int {
 	if kind == QueuePairs {
 		return maxQueuePairs
 	}
 	return maxObjects
 }
 
-// listing is a list of objects that is being read.
+// listing is the state of a list of objects while it is read.
 type listing struct {
 	kind                   Kind
 	command                uint16
@@ -146,13 +147,13 @@ type listing struct {
 	numberAttr, parentAttr uint16
 	f                      func(Object) error
 
-	failed error // of f
-	seen   int
-	last   uint64
-	empty  int
+	failed error  // the error of f
+	seen   int    // objects so far
+	last   uint64 // the position of the last object, plus 1
+	empty  int    // parts without an object in a row
 }
 
-// noAttr is the kind of no attribute: netlink.Each takes the upper bits away.
+// noAttr is not the kind of any attribute: netlink.Each removes the upper bits.
 const noAttr = 0xffff
 
 func newListing(kind Kind, f func(Object) error) (*listing, error) {
@@ -174,49 +175,49 @@ func newListing(kind Kind, f func(Object) error) (*listing, error) {
 	return l, nil
 }
 
-// part reads a part of the list.
-func (l *listing) part(body []byte) error {
+// readPart reads a part of the list.
+func (l *listing) readPart(body []byte) error {
 	l.empty++
-	err := entries(body, l.table, l.entry, l.object)
+	err := eachEntry(body, l.table, l.entry, l.readObject)
 	if err == nil && l.empty >= maxEmpty {
 		err = ErrEndless
 	}
 	return err
 }
 
-// object reads an entry.
-func (l *listing) object(fields []byte) error {
+// readObject reads an entry, and calls f unless the entry is empty or repeats an object.
+func (l *listing) readObject(fields []byte) error {
 	l.empty = 0
 	e := entry{Object: Object{Kind: l.kind, State: StateUnknown}}
 	err := netlink.Each(fields, func(attr uint16, value []byte) error {
-		e.set(l, attr, value)
+		e.setAttribute(l, attr, value)
 		return nil
 	})
 	if err != nil || !e.numbered { // fill_res_ctx_entry leaves the entry of the kernel's own context empty
 		return err
 	}
-	// The kernel goes on at a position, so that an object created before it repeats what came last.
-	place := e.place() + 1
+	// The kernel continues at a position, so that an object that was created before it shifts the list and repeats the last object.
+	place := e.position() + 1
 	if place <= l.last {
 		return nil
 	}
 	l.last = place
-	if l.seen++; l.seen > limit(l.kind) {
-		return fmt.Errorf("%w: more than the %d that are listed", ErrTooMany, limit(l.kind))
+	if l.seen++; l.seen > maxListed(l.kind) {
+		return fmt.Errorf("%w: more than the %d that are listed", ErrTooMany, maxListed(l.kind))
 	}
 	l.failed = l.f(e.Object)
 	return l.failed
 }
 
-// entry is an object with what only its place in the list needs.
+// entry is an entry of a list: an object, and the attributes that decide its position.
 type entry struct {
 	Object
-	numbered bool
-	special  bool
-	port     uint32
+	numbered bool   // Number is set
+	special  bool   // a queue pair of the kernel for management (SMI, GSI)
+	port     uint32 // of a queue pair
 }
 
-func (e *entry) set(l *listing, attr uint16, value []byte) {
+func (e *entry) setAttribute(l *listing, attr uint16, value []byte) {
 	switch attr {
 	case l.numberAttr:
 		e.Number, e.numbered = netlink.ParseWord(value), len(value) >= 4
@@ -239,9 +240,9 @@ func (e *entry) set(l *listing, attr uint16, value []byte) {
 
 const ibQPTGSI = 1 // IB_QPT_GSI of enum ib_qp_type; IB_QPT_SMI is 0
 
-// place is what the kernel sorts by: the number, and for queue pairs of management also the port above it
-// (rdma_restrack_add in drivers/infiniband/core/restrack.c).
-func (e *entry) place() uint64 {
+// position returns the key by which the kernel sorts: the number and, for management queue pairs, the port in the higher
+// bits (rdma_restrack_add in drivers/infiniband/core/restrack.c).
+func (e *entry) position() uint64 {
 	if e.special {
 		return uint64(e.Number) | uint64(e.port)<<24
 	}

@@ -21,7 +21,7 @@ func octet(kind uint16, n byte) []byte { return netlink.Attribute(nil, kind, []b
 
 func text(kind uint16, s string) []byte { return netlink.Attribute(nil, kind, netlink.Text(s)) }
 
-// handle is what begins each part (fill_nldev_handle).
+// handle has the attributes that begin each part (fill_nldev_handle).
 func handle() []byte { return slices.Concat(word(attrDevIndex, 3), text(attrDevName, "mlx5_0")) }
 
 // The entries, in the order of fill_res_{ctx,pd,cq,srq,qp}_entry.
@@ -73,7 +73,7 @@ func list(t testing.TB, kind Kind, parts ...[]byte) ([]Object, error) {
 	})
 	require.NoError(t, err)
 	for _, p := range parts {
-		if err := l.part(p); err != nil {
+		if err := l.readPart(p); err != nil {
 			return got, err
 		}
 	}
@@ -153,9 +153,9 @@ func TestNoMoreIsListedThanTheLimit(t *testing.T) {
 		l, err := newListing(kind, func(Object) error { return nil })
 		require.NoError(t, err)
 		for n := range most {
-			require.NoError(t, l.object(word(l.numberAttr, uint32(n))))
+			require.NoError(t, l.readObject(word(l.numberAttr, uint32(n))))
 		}
-		require.ErrorIs(t, l.object(word(l.numberAttr, uint32(most))), ErrTooMany)
+		require.ErrorIs(t, l.readObject(word(l.numberAttr, uint32(most))), ErrTooMany)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestAListThatCostsTooMuchIsNotAskedFor(t *testing.T) {
 		{SharedReceiveQueues, map[string]uint64{"qp": 1 << 40}, ""},
 		{SharedReceiveQueues, nil, ""},
 	} {
-		err := affordable(test.kind, test.counts)
+		err := checkCost(test.kind, test.counts)
 		if test.want == "" {
 			require.NoError(t, err)
 			continue
@@ -202,14 +202,14 @@ func TestAnErrorOfTheReaderEndsTheList(t *testing.T) {
 		return stop
 	})
 	require.NoError(t, err)
-	require.ErrorIs(t, l.part(nest(attrQP, qpEntry(17, 2, 1, 3), qpEntry(18, 2, 1, 3))), stop)
+	require.ErrorIs(t, l.readPart(nest(attrQP, qpEntry(17, 2, 1, 3), qpEntry(18, 2, 1, 3))), stop)
 	require.Equal(t, 1, calls)
 	require.ErrorIs(t, l.failed, stop)
 }
 
 func TestNoObjectComesOfADamagedEntry(t *testing.T) {
 	entry := qpEntry(17, 2, 4711, 3)
-	// A cut between two attributes leaves an entry that is sound, with less in it.
+	// A cut between two attributes leaves a valid entry with fewer attributes.
 	for n := 4; n < len(entry); n++ {
 		got, err := list(t, QueuePairs, nest(attrQP, nest(attrQPEntry, entry[4:n])))
 		if err != nil {

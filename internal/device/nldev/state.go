@@ -2,10 +2,10 @@ package nldev
 
 import "strconv"
 
-// State is the state of a queue pair: enum ib_qp_state of include/rdma/ib_verbs.h, which is that of ibv_query_qp(3).
+// State is the state of a queue pair: enum ib_qp_state of include/rdma/ib_verbs.h, with the same values as in ibv_query_qp(3).
 type State uint8
 
-// The states of a queue pair. StateUnknown is that of all other objects, and of a queue pair whose entry has none.
+// The states of a queue pair. Other objects, and queue pairs whose entry has no state, have StateUnknown.
 const (
 	Reset State = iota
 	Init
@@ -17,7 +17,7 @@ const (
 	StateUnknown State = 255
 )
 
-// String returns the state as in "rtr", and the number of a state that is not known here, as in "state_9".
+// String returns the name of the state, as in "rtr", and "state_9" for an unknown state with number 9.
 func (s State) String() string {
 	switch s {
 	case Reset:

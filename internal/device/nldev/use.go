@@ -10,7 +10,7 @@ import (
 
 // Use lists the users of a device.
 type Use struct {
-	QueuePairs int // all queue pairs, those of the kernel's own management included
+	QueuePairs int // all queue pairs, including the kernel's own for management
 	Owners     []Owner
 }
 
@@ -24,7 +24,7 @@ type Owner struct {
 	Objects uint64 // queue pairs, memory regions and other objects in its domains
 }
 
-// QueryUse asks for the users of a device. It blocks for as long as the kernel needs,
+// QueryUse returns the users of a device. It blocks for as long as the kernel needs,
 // at most some seconds.
 func QueryUse(device string) (Use, error) {
 	use, err := queryUse(device)
@@ -35,28 +35,28 @@ func QueryUse(device string) (Use, error) {
 }
 
 func queryUse(device string) (Use, error) {
-	c, number, err := dial(device)
+	c, number, err := dialDevice(device)
 	if err != nil {
 		return Use{}, err
 	}
 	defer c.Close()
 	var u Use
-	counts, err := count(c, number)
+	counts, err := countObjects(c, number)
 	if err != nil {
 		return Use{}, err
 	}
 	u.QueuePairs = int(counts["qp"])
-	if err := c.Ask(resPDGet, unix.NLM_F_DUMP, which(number), u.add); err != nil {
+	if err := c.Ask(resPDGet, unix.NLM_F_DUMP, deviceAttribute(number), u.addMessage); err != nil {
 		return Use{}, fmt.Errorf("list protection domains: %w", err)
 	}
 	return u, nil
 }
 
-// add adds the protection domains of a message.
-func (u *Use) add(body []byte) error { return entries(body, attrPD, attrPDEntry, u.domain) }
+// addMessage adds the protection domains of a message.
+func (u *Use) addMessage(body []byte) error { return eachEntry(body, attrPD, attrPDEntry, u.addDomain) }
 
-// domain adds a protection domain.
-func (u *Use) domain(fields []byte) error {
+// addDomain adds a protection domain.
+func (u *Use) addDomain(fields []byte) error {
 	one := Owner{Domains: 1}
 	err := netlink.Each(fields, func(kind uint16, value []byte) error {
 		switch kind {
@@ -65,7 +65,7 @@ func (u *Use) domain(fields []byte) error {
 		case attrKernName:
 			one.Kernel = netlink.ParseText(value)
 		case attrUseCount:
-			one.Objects = long(value)
+			one.Objects = parseNumber(value)
 		}
 		return nil
 	})

@@ -22,7 +22,7 @@ func FuzzCountersKeepTheirInvariants(f *testing.F) {
 			if !before.Known {
 				first = now - arg*ms/3
 			}
-			c, changed := feed(&m, op, arg, now, &events)
+			c, changed := feedInput(&m, op, arg, now, &events)
 			v := m.View(now)
 			requireSteady(t, before, v)
 			require.LessOrEqual(t, v.Down, now-first)
@@ -59,32 +59,32 @@ func requireSteady(t *testing.T, a, b View) {
 	}
 }
 
-// follower is a Machine, or the model of one.
-type follower interface {
-	Opened()
-	Removed(now int64) (Change, bool)
-	Event(r *verbs.Run) (Change, bool)
-	Reading(mono int64, a *verbs.PortAttr) (Change, bool)
+// stateMachine is implemented by Machine and by its model.
+type stateMachine interface {
+	HandleOpened()
+	HandleRemoved(now int64) (Change, bool)
+	HandleEvents(r *verbs.Run) (Change, bool)
+	HandleReading(mono int64, a *verbs.PortAttr) (Change, bool)
 }
 
-func feed(m follower, op byte, arg, now int64, events *int64) (Change, bool) {
+func feedInput(m stateMachine, op byte, arg, now int64, events *int64) (Change, bool) {
 	typ := verbs.EventPortErr
 	switch op % 5 {
 	case 0:
-		m.Opened()
+		m.HandleOpened()
 	case 1:
 		// A reading may be older than the input before it.
 		a := verbs.PortAttr{State: verbs.PortState(arg % 6), LinkDowned: uint64(op), HasLinkDowned: op > 100}
-		return m.Reading(now-arg*ms/3, &a)
+		return m.HandleReading(now-arg*ms/3, &a)
 	case 2:
 		typ = verbs.EventPortActive
 		fallthrough
 	case 3:
 		n := int64(op>>4) + 1
 		*events += n
-		return m.Event(&verbs.Run{Type: typ, Port: 1, Count: uint64(n), First: now - arg*ms/4, Last: now})
+		return m.HandleEvents(&verbs.Run{Type: typ, Port: 1, Count: uint64(n), First: now - arg*ms/4, Last: now})
 	case 4:
-		return m.Removed(now)
+		return m.HandleRemoved(now)
 	}
 	return Change{}, false
 }

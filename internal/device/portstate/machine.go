@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// Settle is the least time between two queries that overrule the events. A query
-	// right after an event often still sees the state before it (on rdma_rxe in a quarter
-	// of the cases, for a few milliseconds).
+	// Settle is the least time between two queries that together overrule the events. A query
+	// right after an event often still returns the state before the event (on rdma_rxe in a
+	// quarter of the cases, for a few milliseconds).
 	Settle = 50 * time.Millisecond
 
-	// Patience is how long the event of a change that a query has seen may still be on
-	// its way: the kernel passes events to a work queue, and the reader may wait for a
-	// CPU.
+	// Patience is the time within which the event of a change must arrive after a query has
+	// found the change: the kernel passes events to a work queue, and the reader may wait
+	// for a CPU.
 	Patience = time.Second
 )
 
@@ -37,8 +37,8 @@ type View struct {
 
 	Transitions uint64
 	Flaps       uint64 // active > not active > active, without absent in between
-	Missed      uint64 // how far link_downed ran ahead of the down transitions
-	Phantoms    uint64 // events that named the state already held
+	Missed      uint64 // down transitions that only link_downed counted
+	Phantoms    uint64 // events that named the present state
 	Late        uint64 // events whose transition a query had already found
 	Early       uint64 // events before the baseline or after the removal
 }
@@ -46,35 +46,35 @@ type View struct {
 // Machine is the state of one port. The zero Machine has no state and waits for Opened.
 // Its methods must not be called concurrently.
 //
-// Events and queries report the same link, but neither is in step with it. An event is
-// read some time after the link has changed. A query may see the link ahead of events
-// that are still queued, or behind the event just read. So:
+// Events and queries report the same link, but both may lag behind it. An event is
+// read some time after the link has changed. A query may return a newer state than events
+// that are still queued, or an older state than the event just read. So:
 //
-//   - Events change the state in the order read. An event that names the state already
-//     held is a phantom. Of a run of equal events only the first can be a transition.
-//   - A reading whose query began before the last event was read is stale.
-//   - A reading that differs is only a doubt. It becomes a transition, at the time of
-//     that first reading, when another reading at least Settle later has the same state
-//     with no event in between. A query behind its event is thus never counted, and
-//     during a storm the events decide alone.
+//   - Events change the state in the order in which they are read. An event that names the
+//     present state is a phantom. Of a run of equal events only the first can be a transition.
+//   - A reading whose query began before the last event was read is stale and ignored.
+//   - A reading that differs from the state is only a candidate. It becomes a transition, at
+//     the time of that first reading, when another reading at least Settle later has the same
+//     state with no event in between. A query behind its event is thus never counted, and
+//     during a storm the events alone decide.
 //   - After a transition that a query has found, the event of that transition may follow
-//     within Patience. The event is late then, and is neither a phantom nor a transition.
+//     within Patience. That event is late, and is neither a phantom nor a transition.
 //     Because events alternate, this makes counts exact however far a query is ahead: the
 //     first event still queued always names the state that the query has found.
-//   - The time since a doubt arose is counted as down only once the doubt is gone, so
-//     that Down never falls.
+//   - Time since a candidate for an up state appeared counts as down only once the candidate
+//     is dropped, so that Down never falls.
 type Machine struct {
-	phase   phase
-	known   bool
-	state   verbs.PortState
-	entered int64 // when state was entered, or first seen
-	since   bool  // entered is the time of a change
-	dropped bool  // left active, and not absent since
+	phase       phase
+	known       bool
+	state       verbs.PortState
+	entered     int64 // when state was entered, or first seen
+	sinceChange bool  // entered is the time of a change
+	dropped     bool  // the port has left active, and has not been absent since
 
-	event   int64 // when the last event was read
-	doubt   doubt
-	pending pending
-	links   linkDowns
+	lastEvent int64 // when the last event was read, CLOCK_MONOTONIC ns
+	candidate candidate
+	pending   pendingEvent
+	linkDowns linkDowns
 
 	down, downReported int64
 	downs              uint64
@@ -84,46 +84,46 @@ type Machine struct {
 type phase int8
 
 const (
-	closed phase = iota // readings are ignored, and events count only as early
+	closed phase = iota // readings are ignored, and events only count as early
 	opened              // the next reading is the baseline
 	following
 )
 
-// doubt is a reading that differs and waits for a second one.
-type doubt struct {
+// candidate is a reading that differs from the state and waits for a second reading to confirm it.
+type candidate struct {
 	set   bool
 	state verbs.PortState
 	at    int64
 }
 
-// pending is the event that may still follow a transition found by a query.
-type pending struct {
+// pendingEvent is the event that may still follow a transition found by a query.
+type pendingEvent struct {
 	set   bool
 	event verbs.PortState
 	until int64
 }
 
-// Opened handles the opening of the device by a worker: the next reading is a baseline,
-// and events before it cause no transition.
-func (m *Machine) Opened() {
-	m.phase, m.doubt, m.pending = opened, doubt{}, pending{}
+// HandleOpened handles the opening of the device by a worker: the next reading is a
+// baseline, and events before it cause no transition.
+func (m *Machine) HandleOpened() {
+	m.phase, m.candidate, m.pending = opened, candidate{}, pendingEvent{}
 }
 
-// Removed handles the removal of the device at now, CLOCK_MONOTONIC ns. It reports the
+// HandleRemoved handles the removal of the device at now, CLOCK_MONOTONIC ns. It reports the
 // transition to absent, if the state was known. Events and readings from then until
-// Opened do not change the state.
-func (m *Machine) Removed(now int64) (Change, bool) {
+// HandleOpened do not change the state.
+func (m *Machine) HandleRemoved(now int64) (Change, bool) {
 	m.phase = closed
 	if !m.known || m.state == verbs.PortAbsent {
 		return Change{}, false
 	}
-	return m.move(verbs.PortAbsent, verbs.WitnessEvent, now), true
+	return m.changeState(verbs.PortAbsent, verbs.WitnessEvent, now), true
 }
 
-// Event handles a run of equal events and reports the transition it causes. Events other
-// than port_active and port_err do not name a state.
-func (m *Machine) Event(r *verbs.Run) (Change, bool) {
-	to, ok := named(r.Type)
+// HandleEvents handles a run of equal events and reports the transition that it causes.
+// Events other than port_active and port_err do not name a state and are ignored.
+func (m *Machine) HandleEvents(r *verbs.Run) (Change, bool) {
+	to, ok := stateOf(r.Type)
 	if !ok || r.Count == 0 {
 		return Change{}, false
 	}
@@ -131,9 +131,9 @@ func (m *Machine) Event(r *verbs.Run) (Change, bool) {
 		m.counts.Early += r.Count
 		return Change{}, false
 	}
-	m.event, m.doubt = max(m.event, r.Last), doubt{}
+	m.lastEvent, m.candidate = max(m.lastEvent, r.Last), candidate{}
 	late := m.pending.set && m.pending.event == to && r.First <= m.pending.until
-	m.pending = pending{}
+	m.pending = pendingEvent{}
 	switch {
 	case late:
 		m.counts.Late++
@@ -141,13 +141,14 @@ func (m *Machine) Event(r *verbs.Run) (Change, bool) {
 		m.counts.Phantoms++
 	default:
 		m.counts.Phantoms += r.Count - 1
-		return m.move(to, verbs.WitnessEvent, r.First), true
+		return m.changeState(to, verbs.WitnessEvent, r.First), true
 	}
 	m.counts.Phantoms += r.Count - 1
 	return Change{}, false
 }
 
-func named(t verbs.EventType) (verbs.PortState, bool) {
+// stateOf returns the state that an event names, and whether it names one.
+func stateOf(t verbs.EventType) (verbs.PortState, bool) {
 	switch t {
 	case verbs.EventPortActive:
 		return verbs.PortActive, true
@@ -157,84 +158,88 @@ func named(t verbs.EventType) (verbs.PortState, bool) {
 	return 0, false
 }
 
-// Reading handles the answer of a query that began at mono, CLOCK_MONOTONIC ns. It reports
-// the transition that the answer causes or confirms.
-func (m *Machine) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
+// HandleReading handles the answer of a query that began at mono, CLOCK_MONOTONIC ns. It
+// reports the transition that the answer causes or confirms.
+func (m *Machine) HandleReading(mono int64, a *verbs.PortAttr) (Change, bool) {
 	switch {
-	case m.phase == closed, m.phase == following && mono < m.event:
+	case m.phase == closed, m.phase == following && mono < m.lastEvent:
 		return Change{}, false
 	case m.phase == opened:
-		return m.baseline(mono, a)
+		return m.takeBaseline(mono, a)
 	}
-	c, changed := m.judge(mono, a.State)
-	// This follows the transition, so that the drop just found does not count as missed.
-	m.links.compare(mono, a, m.downs)
+	c, changed := m.compareState(mono, a.State)
+	// Compare only now, so that a drop that this reading has confirmed does not count as missed.
+	m.linkDowns.compareCounter(mono, a, m.downs)
 	return c, changed
 }
 
-func (m *Machine) baseline(mono int64, a *verbs.PortAttr) (Change, bool) {
+// takeBaseline handles the first reading after the device was opened.
+func (m *Machine) takeBaseline(mono int64, a *verbs.PortAttr) (Change, bool) {
 	m.phase = following
 	if !m.known {
 		m.known, m.state, m.entered = true, a.State, mono
-		m.links.compare(mono, a, m.downs)
+		m.linkDowns.compareCounter(mono, a, m.downs)
 		return Change{}, false
 	}
 	if m.state == verbs.PortAbsent {
-		// A device that comes back has a new counter.
-		m.links.forget()
+		// The counter of a device that comes back starts anew.
+		m.linkDowns.restart()
 	}
 	var c Change
 	changed := a.State != m.state
 	if changed {
-		c = m.move(a.State, verbs.WitnessReopen, mono)
-		m.expect(&c, mono)
+		c = m.changeState(a.State, verbs.WitnessReopen, mono)
+		m.awaitEvent(&c, mono)
 	}
-	m.links.compare(mono, a, m.downs)
+	m.linkDowns.compareCounter(mono, a, m.downs)
 	return c, changed
 }
 
-func (m *Machine) judge(mono int64, s verbs.PortState) (Change, bool) {
+// compareState compares the state of a reading with the Machine's, and reports the transition that the reading confirms.
+func (m *Machine) compareState(mono int64, s verbs.PortState) (Change, bool) {
 	switch {
 	case s == m.state:
-		m.doubt = doubt{}
-	case !m.doubt.set || m.doubt.state != s:
-		m.doubt = doubt{set: true, state: s, at: mono}
-	case mono-m.doubt.at >= int64(Settle):
-		c := m.move(s, verbs.WitnessQuery, m.doubt.at)
-		m.expect(&c, mono)
+		m.candidate = candidate{}
+	case !m.candidate.set || m.candidate.state != s:
+		m.candidate = candidate{set: true, state: s, at: mono}
+	case mono-m.candidate.at >= int64(Settle):
+		c := m.changeState(s, verbs.WitnessQuery, m.candidate.at)
+		m.awaitEvent(&c, mono)
 		return c, true
 	}
 	return Change{}, false
 }
 
-// expect records which event of the change c, found by a query, may still come.
-func (m *Machine) expect(c *Change, mono int64) {
-	m.pending = pending{until: mono + int64(Patience)}
+// awaitEvent records which event may still follow the change c that a query has found.
+func (m *Machine) awaitEvent(c *Change, mono int64) {
+	m.pending = pendingEvent{until: mono + int64(Patience)}
 	switch {
 	case c.To == verbs.PortActive:
 		m.pending.set, m.pending.event = true, verbs.PortActive
 	case c.From == verbs.PortActive:
-		// Also when the query found init or armed: the port left active with port_err.
+		// Also if the query found init or armed: a port leaves active with port_err.
 		m.pending.set, m.pending.event = true, verbs.PortDown
 	}
 }
 
-func (m *Machine) move(to verbs.PortState, w verbs.Witness, at int64) Change {
+// changeState enters a state at at, or at the time of the last change if that is later.
+func (m *Machine) changeState(to verbs.PortState, w verbs.Witness, at int64) Change {
 	at = max(at, m.entered)
-	c := Change{From: m.state, To: to, Witness: w, At: at, HasLasted: m.since}
-	if m.since {
+	c := Change{From: m.state, To: to, Witness: w, At: at, HasLasted: m.sinceChange}
+	if m.sinceChange {
 		c.Lasted = at - m.entered
 	}
 	if isDown(m.state) {
 		m.down += at - m.entered
 	}
-	m.count(c.From, to)
-	m.state, m.entered, m.since = to, at, true
-	m.doubt, m.pending = doubt{}, pending{}
+	m.countTransition(c.From, to)
+	m.state, m.entered, m.sinceChange = to, at, true
+	m.candidate, m.pending = candidate{}, pendingEvent{}
 	return c
 }
 
-func (m *Machine) count(from, to verbs.PortState) {
+// countTransition updates the counts of transitions, flaps and down transitions.
+func (m *Machine) countTransition(from, to verbs.PortState) {
 	m.counts.Transitions++
 	switch {
 	case to == verbs.PortAbsent:
@@ -248,15 +253,15 @@ func (m *Machine) count(from, to verbs.PortState) {
 	}
 	if isDownward(from, to) {
 		m.downs++
-		m.links.explain()
+		m.linkDowns.explainOne()
 	}
 }
 
 // isDown reports whether time in s counts as down.
 func isDown(s verbs.PortState) bool { return s != verbs.PortActive && s != verbs.PortAbsent }
 
-// isDownward reports whether a driver counts from > to in link_downed: out of
-// active, or out of a link that was still training.
+// isDownward reports whether a driver counts the transition from > to in link_downed: the
+// port leaves active, or a link in training goes down.
 func isDownward(from, to verbs.PortState) bool {
 	return from != verbs.PortAbsent && (from == verbs.PortActive || to == verbs.PortDown)
 }
@@ -266,20 +271,21 @@ func isDownward(from, to verbs.PortState) bool {
 func (m *Machine) View(now int64) View {
 	v := m.counts
 	v.Known, v.State = m.known, m.state
-	v.Since, v.HasSince = m.entered, m.since
-	v.Missed = m.links.missed
-	// An event may be older than the last View, which counted the state before it as lasting.
-	m.downReported = max(m.downReported, m.downAt(now))
+	v.Since, v.HasSince = m.entered, m.sinceChange
+	v.Missed = m.linkDowns.missed
+	// An event may be older than the last View, which counted time up to that View as down.
+	m.downReported = max(m.downReported, m.downTime(now))
 	v.Down = m.downReported
 	return v
 }
 
-func (m *Machine) downAt(now int64) int64 {
+// downTime returns the time down until now, ns. It may be less than at an earlier call, if an event was read late.
+func (m *Machine) downTime(now int64) int64 {
 	if !m.known || !isDown(m.state) {
 		return m.down
 	}
-	if m.doubt.set && !isDown(m.doubt.state) {
-		now = min(now, m.doubt.at)
+	if m.candidate.set && !isDown(m.candidate.state) {
+		now = min(now, m.candidate.at)
 	}
 	return m.down + max(0, now-m.entered)
 }

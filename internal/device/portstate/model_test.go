@@ -17,14 +17,14 @@ type model struct {
 	since              int64           // of the first baseline
 	changes            []Change
 	read               int64          // when the last event was read
-	dissenting         []testimony    // readings in a row that differ from the state
-	owed               *expectedEvent // of the change that a query found last
+	dissenting         []observation  // readings in a row that differ from the state
+	pending            *expectedEvent // the event of the last change that a query found
 	reportedDown       int64
 
 	phantoms, late, early uint64
 }
 
-type testimony struct {
+type observation struct {
 	state verbs.PortState
 	at    int64
 }
@@ -34,118 +34,118 @@ type expectedEvent struct {
 	until int64
 }
 
-func (m *model) now() verbs.PortState {
+func (m *model) currentState() verbs.PortState {
 	if len(m.changes) == 0 {
 		return m.state
 	}
 	return m.changes[len(m.changes)-1].To
 }
 
-func (m *model) Opened() {
-	m.open, m.baselineDone, m.dissenting, m.owed = true, false, nil, nil
+func (m *model) HandleOpened() {
+	m.open, m.baselineDone, m.dissenting, m.pending = true, false, nil, nil
 }
 
-func (m *model) Removed(now int64) (Change, bool) {
+func (m *model) HandleRemoved(now int64) (Change, bool) {
 	known := m.since != 0
 	m.open, m.baselineDone = false, false
-	if !known || m.now() == verbs.PortAbsent {
+	if !known || m.currentState() == verbs.PortAbsent {
 		return Change{}, false
 	}
-	return m.change(verbs.PortAbsent, verbs.WitnessEvent, now), true
+	return m.changeState(verbs.PortAbsent, verbs.WitnessEvent, now), true
 }
 
-func (m *model) change(to verbs.PortState, by verbs.Witness, at int64) Change {
-	c := Change{From: m.now(), To: to, Witness: by, At: max(at, m.since)}
+func (m *model) changeState(to verbs.PortState, by verbs.Witness, at int64) Change {
+	c := Change{From: m.currentState(), To: to, Witness: by, At: max(at, m.since)}
 	if n := len(m.changes); n > 0 {
 		c.At = max(at, m.changes[n-1].At)
 		c.Lasted, c.HasLasted = c.At-m.changes[n-1].At, true
 	}
 	m.changes = append(m.changes, c)
-	m.dissenting, m.owed = nil, nil
+	m.dissenting, m.pending = nil, nil
 	return c
 }
 
-func (m *model) Event(r *verbs.Run) (Change, bool) {
+func (m *model) HandleEvents(r *verbs.Run) (Change, bool) {
 	says := map[verbs.EventType]verbs.PortState{verbs.EventPortActive: verbs.PortActive, verbs.EventPortErr: verbs.PortDown}[r.Type]
 	if !m.open || !m.baselineDone {
 		m.early += r.Count
 		return Change{}, false
 	}
-	owed := m.owed
-	m.read, m.dissenting, m.owed = max(m.read, r.Last), nil, nil
+	owed := m.pending
+	m.read, m.dissenting, m.pending = max(m.read, r.Last), nil, nil
 	m.phantoms += r.Count - 1 // only the first event of a run can change the state
 	if owed != nil && owed.state == says && r.First <= owed.until {
 		m.late++
 		return Change{}, false
 	}
-	if says == m.now() {
+	if says == m.currentState() {
 		m.phantoms++
 		return Change{}, false
 	}
-	return m.change(says, verbs.WitnessEvent, r.First), true
+	return m.changeState(says, verbs.WitnessEvent, r.First), true
 }
 
-func (m *model) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
+func (m *model) HandleReading(mono int64, a *verbs.PortAttr) (Change, bool) {
 	if !m.open || m.baselineDone && mono < m.read {
 		return Change{}, false
 	}
 	if !m.baselineDone {
-		return m.baseline(mono, a.State)
+		return m.takeBaseline(mono, a.State)
 	}
-	if a.State == m.now() {
+	if a.State == m.currentState() {
 		m.dissenting = nil
 		return Change{}, false
 	}
 	if n := len(m.dissenting); n > 0 && m.dissenting[n-1].state != a.State {
 		m.dissenting = nil
 	}
-	m.dissenting = append(m.dissenting, testimony{a.State, mono})
+	m.dissenting = append(m.dissenting, observation{a.State, mono})
 	first := m.dissenting[0]
 	if len(m.dissenting) < 2 || mono-first.at < int64(50*time.Millisecond) {
 		return Change{}, false
 	}
-	return m.found(a.State, verbs.WitnessQuery, first.at, mono), true
+	return m.changeByQuery(a.State, verbs.WitnessQuery, first.at, mono), true
 }
 
-func (m *model) baseline(mono int64, s verbs.PortState) (Change, bool) {
+func (m *model) takeBaseline(mono int64, s verbs.PortState) (Change, bool) {
 	m.baselineDone = true
 	switch {
 	case m.since == 0:
 		m.state, m.since = s, mono
 		return Change{}, false
-	case s == m.now():
+	case s == m.currentState():
 		return Change{}, false
 	}
-	return m.found(s, verbs.WitnessReopen, mono, mono), true
+	return m.changeByQuery(s, verbs.WitnessReopen, mono, mono), true
 }
 
-// found adds a change that a query has found, and whose event may still come.
-func (m *model) found(to verbs.PortState, by verbs.Witness, at, mono int64) Change {
-	c := m.change(to, by, at)
+// changeByQuery adds a change that a query has found and whose event may still follow.
+func (m *model) changeByQuery(to verbs.PortState, by verbs.Witness, at, mono int64) Change {
+	c := m.changeState(to, by, at)
 	until := mono + int64(time.Second)
 	if to == verbs.PortActive {
-		m.owed = &expectedEvent{verbs.PortActive, until}
+		m.pending = &expectedEvent{verbs.PortActive, until}
 	} else if c.From == verbs.PortActive {
-		m.owed = &expectedEvent{verbs.PortDown, until}
+		m.pending = &expectedEvent{verbs.PortDown, until}
 	}
 	return c
 }
 
-func (m *model) view(now int64) View {
+func (m *model) makeView(now int64) View {
 	v := View{
-		Known: m.since != 0, State: m.now(), Since: m.since, Transitions: uint64(len(m.changes)),
-		Flaps: m.flaps(), Phantoms: m.phantoms, Late: m.late, Early: m.early,
+		Known: m.since != 0, State: m.currentState(), Since: m.since, Transitions: uint64(len(m.changes)),
+		Flaps: m.countFlaps(), Phantoms: m.phantoms, Late: m.late, Early: m.early,
 	}
 	if n := len(m.changes); n > 0 {
 		v.Since, v.HasSince = m.changes[n-1].At, true
 	}
-	m.reportedDown = max(m.reportedDown, m.down(now))
+	m.reportedDown = max(m.reportedDown, m.downTime(now))
 	v.Down = m.reportedDown
 	return v
 }
 
-// flaps counts the ways from active back to active that do not lead through absent.
-func (m *model) flaps() uint64 {
+// countFlaps counts how often the port left active and came back to it without becoming absent.
+func (m *model) countFlaps() uint64 {
 	var n uint64
 	left := false
 	for _, c := range m.changes {
@@ -157,9 +157,9 @@ func (m *model) flaps() uint64 {
 	return n
 }
 
-// down adds up all periods that were neither active nor absent. The present period counts
-// until a reading doubts it.
-func (m *model) down(now int64) int64 {
+// downTime adds up all periods that were neither active nor absent. The present period ends
+// at the first reading that contradicts it.
+func (m *model) downTime(now int64) int64 {
 	var sum int64
 	counts := func(s verbs.PortState) bool { return s != verbs.PortActive && s != verbs.PortAbsent }
 	from := m.since
@@ -169,7 +169,7 @@ func (m *model) down(now int64) int64 {
 		}
 		from = c.At
 	}
-	if m.since == 0 || !counts(m.now()) {
+	if m.since == 0 || !counts(m.currentState()) {
 		return sum
 	}
 	if len(m.dissenting) > 0 && !counts(m.dissenting[0].state) {
@@ -191,11 +191,11 @@ func FuzzTheMachineDoesWhatItsModelDoes(f *testing.F) {
 			op, arg := in[0]%100, int64(in[1]) // from 100 on a reading has link_downed
 			now += arg * ms
 			var none int64
-			want, wanted := feed(&m, op, arg, now, &none)
-			got, changed := feed(&machine, op, arg, now, &none)
+			want, wanted := feedInput(&m, op, arg, now, &none)
+			got, changed := feedInput(&machine, op, arg, now, &none)
 			require.Equal(t, wanted, changed, "op %d, arg %d", op%5, arg)
 			require.Equal(t, want, got, "op %d, arg %d", op%5, arg)
-			require.Equal(t, m.view(now), machine.View(now), "op %d, arg %d", op%5, arg)
+			require.Equal(t, m.makeView(now), machine.View(now), "op %d, arg %d", op%5, arg)
 		}
 	})
 }

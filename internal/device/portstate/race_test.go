@@ -10,16 +10,16 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// link is a port whose link changes at given times, whose events reach the
-// reader late and in batches, and whose queries see it with a lag.
-type link struct {
+// simulatedLink simulates a port whose link changes at given times. Events reach the
+// reader late and in batches, and queries may return an earlier state.
+type simulatedLink struct {
 	rng     *rand.Rand
 	changes []int64 // ns, falling and rising by turns
-	delay   int64   // an event may be read so much after its change, ns
-	lag     int64   // a query may see the link as it was so much before, ns
+	delay   int64   // the longest time from a change to the read of its event, ns
+	lag     int64   // a query may return the state of up to lag before, ns
 }
 
-func (l *link) at(t int64) (verbs.PortState, uint64) {
+func (l *simulatedLink) stateAt(t int64) (verbs.PortState, uint64) {
 	n, _ := slices.BinarySearch(l.changes, t+1)
 	if n%2 == 1 {
 		return down, uint64(n+1) / 2
@@ -27,9 +27,9 @@ func (l *link) at(t int64) (verbs.PortState, uint64) {
 	return up, uint64(n+1) / 2
 }
 
-// reads returns when each event is read: in order, late by up to delay, often
+// readTimes returns when each event is read: in order, late by up to delay, often
 // several in one batch.
-func (l *link) reads() []int64 {
+func (l *simulatedLink) readTimes() []int64 {
 	var reads []int64
 	var last int64
 	for _, c := range l.changes {
@@ -39,27 +39,27 @@ func (l *link) reads() []int64 {
 	return reads
 }
 
-// play feeds a Machine as internal/device/session does: a query after each drained
-// batch, one more 100 ms later unless a newer batch came, one each interval.
-func (l *link) play(m *Machine, interval int64) {
+// feedMachine feeds a Machine as internal/device/session does: a query after each drained
+// batch, one more 100 ms later unless a newer batch has come, and one each interval.
+func (l *simulatedLink) feedMachine(m *Machine, interval int64) {
 	type input struct {
 		at int64
 		do func(at int64)
 	}
 	query := func(at int64) {
-		seen, _ := l.at(at - l.rng.Int64N(l.lag))
-		_, downed := l.at(at)
-		m.Reading(at, &verbs.PortAttr{State: seen, LinkDowned: downed, HasLinkDowned: true})
+		seen, _ := l.stateAt(at - l.rng.Int64N(l.lag))
+		_, downed := l.stateAt(at)
+		m.HandleReading(at, &verbs.PortAttr{State: seen, LinkDowned: downed, HasLinkDowned: true})
 	}
 	var inputs []input
-	reads := l.reads()
+	reads := l.readTimes()
 	for i, at := range reads {
 		typ := verbs.EventPortErr
 		if i%2 == 1 {
 			typ = verbs.EventPortActive
 		}
 		inputs = append(inputs, input{at, func(at int64) {
-			m.Event(&verbs.Run{Type: typ, Port: 1, Count: 1, First: at, Last: at})
+			m.HandleEvents(&verbs.Run{Type: typ, Port: 1, Count: 1, First: at, Last: at})
 		}})
 		inputs = append(inputs, input{at + 1 + l.rng.Int64N(2*ms), query})
 		if i == len(reads)-1 || reads[i+1]-at > 100*ms {
@@ -70,14 +70,14 @@ func (l *link) play(m *Machine, interval int64) {
 		inputs = append(inputs, input{at, query})
 	}
 	slices.SortStableFunc(inputs, func(a, b input) int { return int(a.at - b.at) })
-	m.Opened()
-	m.Reading(0, &verbs.PortAttr{State: up, HasLinkDowned: true})
+	m.HandleOpened()
+	m.HandleReading(0, &verbs.PortAttr{State: up, HasLinkDowned: true})
 	for _, in := range inputs {
 		in.do(in.at)
 	}
 }
 
-func drops(n int, every, lasting int64) []int64 {
+func makeDrops(n int, every, lasting int64) []int64 {
 	var changes []int64
 	for i := range int64(n) {
 		start := 1000*ms + i*every
@@ -102,12 +102,12 @@ func TestEveryDropIsCountedOnceWhateverTheRaces(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for seed := range uint64(200) {
-				l := link{
-					rng: rand.New(rand.NewPCG(seed, 1)), changes: drops(row.n, row.every, row.lasting),
+				l := simulatedLink{
+					rng: rand.New(rand.NewPCG(seed, 1)), changes: makeDrops(row.n, row.every, row.lasting),
 					delay: row.delay, lag: row.lag,
 				}
 				var m Machine
-				l.play(&m, row.queryEach)
+				l.feedMachine(&m, row.queryEach)
 				v := m.View(1_000_000 * ms)
 				require.Equal(t, up, v.State, "seed %d", seed)
 				require.EqualValues(t, 2*row.n, v.Transitions, "seed %d", seed)

@@ -1,5 +1,5 @@
-// Package routes finds out which network devices carry the default route of this process' network namespace, by /proc/net and sysfs. It
-// needs no privilege, and asks no driver.
+// Package routes determines which network devices carry the default route of this process' network namespace, from /proc/net and sysfs.
+// It needs no privilege, and asks no driver.
 package routes
 
 import (
@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table reads the routing tables. The zero Table is that of this system.
+// Table reads the routing tables. The zero Table reads those of this system.
 type Table struct {
 	Proc  string // "" for /proc
 	Sysfs string // "" for /sys
 }
 
-// maxDepth is how many network devices may lie one above the other, as a VLAN on a bridge on a bond.
+// maxDepth limits how many network devices may be stacked, as a VLAN on a bridge on a bond.
 const maxDepth = 8
 
-// CarriesDefault reports whether a default route goes over a network device: over itself, or over a bond, a bridge, a VLAN or another
-// network device that it is below. It is false if the tables cannot be read.
+// CarriesDefault reports whether a default route uses a network device, either directly or through a bond, a bridge, a VLAN or another
+// network device above it. It returns false if the tables cannot be read.
 func (t Table) CarriesDefault(netdev string) bool {
 	for _, over := range t.defaultRouteDevices() {
 		if t.isBelow(netdev, over, maxDepth) {
@@ -31,12 +31,12 @@ func (t Table) CarriesDefault(netdev string) bool {
 	return false
 }
 
-// isBelow reports whether a network device is the upper one or below it.
+// isBelow reports whether a network device is upper itself or below it.
 func (t Table) isBelow(netdev, upper string, depth int) bool {
 	if netdev == upper {
 		return true
 	}
-	lower, err := filepath.Glob(filepath.Join(or(t.Sysfs, "/sys"), "class/net", upper, "lower_*"))
+	lower, err := filepath.Glob(filepath.Join(orDefault(t.Sysfs, "/sys"), "class/net", upper, "lower_*"))
 	if err != nil || depth == 0 {
 		return false
 	}
@@ -55,9 +55,9 @@ func (t Table) defaultRouteDevices() []string {
 		file string
 		of   func(fields []string) string
 	}{{"net/route", defaultOfIPv4}, {"net/ipv6_route", defaultOfIPv6}} {
-		text, err := os.ReadFile(filepath.Join(or(t.Proc, "/proc"), table.file))
+		text, err := os.ReadFile(filepath.Join(orDefault(t.Proc, "/proc"), table.file))
 		if err != nil {
-			continue // no IPv6, mostly
+			continue // usually because there is no IPv6
 		}
 		for line := range strings.Lines(string(text)) {
 			if netdev := table.of(strings.Fields(line)); netdev != "" {
@@ -86,14 +86,15 @@ func defaultOfIPv6(fields []string) string {
 	return fields[9]
 }
 
-// isUsable reports whether the flags of a route, in hexadecimal, are those of a route that is up and rejects nothing. Without a default
-// route of IPv6 the kernel has one on lo that rejects.
+// isUsable reports whether the flags of a route, in hexadecimal, belong to a route that is up and does not reject packets. Without a
+// default route of IPv6 the kernel has a rejecting one on lo.
 func isUsable(flags string) bool {
 	n, err := strconv.ParseUint(flags, 16, 32)
 	return err == nil && n&unix.RTF_UP != 0 && n&unix.RTF_REJECT == 0
 }
 
-func or(dir, otherwise string) string {
+// orDefault returns dir, or otherwise if dir is "".
+func orDefault(dir, otherwise string) string {
 	if dir == "" {
 		return otherwise
 	}

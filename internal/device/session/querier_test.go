@@ -170,23 +170,23 @@ func TestReadingsThatAreLeftOutTellTheHostNothing(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		p := &askedPort{number: 1}
 		var all, some portstate.Machine
-		all.Opened()
-		some.Opened()
+		all.HandleOpened()
+		some.HandleOpened()
 		now, next, left := int64(time.Hour), int64(0), 0
 		attr := verbs.PortAttr{State: verbs.PortActive, HasLinkDowned: true}
 		read := func() {
 			r := &verbs.Reading{Port: 1, Mono: now, Attr: attr}
-			all.Reading(now, &attr)
+			all.HandleReading(now, &attr)
 			if p.isRepeated(r) {
 				left++
 			} else {
-				some.Reading(now, &attr)
+				some.HandleReading(now, &attr)
 			}
 		}
 		event := func(typ verbs.EventType) {
 			p.countStateEvent(typ)
 			for _, m := range []*portstate.Machine{&all, &some} {
-				m.Event(&verbs.Run{Type: typ, Port: 1, Count: 1, First: now, Last: now})
+				m.HandleEvents(&verbs.Run{Type: typ, Port: 1, Count: 1, First: now, Last: now})
 			}
 		}
 		pass := func(d time.Duration) {

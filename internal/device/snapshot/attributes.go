@@ -2,7 +2,7 @@ package snapshot
 
 import "rdma_events/internal/device/verbs"
 
-// attributes are a device's, by the names of the fields of rdma_device.
+// attributes holds the attributes of a device, under the names of the fields of rdma_device.
 type attributes struct {
 	Driver          string `json:"driver,omitempty"`
 	Firmware        string `json:"fw_ver,omitempty"`
@@ -30,7 +30,7 @@ func newAttributes(a verbs.DeviceAttr) attributes {
 	return all
 }
 
-// port has the attributes of a port, by the names of the fields of rdma_port.
+// port holds the attributes of a port, under the names of the fields of rdma_port.
 type port struct {
 	State      string  `json:"state"`
 	Phys       string  `json:"phys_state"`

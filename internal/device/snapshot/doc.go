@@ -1,4 +1,4 @@
-// Package snapshot writes down what an RDMA device says of itself now. The worker program takes
-// a snapshot and prints each part as soon as it has it, since any call may hang or crash the
-// process; the host puts together what was printed.
+// Package snapshot collects the present attributes, GIDs and counters of an RDMA device for a
+// report. The worker program takes a snapshot and prints each part at once, since any call may
+// hang or crash the process. The host assembles the snapshot from the printed parts.
 package snapshot

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Schema changes when a member of a Document changes its meaning or goes.
+// Schema is the version of the Document's format. It changes when a member changes its meaning or is removed.
 const Schema = 1
 
-// Document is a snapshot. Parts that are missing have a Call with an error.
+// Document is a snapshot. A missing part has a Call with an error.
 type Document struct {
 	Schema int             `json:"schema"`
 	Device string          `json:"device"`
-	Time   time.Time       `json:"time"` // when it was begun
+	Time   time.Time       `json:"time"` // when the snapshot was begun
 	Parts  map[string]Part `json:"parts"`
 	Ports  []Port          `json:"ports"`
 	Calls  []Call          `json:"calls"` // in their order
 }
 
-// Part is what a call returned.
+// Part is the result of a call.
 type Part = json.RawMessage
 
 // Port has the parts of a port.
@@ -29,17 +29,17 @@ type Port struct {
 	Parts map[string]Part `json:"parts"`
 }
 
-// Call is how the call of one part ended.
+// Call tells how the call for one part ended.
 type Call struct {
 	Part   string `json:"part"`
 	Port   int    `json:"port,omitempty"`
 	TookNS int64  `json:"took_ns,omitempty"` // absent if it did not end, or was not made
 	None   string `json:"none,omitempty"`    // why there is nothing to read
-	Error  string `json:"error,omitempty"`   // why it could not be read, or was not asked
+	Error  string `json:"error,omitempty"`   // why the part could not be read, or was not requested
 }
 
-// New puts together what the worker program has printed. Lines that are no Entries are left
-// out, as an unfinished one at the end.
+// New assembles a Document from the output of the worker program. It ignores lines that are no
+// Entries, such as an unfinished last line. A part that was begun and not finished gets an error.
 func New(device string, begun time.Time, printed []byte) *Document {
 	d := &Document{Schema: Schema, Device: device, Time: begun.UTC(), Parts: map[string]Part{}, Ports: []Port{}, Calls: []Call{}}
 	var open *Entry
@@ -53,16 +53,17 @@ func New(device string, begun time.Time, printed []byte) *Document {
 			continue
 		}
 		open = nil
-		d.add(&e)
+		d.addEntry(&e)
 	}
 	if open != nil {
 		open.Error = "not answered when the process ended"
-		d.add(open)
+		d.addEntry(open)
 	}
 	return d
 }
 
-func (d *Document) add(e *Entry) {
+// addEntry adds the call and the value of an entry.
+func (d *Document) addEntry(e *Entry) {
 	d.Calls = append(d.Calls, Call{e.Part, e.Port, e.TookNS, e.None, e.Error})
 	if len(e.Value) == 0 {
 		return
@@ -80,7 +81,7 @@ func (d *Document) add(e *Entry) {
 	d.Ports = append(d.Ports, Port{e.Port, map[string]Part{e.Part: e.Value}})
 }
 
-// Missing returns what could not be read, and why, a line for each reason.
+// Missing returns a line for each reason why parts could not be read, as in "gids of port 1: REASON".
 func (d *Document) Missing() []string {
 	var reasons []string
 	parts := map[string][]string{}
@@ -91,7 +92,7 @@ func (d *Document) Missing() []string {
 		if parts[c.Error] == nil {
 			reasons = append(reasons, c.Error)
 		}
-		parts[c.Error] = append(parts[c.Error], name(c.Part, c.Port))
+		parts[c.Error] = append(parts[c.Error], partName(c.Part, c.Port))
 	}
 	for i, why := range reasons {
 		reasons[i] = strings.Join(parts[why], ", ") + ": " + why

@@ -2,7 +2,7 @@ package snapshot
 
 import "rdma_events/internal/device/verbs"
 
-// netDev is what the kernel has about the network device of a port. What is unknown is absent.
+// netDev is the state of a port's network device. Unknown values are absent.
 type netDev struct {
 	Name           string `json:"name"`
 	AdminUp        bool   `json:"admin_up"`
@@ -22,7 +22,7 @@ func newNetDev(n *verbs.NetDev) netDev {
 	return d
 }
 
-// link is why there is no link; empty if there is one, or if the driver does not say.
+// link is the reason for a missing link; empty if there is a link, or if the driver reports no reason.
 type link struct {
 	ExtState    string `json:"ext_state,omitempty"`
 	ExtSubstate string `json:"ext_substate,omitempty"`

@@ -11,19 +11,20 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// The limits of the calls. Together they fit into the 10 s that the host gives the process:
-// after a call that is late, no other command is sent to the device.
+// The limits of the calls. Together they fit into the 10 s that the host gives the process,
+// because the Taker sends no further command to the device after a call that is late.
 const (
 	openLimit = 4 * time.Second
 	callLimit = 3 * time.Second
 )
 
-// ErrLate is wrapped by the error of Take if the device has not answered a call. The thread
-// of that call is still in it, so the process should exit.
+// ErrLate is wrapped by the error of Take if the device has not answered a call in time. A thread
+// still hangs in that call, so the process should exit.
 var ErrLate = errors.New("the device has not answered")
 
-// Unopened reads what the kernel knows of a device without asking it. A sysfs.FS is one.
-type Unopened interface {
+// KernelReader reads the attributes of a device that the kernel has in memory, without asking the
+// device. sysfs.FS implements it.
+type KernelReader interface {
 	Device(name string) verbs.DeviceAttr
 	Ports(device string) []int
 	GIDs(device string, port int) ([]verbs.GID, error)
@@ -33,25 +34,26 @@ type Unopened interface {
 type Taker struct {
 	Device string
 	Open   func() (verbs.Device, error)
-	// Unopened is asked if the device cannot be opened; nil: there is no other source.
-	Unopened Unopened
-	Mono     func() int64 // CLOCK_MONOTONIC, ns
-	Out      io.Writer
+	// KernelReader is used if the device cannot be opened; nil: the snapshot then has no attributes.
+	Kernel KernelReader
+	Mono   func() int64 // CLOCK_MONOTONIC, ns
+	Out    io.Writer
 
 	dev verbs.Device
-	// virtual has whether there is hardware below a port's network device, where there is one.
+	// virtual tells, by port, whether the port's network device has no hardware of its own. It has no entry for a port
+	// without network device.
 	virtual map[int]bool
 
-	late   string // a call that was not answered, after which no command is sent
-	slow   string // a command that was not answered within verbs.AnswerLimit, after which nothing takes the RTNL lock
+	late   string // the call that was not answered in time; no command is sent after it
+	slow   string // a command that failed or was not answered within verbs.AnswerLimit; nothing takes the RTNL lock after it
 	failed error  // of Out
 }
 
-// Take writes the snapshot as Entries, one a line. The error is that of a call that was late
-// (ErrLate) or of Out; a call that fails is an Entry. Take is called once.
+// Take writes the snapshot as Entries, one a line. A call that fails becomes an Entry. Take
+// returns ErrLate if a call was late, or the error of Out. It may be called once.
 func (t *Taker) Take() error {
 	opened := make(chan verbs.Device, 1)
-	_, err := t.call(attributesPart, 0, openLimit, func() (any, error) {
+	_, err := t.runCall(attributesPart, 0, openLimit, func() (any, error) {
 		dev, err := t.Open()
 		if err != nil {
 			return nil, err
@@ -62,10 +64,10 @@ func (t *Taker) Take() error {
 	switch {
 	case err == nil:
 		t.dev = <-opened
-		t.readKernel()
-		t.askDevice()
-	case t.Unopened != nil:
-		t.readUnopened()
+		t.runKernelReads()
+		t.runDeviceCommands()
+	case t.Kernel != nil:
+		t.runUnopenedReads()
 	}
 	if t.late != "" {
 		return errors.Join(ErrLate, t.failed)
@@ -73,8 +75,8 @@ func (t *Taker) Take() error {
 	return t.failed
 }
 
-// ports returns the numbers of the ports of the open device.
-func (t *Taker) ports() []int {
+// portNumbers returns the numbers of the ports of the open device.
+func (t *Taker) portNumbers() []int {
 	var all []int
 	for port := 1; port <= min(t.dev.Attr().Ports, verbs.MaxPorts); port++ {
 		all = append(all, port)
@@ -82,16 +84,16 @@ func (t *Taker) ports() []int {
 	return all
 }
 
-// readKernel takes what the kernel answers itself.
-func (t *Taker) readKernel() {
+// runKernelReads reads the parts that the kernel answers from memory.
+func (t *Taker) runKernelReads() {
 	t.virtual = map[int]bool{}
-	for _, port := range t.ports() {
-		_ = t.read("gids", port, func() (any, error) {
+	for _, port := range t.portNumbers() {
+		_ = t.runRead("gids", port, func() (any, error) {
 			table, err := t.dev.ReadGIDs(port)
 			return newGIDs(table.Entries), err
 		})
 		read := make(chan bool, 1)
-		err := t.read("netdev", port, func() (any, error) {
+		err := t.runRead("netdev", port, func() (any, error) {
 			n, err := t.dev.ReadNetDev(port)
 			read <- n.Virtual
 			return newNetDev(&n), err
@@ -102,80 +104,82 @@ func (t *Taker) readKernel() {
 	}
 }
 
-// unprovable is why a device is not asked for counters that may be commands or have effects if
-// they fail: bnxt_re never asks its device again after one failure.
-const unprovable = "without a queue pair nothing shows whether this device answers"
+// unprovenDevice is the reason for not reading counters that may be commands, or that have effects
+// if they fail: bnxt_re never asks its device again after one failure.
+const unprovenDevice = "without a queue pair nothing shows whether this device answers"
 
-// askDevice takes what may be commands to the device, and what its network device's driver
-// answers under the kernel's RTNL lock.
-func (t *Taker) askDevice() {
+// runDeviceCommands reads the parts that may be commands to the device, and the parts that the
+// driver of its network device answers under the kernel's RTNL lock.
+func (t *Taker) runDeviceCommands() {
 	set := t.dev.Commands()
 	unless := ""
 	if set.Has(verbs.CommandQueryQP) && !set.Has(verbs.CommandQueryPort) && !set.Has(verbs.CommandHWCounters) {
-		unless = unprovable
+		unless = unprovenDevice
 	}
-	for _, port := range t.ports() {
-		t.ask(attributesPart, port, "", set.Has(verbs.CommandQueryPort), func() (any, error) {
+	for _, port := range t.portNumbers() {
+		t.runCommand(attributesPart, port, "", set.Has(verbs.CommandQueryPort), func() (any, error) {
 			attr, err := t.dev.QueryPort(port)
 			return newPort(&attr), err
 		})
 	}
-	for _, port := range t.ports() {
-		t.counters(port, verbs.CountersHardware, unless, set.Has(verbs.CommandHWCounters))
-		t.counters(port, verbs.CountersPort, unless, false)
+	for _, port := range t.portNumbers() {
+		t.runCounters(port, verbs.CountersHardware, unless, set.Has(verbs.CommandHWCounters))
+		t.runCounters(port, verbs.CountersPort, unless, false)
 	}
-	_ = t.read(string(verbs.CountersPCI), 0, func() (any, error) { return t.dev.ReadCounters(1, verbs.CountersPCI) })
-	for _, port := range t.ports() {
+	_ = t.runRead(string(verbs.CountersPCI), 0, func() (any, error) { return t.dev.ReadCounters(1, verbs.CountersPCI) })
+	for _, port := range t.portNumbers() {
 		if virtual, ok := t.virtual[port]; ok {
-			t.askNetDev(port, cmp.Or(unless, t.slow, unshown(set, virtual)))
+			t.runNetDevCommands(port, cmp.Or(unless, t.slow, unprovenNetDev(set, virtual)))
 		}
 	}
 }
 
-// unshown is why the driver of a network device is not asked that has hardware below, of which no
-// command of the RDMA device shows whether it answers.
-func unshown(set verbs.CommandSet, virtual bool) string {
+// unprovenNetDev returns the reason for not asking the driver of a network device, "" if it may be
+// asked: the network device has hardware, and no command of the RDMA device shows whether its
+// firmware answers.
+func unprovenNetDev(set verbs.CommandSet, virtual bool) string {
 	if virtual || set != 0 {
 		return ""
 	}
 	return "the RDMA device has no command that shows whether the firmware of its network device answers"
 }
 
-// askNetDev takes what the driver of a port's network device answers under the RTNL lock.
-func (t *Taker) askNetDev(port int, unless string) {
-	t.ask("link", port, unless, false, func() (any, error) {
+// runNetDevCommands reads the parts that the driver of a port's network device answers under the RTNL lock.
+func (t *Taker) runNetDevCommands(port int, unless string) {
+	t.runCommand("link", port, unless, false, func() (any, error) {
 		l, err := t.dev.AskLink(port)
 		return newLink(&l), err
 	})
-	t.counters(port, verbs.CountersNetDev, unless, false)
+	t.runCounters(port, verbs.CountersNetDev, unless, false)
 }
 
-// counters takes the counters of a port from one source; see ask.
-func (t *Taker) counters(port int, from verbs.CounterSource, unless string, isCommand bool) {
-	t.ask(string(from), port, unless, isCommand, func() (any, error) { return t.dev.ReadCounters(port, from) })
+// runCounters reads the counters of a port from one source; see runCommand.
+func (t *Taker) runCounters(port int, from verbs.CounterSource, unless string, isCommand bool) {
+	t.runCommand(string(from), port, unless, isCommand, func() (any, error) { return t.dev.ReadCounters(port, from) })
 }
 
-// ask takes what may be a command, unless there is a reason not to, or a call was not answered.
-// isCommand: it is one for certain, so its time says whether the device answers.
-func (t *Taker) ask(part string, port int, unless string, isCommand bool, f func() (any, error)) {
+// runCommand reads a part with a call that may be a command, unless unless has a reason not to, or
+// an earlier call was late. isCommand tells that the call is certainly a command, so that its
+// duration shows whether the device answers.
+func (t *Taker) runCommand(part string, port int, unless string, isCommand bool, f func() (any, error)) {
 	if unless = cmp.Or(t.late, unless); unless != "" {
-		t.write(Entry{Part: part, Port: port, Error: "not asked: " + unless})
+		t.writeEntry(Entry{Part: part, Port: port, Error: "not asked: " + unless})
 		return
 	}
-	took, err := t.call(part, port, callLimit, f)
+	took, err := t.runCall(part, port, callLimit, f)
 	switch {
 	case !isCommand || errors.Is(err, verbs.ErrUnsupported):
 	case err != nil:
-		t.slow = name(part, port) + " failed"
+		t.slow = partName(part, port) + " failed"
 	case took > verbs.AnswerLimit:
-		t.slow = fmt.Sprintf("%s took %s", name(part, port), took.Round(time.Millisecond))
+		t.slow = fmt.Sprintf("%s took %s", partName(part, port), took.Round(time.Millisecond))
 	}
 }
 
-// readUnopened takes what the kernel knows of a device that cannot be opened, or does not answer.
-func (t *Taker) readUnopened() {
-	_, err := t.call("sysfs", 0, callLimit, func() (any, error) {
-		attr := t.Unopened.Device(t.Device)
+// runUnopenedReads reads the parts that the kernel has of a device that cannot be opened or does not answer.
+func (t *Taker) runUnopenedReads() {
+	_, err := t.runCall("sysfs", 0, callLimit, func() (any, error) {
+		attr := t.Kernel.Device(t.Device)
 		if attr.NodeGUID == "" {
 			return nil, verbs.ErrNoDevice
 		}
@@ -184,24 +188,24 @@ func (t *Taker) readUnopened() {
 	if err != nil {
 		return
 	}
-	for _, port := range t.Unopened.Ports(t.Device) {
-		_ = t.read("gids", port, func() (any, error) {
-			gids, err := t.Unopened.GIDs(t.Device, port)
+	for _, port := range t.Kernel.Ports(t.Device) {
+		_ = t.runRead("gids", port, func() (any, error) {
+			gids, err := t.Kernel.GIDs(t.Device, port)
 			return newGIDs(gids), err
 		})
 	}
 }
 
-// read takes what asks no device. The error is in its entry, too.
-func (t *Taker) read(part string, port int, f func() (any, error)) error {
-	_, err := t.call(part, port, callLimit, f)
+// runRead reads a part without asking the device. The entry has the returned error too.
+func (t *Taker) runRead(part string, port int, f func() (any, error)) error {
+	_, err := t.runCall(part, port, callLimit, f)
 	return err
 }
 
-// call writes what f returns, or why it returns nothing. After limit it leaves f behind, and the
-// error is ErrLate.
-func (t *Taker) call(part string, port int, limit time.Duration, f func() (any, error)) (time.Duration, error) {
-	t.write(Entry{Part: part, Port: port, Begun: true})
+// runCall writes the beginning of a call, runs f and writes its result as an Entry. It returns how
+// long f took, and its error. If f exceeds limit, runCall leaves its goroutine behind and returns ErrLate.
+func (t *Taker) runCall(part string, port int, limit time.Duration, f func() (any, error)) (time.Duration, error) {
+	t.writeEntry(Entry{Part: part, Port: port, Begun: true})
 	type result struct {
 		value any
 		err   error
@@ -218,14 +222,14 @@ func (t *Taker) call(part string, port int, limit time.Duration, f func() (any, 
 	case r = <-done:
 	case <-timer.C:
 		r.err = fmt.Errorf("%w within %s", ErrLate, limit)
-		t.late = name(part, port) + ": " + r.err.Error()
+		t.late = partName(part, port) + ": " + r.err.Error()
 	}
 	took := time.Duration(t.Mono() - begin)
-	t.write(newEntry(part, port, took, r.value, r.err))
+	t.writeEntry(newEntry(part, port, took, r.value, r.err))
 	return took, r.err
 }
 
-func (t *Taker) write(e Entry) {
+func (t *Taker) writeEntry(e Entry) {
 	if t.failed == nil {
 		t.failed = json.NewEncoder(t.Out).Encode(e)
 	}

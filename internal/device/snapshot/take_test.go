@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// device is an open device that answers as the test has set, and keeps the calls.
+// device is an open device that answers as the test configures, and records the calls.
 type device struct {
 	verbs.Device // no other call is made
 	ports        int
@@ -30,7 +30,7 @@ type device struct {
 	called []string
 }
 
-// call waits, and returns the error of a call.
+// call records a call, waits for its configured duration, and returns its configured error.
 func (d *device) call(name string) error {
 	d.mu.Lock()
 	d.called = append(d.called, name)
@@ -65,7 +65,7 @@ func (d *device) AskLink(int) (verbs.Link, error) {
 	return verbs.Link{ExtState: "no_cable"}, d.call("link")
 }
 
-// sysfsOf is what the kernel knows of a device that was not opened.
+// sysfsOf is the KernelReader of a device that was not opened.
 type sysfsOf struct{ gone bool }
 
 func (s sysfsOf) Device(string) verbs.DeviceAttr {
@@ -78,19 +78,19 @@ func (s sysfsOf) Device(string) verbs.DeviceAttr {
 func (sysfsOf) Ports(string) []int                    { return []int{1, 2} }
 func (sysfsOf) GIDs(string, int) ([]verbs.GID, error) { return nil, nil }
 
-// taken takes the snapshot of a device in a bubble and returns it.
-func taken(t *testing.T, open func() (verbs.Device, error), unopened Unopened) (doc *Document, err error) {
+// taken takes the snapshot of a device in a synctest bubble and returns it.
+func taken(t *testing.T, open func() (verbs.Device, error), unopened KernelReader) (doc *Document, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	begin := time.Now()
 	taker := Taker{
-		Device: "mlx5_0", Open: open, Unopened: unopened, Out: &out, Mono: func() int64 { return time.Since(begin).Nanoseconds() },
+		Device: "mlx5_0", Open: open, Kernel: unopened, Out: &out, Mono: func() int64 { return time.Since(begin).Nanoseconds() },
 	}
 	err = taker.Take()
 	return New("mlx5_0", begin, out.Bytes()), err
 }
 
-// calls returns the parts in their order, with "!" after those that are missing.
+// calls returns the parts in their order, with "!" after each missing part.
 func (d *Document) calls() string {
 	var all []string
 	for _, c := range d.Calls {
@@ -154,7 +154,7 @@ func TestAfterACallThatHangsNoOtherIsMade(t *testing.T) {
 	})
 }
 
-// A device whose firmware hangs would hold the lock of all network devices.
+// A network device with hanging firmware would hold the RTNL lock, which all network devices share.
 func TestTheLockIsNotTakenAfterASlowOrFailedCommand(t *testing.T) {
 	timeout := verbs.NewOpError("ibv_query_port", "mlx5_0", 1, unix.ETIMEDOUT)
 	for _, tt := range []struct {
@@ -185,7 +185,7 @@ func TestTheLockIsNotTakenAfterASlowOrFailedCommand(t *testing.T) {
 		},
 		{
 			"nothing shows it", "bnxt_re", nil, nil,
-			"attributes gids netdev attributes hw_counters! counters! aer link! ethtool!", unprovable,
+			"attributes gids netdev attributes hw_counters! counters! aer link! ethtool!", unprovenDevice,
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

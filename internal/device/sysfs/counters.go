@@ -16,13 +16,13 @@ import (
 // ErrStopped is the error of ReadCounters if goOn ended it.
 var ErrStopped = errors.New("it took too long")
 
-// ReadCounters reads the counters of a port from CountersPort or CountersHardware. It asks the
-// device for each of them with some drivers, so that it calls goOn before each and ends if that
-// returns false. It returns those that it has read, also with an
-// error. ErrUnsupported: there are none, which is also the answer once so many files as refusals have been refused, and
-// none was read. The errno of the last refusal is wrapped.
+// ReadCounters reads the counters of a port from CountersPort or CountersHardware. With some
+// drivers each counter is a command to the device, so ReadCounters calls goOn before each one and
+// stops with ErrStopped if it returns false. It returns the counters that it has read even with an
+// error. It returns ErrUnsupported if there are no counters, or if the first refusals files have
+// all been refused; the latter wraps the errno of the last refusal.
 func (s FS) ReadCounters(name string, port int, from verbs.CounterSource, refusals int, goOn func() bool) (map[string]uint64, error) {
-	dir := filepath.Join(s.port(name, port), string(from))
+	dir := filepath.Join(s.portDir(name, port), string(from))
 	files, err := listDir(dir)
 	if err != nil {
 		return nil, err
@@ -68,16 +68,16 @@ func readCounter(path string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// isAbsent reports whether a counter cannot be read because there is none: a port without
+// isAbsent reports whether a counter cannot be read because it does not exist: a port without
 // performance management answers "N/A (no PMA)", others EINVAL (drivers/infiniband/core/sysfs.c).
-// Any other error may be that of a device that does not answer, whose next counter would take
-// as long.
+// Any other error may come from a device that does not answer; its next counter would take as
+// long.
 func isAbsent(err error) bool {
 	return errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) || errors.Is(err, unix.EINVAL) ||
 		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
 }
 
-// isRefused reports whether the driver or the firmware has refused to read a counter that is there.
+// isRefused reports whether the driver or the firmware has refused to read an existing counter.
 func isRefused(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM)
 }
@@ -86,24 +86,25 @@ func isRefused(err error) bool {
 // (Documentation/ABI/testing/sysfs-bus-pci-devices-aer).
 var aerKinds = []string{"correctable", "nonfatal", "fatal"}
 
-// ReadAER reads what the kernel has counted of the errors of a device's PCI function, as in
-// "correctable RxErr". It asks no driver. ErrUnsupported: the function does not report errors.
+// ReadAER reads the kernel's counts of errors of a device's PCI function, by names such as
+// "correctable RxErr". It asks no driver. It returns ErrUnsupported if the function does not report
+// errors.
 func (s FS) ReadAER(name string) (map[string]uint64, error) {
 	address, _ := s.PCIFunctionOf(name)
 	if address == "" {
 		return nil, fmt.Errorf("%w: %s is no PCI function", verbs.ErrUnsupported, name)
 	}
-	counters := ParseAER(func(file string) string { return readAttr(s.device(name), "device", file) })
+	counters := ParseAER(func(file string) string { return readAttr(s.deviceDir(name), "device", file) })
 	if len(counters) == 0 {
 		return nil, fmt.Errorf("%w: the PCI function has no error reporting", verbs.ErrUnsupported)
 	}
 	return counters, nil
 }
 
-// ReadSensors reads the temperature of a device's PCI function, which its driver asks the firmware for. ErrUnsupported: the driver has
-// no sensor there, as before Linux 6.7 with mlx5, or for a virtual function.
+// ReadSensors reads the temperature of a device's PCI function. The driver asks the firmware for it. ReadSensors returns ErrUnsupported
+// if the driver has no sensor, as mlx5 before Linux 6.7, or for a virtual function.
 func (s FS) ReadSensors(name string) (map[string]uint64, error) {
-	files, err := filepath.Glob(filepath.Join(s.device(name), "device/hwmon/hwmon*", verbs.Temperature))
+	files, err := filepath.Glob(filepath.Join(s.deviceDir(name), "device/hwmon/hwmon*", verbs.Temperature))
 	if err != nil || len(files) == 0 {
 		return nil, fmt.Errorf("%w: the PCI function has no sensor of temperature", verbs.ErrUnsupported)
 	}
@@ -117,7 +118,7 @@ func (s FS) ReadSensors(name string) (map[string]uint64, error) {
 	return nil, fmt.Errorf("read sensor: %w", err)
 }
 
-// ParseAER returns the counts of a PCI function's errors, without the sums, as ReadAER does. read
+// ParseAER returns the counts of a PCI function's errors as ReadAER does, without the sums. read
 // returns the text of a file in the function's directory, "" if there is none.
 func ParseAER(read func(file string) string) map[string]uint64 {
 	counters := map[string]uint64{}

@@ -19,7 +19,7 @@ func always() bool { return true }
 
 const nic = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/"
 
-// card is an adapter with counters of all kinds and a network device.
+// card describes an adapter with counters of all kinds and a network device.
 func card() tree {
 	port := nic + "infiniband/mlx5_0/ports/1/"
 	return tree{
@@ -73,7 +73,7 @@ func TestWithoutCountersOfASourceItIsUnsupported(t *testing.T) {
 	require.ErrorIs(t, err, verbs.ErrUnsupported)
 }
 
-// A device that does not answer would let each of its counters wait for as long.
+// If a device does not answer, each of its counters would wait as long as the first.
 func TestReadingCountersEndsAtTheFirstThatFails(t *testing.T) {
 	s := card().mount(t)
 	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersPort, verbs.RefusalRow, always)
@@ -110,7 +110,7 @@ func TestANetworkDeviceIsAsTheKernelShowsIt(t *testing.T) {
 	}
 }
 
-// A file that is there and answers EINVAL: it can be opened to read, and has no read operation.
+// A file that can be opened but not read answers EINVAL: it has no read operation.
 func TestRefusedCountersAreNotAllRead(t *testing.T) {
 	const refused = "/proc/self/clear_refs"
 	if _, err := os.ReadFile(refused); !errors.Is(err, unix.EINVAL) {

@@ -11,12 +11,12 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// PortNetDev returns the name of a port's network device, "" if none is known, as with
+// PortNetDev returns the name of a port's network device, "" if it is unknown, as for
 // InfiniBand or while the port has no GID. It asks no driver.
-func (s FS) PortNetDev(name string, port int) string { return portNetDev(s.port(name, port)) }
+func (s FS) PortNetDev(name string, port int) string { return portNetDev(s.portDir(name, port)) }
 
-// NetDev returns the state of a network device. It returns ErrUnsupported if there is none of
-// that name, as in another network namespace. It asks no driver.
+// NetDev returns the state of a network device. It returns ErrUnsupported if there is no device
+// of that name, for example because it is in another network namespace. It asks no driver.
 func (s FS) NetDev(name string) (verbs.NetDev, error) {
 	dir := filepath.Join(s.root, "class/net", name)
 	flags, err := strconv.ParseUint(strings.TrimPrefix(readAttr(dir, "flags"), "0x"), 16, 32)
@@ -33,16 +33,17 @@ func (s FS) NetDev(name string) (verbs.NetDev, error) {
 	return n, nil
 }
 
-// carrierOf returns whether a network device of an operational state has a carrier, by
-// default_operstate in net/core/link_watch.c. The file carrier may know it up to a second
-// earlier, but not earlier than the drivers that make their port events of the network device's.
-// It is not read since later kernels take the RTNL lock for it, 6.12 among them, and try again
-// without a pause while another process holds the lock (carrier_show in net/core/net-sysfs.c).
+// carrierOf returns whether a network device with an operational state has a carrier, by the rules
+// of default_operstate in net/core/link_watch.c. The file carrier may change up to a second
+// earlier, but not earlier than the port events of drivers that derive them from the network
+// device. The file is not used, because later kernels, 6.12 among them, take the RTNL lock for it
+// and retry without a pause while another process holds the lock (carrier_show in
+// net/core/net-sysfs.c).
 func carrierOf(operstate string) (carrier, known bool) {
 	switch operstate {
 	case "down", "lowerlayerdown":
 		return false, true
-	case "up", "dormant", "testing", "unknown": // the last one: its driver has said nothing of the carrier, and so it has one
+	case "up", "dormant", "testing", "unknown": // unknown: the driver has never reported the carrier, so the kernel assumes one
 		return true, true
 	}
 	return false, false

@@ -42,8 +42,8 @@ func parseRate(text string) (gbps float64, width string, ok bool) {
 	return gbps, lanes + "x", true
 }
 
-// parseNUMANode returns -1 for a text that is no node. The kernel also answers
-// -1 if it knows no node.
+// parseNUMANode returns the number of a NUMA node, -1 if the text is no number. The
+// kernel also shows -1 if it knows no node.
 func parseNUMANode(text string) int {
 	node, err := strconv.Atoi(text)
 	if err != nil || node < 0 {

@@ -18,8 +18,8 @@ import (
 
 // Path is the address that a probe's queue pair uses for its own port.
 type Path struct {
-	GIDIndex int      // 0 unless Global; for MethodFlush the configured index, 0 if that is negative
-	Global   bool     // with a GRH, from and to GID; else by LID
+	GIDIndex int      // 0 unless Global; for MethodFlush the configured index, 0 if it is negative
+	Global   bool     // packets have a GRH, with GID as source and destination; else they use the LID
 	GID      [16]byte // zero unless Global
 }
 
@@ -33,11 +33,11 @@ type gidEntry struct {
 // GIDs reads the filled entries of a port's GID table, each with its index and network device.
 // It returns ErrNoDevice if there is no such port, and ErrLimit if descriptors are short.
 func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
-	entries, err := readGIDs(s.port(device, port))
+	entries, err := readGIDs(s.portDir(device, port))
 	if err != nil {
 		return nil, err
 	}
-	if !exists(s.port(device, port), "gids") { // it may have gone while it was read
+	if !exists(s.portDir(device, port), "gids") { // the device may have gone during the reading
 		return nil, fmt.Errorf("read GID table of port %d of %s: %w", port, device, verbs.ErrNoDevice)
 	}
 	gids := make([]verbs.GID, 0, len(entries))
@@ -57,20 +57,20 @@ func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
 // GIDNetDev returns the name of the network device of one entry of a port's GID table.
 // It is "" if the entry has none, is empty, or cannot be read.
 func (s FS) GIDNetDev(device string, port, index int) string {
-	return readAttr(s.port(device, port), "gid_attrs/ndevs", strconv.Itoa(index))
+	return readAttr(s.portDir(device, port), "gid_attrs/ndevs", strconv.Itoa(index))
 }
 
-// ProbePath chooses the GID of a probe. On every link layer it is the one at c.GIDIndex, if
+// ProbePath chooses the GID of a probe. On every link layer it is the GID at c.GIDIndex, if
 // that is not negative. If it is negative:
-//   - RoCE takes the port's default GID for a connected queue pair (MethodRCWrite), as in
-//     DefaultGID and no other, and the best for the other methods, as in chooseGID;
-//   - InfiniBand uses the LID alone, or its first GID if the port asks for a GRH (needsGRH:
+//   - RoCE uses the port's default GID for a connected queue pair (MethodRCWrite), as in
+//     DefaultGID and no other, and the best GID for the other methods, as in chooseGID;
+//   - InfiniBand uses the LID alone, or its first GID if the port requires a GRH (needsGRH:
 //     mlx5's virtual functions, extended LIDs);
 //   - efa, whose link layer is unspecified, uses its first GID.
 //
-// MethodFlush needs neither a GID nor an active port: its path is not Global. ErrUnsupported:
-// the method cannot work on this port now, because of its transport ("iwarp"), its state, or
-// a GID that it lacks. Other errors are those of reading the table.
+// MethodFlush needs neither a GID nor an active port: its path is not Global. ProbePath returns
+// ErrUnsupported if the method cannot work on this port now, because of its transport ("iwarp"),
+// its state, or a missing GID. Other errors come from reading the table.
 func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, needsGRH bool, transport string) (Path, error) {
 	p := Path{GIDIndex: max(c.GIDIndex, 0)}
 	if c.Method == verbs.MethodFlush {
@@ -85,7 +85,7 @@ func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, n
 	if p.Global = attr.LinkLayer != verbs.LinkInfiniBand || needsGRH || c.GIDIndex >= 0; !p.Global {
 		return p, nil
 	}
-	gids, err := readGIDs(s.port(device, c.Port))
+	gids, err := readGIDs(s.portDir(device, c.Port))
 	if err != nil {
 		return p, err
 	}
@@ -107,11 +107,11 @@ func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, n
 	return p, nil
 }
 
-// Addresses are the GIDs and P_Keys of a port, and those of them that a program would choose
-// that exchanges datagrams with other hosts.
+// Addresses describes the GIDs and P_Keys of a port, and the GID and P_Key that a program would
+// choose to exchange datagrams with other hosts.
 type Addresses struct {
 	GIDs       int        // number of filled entries of the GID table
-	GID        netip.Addr // the best one, as in chooseGID; not valid if there is none
+	GID        netip.Addr // the best GID, as in chooseGID; not valid if there is none
 	GIDIndex   int
 	PKeys      int  // number of entries of the P_Key table
 	PKeyIndex  int  // the first P_Key with full membership, else 0
@@ -119,13 +119,13 @@ type Addresses struct {
 }
 
 // Addresses reads the whole GID and P_Key tables of a port from sysfs. Tables that cannot be
-// read are empty. With some drivers, reading a P_Key is a command to the device, so a call
-// may take as many commands as the table has entries, and waits for a device that does not answer.
+// read are empty. With some drivers, reading a P_Key is a command to the device: the call then needs
+// as many commands as the table has entries, and blocks while the device does not answer.
 func (s FS) Addresses(device string, port int) Addresses {
-	dir := s.port(device, port)
+	dir := s.portDir(device, port)
 	gids, _ := readGIDs(dir)
 	pkeys, _ := readTable(filepath.Join(dir, "pkeys"))
-	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: fullMember(pkeys)}
+	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: firstFullMember(pkeys)}
 	a.FullMember = isFullMember(pkeys, a.PKeyIndex)
 	if best, ok := chooseGID(gids, -1); ok {
 		a.GID, a.GIDIndex = netip.AddrFrom16(best.gid), best.index
@@ -150,14 +150,14 @@ func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
 	return best, found
 }
 
-// DefaultGID returns the index of the GID that a RoCE port has of its own MAC address,
-// not of an address of the host. A GID of a host address is not suitable: if a network
+// DefaultGID returns the index of the GID that a RoCE port derives from its MAC address,
+// not from an address of the host. A GID of a host address is not suitable: if a network
 // manager deletes the address and adds it again while a queue pair holds the GID, the
 // GID comes back at another index. RoCE v2 is preferred. ok is false if the port has no such
 // GID or its table cannot be read. The kernel answers from its own copy of the table, without
 // a command to the device.
 func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
-	entries, err := readGIDs(s.port(device, port))
+	entries, err := readGIDs(s.portDir(device, port))
 	if err != nil {
 		return 0, false
 	}
@@ -165,11 +165,11 @@ func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
 	return best.index, ok
 }
 
-// defaultGID returns the port's own GID: the first that is link local, RoCE v2 before
+// defaultGID returns the port's default GID: the first link-local one, RoCE v2 before
 // v1. The kernel makes it from the MAC address, reserves places for it at the beginning
 // of the table (ib_cache_gid_set_default_gid in drivers/infiniband/core/cache.c) and
-// keeps it when addresses come and go. A link-local address that was added by hand stands
-// behind these places. entries are in the order of their indexes.
+// keeps it when addresses come and go. A link-local address that was added by hand comes
+// after these places. entries must be in the order of their indexes.
 func defaultGID(entries []gidEntry) (gidEntry, bool) {
 	var local []gidEntry
 	for _, e := range entries {
@@ -212,9 +212,9 @@ func readGIDs(dir string) ([]gidEntry, error) {
 	return entries, nil
 }
 
-// fullMember returns the index of the first P_Key with full membership, whose top bit
-// is set. Without one it returns 0, an index that RoCE always has.
-func fullMember(pkeys []string) int {
+// firstFullMember returns the index of the first P_Key with full membership, which has its top
+// bit set. Without one it returns 0, an index that RoCE always has.
+func firstFullMember(pkeys []string) int {
 	for i := range pkeys {
 		if isFullMember(pkeys, i) {
 			return i
@@ -223,11 +223,12 @@ func fullMember(pkeys []string) int {
 	return 0
 }
 
-// FirstFullMember returns the index of a port's first P_Key with full membership, and 0 if
-// there is none or no table, so 0 alone does not say that there is one. It reads the table only up to that entry: on mlx5's InfiniBand each of 128
-// entries is a command to the device. The error is that of opening an entry, as ErrLimit.
+// FirstFullMember returns the index of a port's first P_Key with full membership. It also returns
+// 0 if there is no such P_Key or no table. It reads the table only up to that entry: with mlx5 on
+// InfiniBand each of 128 entries is a command to the device. The error is one of opening an entry,
+// such as ErrLimit.
 func (s FS) FirstFullMember(device string, port int) (int, error) {
-	dir := filepath.Join(s.port(device, port), "pkeys")
+	dir := filepath.Join(s.portDir(device, port), "pkeys")
 	for i := 0; ; i++ {
 		pkey, ok, err := readEntry(dir, i)
 		switch {
@@ -242,20 +243,20 @@ func (s FS) FirstFullMember(device string, port int) (int, error) {
 }
 
 // PKey returns the P_Key at an index of a port's table. With some drivers that is a command to the device. It returns
-// ErrUnsupported if there is none, and the error of opening the entry, as ErrLimit.
+// ErrUnsupported if there is no P_Key at the index, or the error of opening the entry, such as ErrLimit.
 func (s FS) PKey(device string, port, index int) (uint16, error) {
-	text, ok, err := readEntry(filepath.Join(s.port(device, port), "pkeys"), index)
+	text, ok, err := readEntry(filepath.Join(s.portDir(device, port), "pkeys"), index)
 	if err != nil {
 		return 0, err
 	}
 	v, err := strconv.ParseUint(text, 0, 16)
-	if !ok || err != nil || v&0x7fff == 0 { // an entry that is not in use is 0
+	if !ok || err != nil || v&0x7fff == 0 { // an unused entry is 0
 		return 0, fmt.Errorf("%w: the port has no P_Key at index %d", verbs.ErrUnsupported, index)
 	}
 	return uint16(v), nil
 }
 
-// isFullMember reports whether there is a P_Key at the index, and it has full membership.
+// isFullMember reports whether there is a P_Key with full membership at the index.
 func isFullMember(pkeys []string, index int) bool {
 	if index >= len(pkeys) {
 		return false
@@ -277,9 +278,10 @@ func readTable(dir string) ([]string, error) {
 	}
 }
 
-// readEntry reads file i of a table; ok is false, without an error, if there is none. An entry
-// that is opened and cannot be read is empty. An entry that is there and cannot be opened is an
-// error: if descriptors are short (ErrLimit), the others could not be opened either.
+// readEntry reads file i of a table; ok is false, without an error, if the file does not exist. An
+// entry that can be opened but not read is empty. If an existing entry cannot be opened, readEntry
+// returns an error: while descriptors are short (ErrLimit), other entries could not be opened
+// either.
 func readEntry(dir string, i int) (entry string, ok bool, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
 	if os.IsNotExist(err) {
@@ -301,36 +303,36 @@ func (s FS) ExclusiveNetns() bool {
 	return exclusive
 }
 
-// ReadExclusiveNetns is ExclusiveNetns, with the reason why the mode cannot be read.
+// ReadExclusiveNetns does the same as ExclusiveNetns, and also returns the error of reading the mode.
 func (s FS) ReadExclusiveNetns() (bool, error) {
 	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
 	return strings.TrimSpace(string(mode)) == "N", err
 }
 
-// flushCounters count flushed work requests: those of mlx5, and mlx4's diag_basic
+// flushCounters matches the counters of flushed work requests: those of mlx5, and mlx4's diag_basic
 // (drivers/infiniband/hw/mlx4/main.c), which some devices have for each port.
 var flushCounters = []string{
 	"ports/*/hw_counters/*_cqe_flush_error", "ports/*/hw_counters/[rs]q_num_wrfe", "hw_counters/[rs]q_num_wrfe",
 }
 
 // CountsFlushes reports whether the driver counts flushed work requests; operators set
-// alerts on these counters. A network namespace that is not the device's own, as in a
-// container, does not show a driver's counters (setup_port in
-// drivers/infiniband/core/sysfs.c). There the result depends on the driver: a driver
-// that can have them (mlx5, mlx4) is assumed to have them, and another is not. mlx4's virtual
+// alerts on these counters. In a network namespace other than the device's, as in a
+// container, sysfs does not show a driver's counters (setup_port in
+// drivers/infiniband/core/sysfs.c). CountsFlushes then assumes that drivers that may have
+// these counters (mlx5, mlx4) have them, and that other drivers do not. mlx4's virtual
 // functions never have them.
 func (s FS) CountsFlushes(device string) bool {
-	dir := s.device(device)
-	if anyFile(dir, "ports/*/hw_counters", "hw_counters") {
-		return anyFile(dir, flushCounters...)
+	dir := s.deviceDir(device)
+	if matchesAny(dir, "ports/*/hw_counters", "hw_counters") {
+		return matchesAny(dir, flushCounters...)
 	}
 	driver := driverOf(dir)
 	return driver == "mlx5_core" || driver == verbs.DriverScalable || driver == "mlx4_core" && !s.VirtualFunction(device)
 }
 
-// anyFile reports whether a file or directory below dir matches one of the patterns, which are
-// those of path.Match with the path below dir.
-func anyFile(dir string, patterns ...string) bool {
+// matchesAny reports whether a file or directory below dir matches one of the patterns of
+// path.Match, which are relative to dir.
+func matchesAny(dir string, patterns ...string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		return err == nil && len(found) > 0

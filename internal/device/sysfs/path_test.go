@@ -38,9 +38,9 @@ func TestTheBestGIDIsRoutableRoCEv2(t *testing.T) {
 }
 
 func TestTheFirstFullMemberPKeyIsTaken(t *testing.T) {
-	require.Equal(t, 2, fullMember([]string{"0x0000", "0x7fff", "0xffff", "0x8001"}))
-	require.Equal(t, 0, fullMember([]string{"0x7fff"}))
-	require.Equal(t, 0, fullMember(nil))
+	require.Equal(t, 2, firstFullMember([]string{"0x0000", "0x7fff", "0xffff", "0x8001"}))
+	require.Equal(t, 0, firstFullMember([]string{"0x7fff"}))
+	require.Equal(t, 0, firstFullMember(nil))
 	for want, table := range [][]string{{"0xffff"}, {"0x7fff", "0xffff"}, {"0x0000", "0x7fff", "0x8001", "0xffff"}} {
 		index, err := portTree(t, map[string][]string{"pkeys": table}).FirstFullMember("rxe0", 1)
 		require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestProbePathDependsOnMethodAndPort(t *testing.T) {
 	auto := verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, GIDIndex: -1, PKeyIndex: -1}
 	active := verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkEthernet}
 
-	// A connection holds its GID, and only the default GID has a reserved place.
+	// A connected queue pair holds its GID, and only the default GID has a reserved place.
 	got, err := s.ProbePath("rxe0", auto, active, false, "infiniband")
 	require.NoError(t, err)
 	require.Equal(t, 1, got.GIDIndex)
@@ -155,10 +155,10 @@ func TestHiddenFlushCounterIsAssumedByDriver(t *testing.T) {
 	}
 }
 
-// unreadable makes an entry of a table that cannot be opened (ELOOP).
+// unreadable makes an entry of a table that fails to open with ELOOP.
 func unreadable(t *testing.T, s FS, entry string) {
 	t.Helper()
-	file := filepath.Join(s.port("rxe0", 1), entry)
+	file := filepath.Join(s.portDir("rxe0", 1), entry)
 	require.NoError(t, os.Symlink(file, file))
 }
 

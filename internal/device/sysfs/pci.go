@@ -12,10 +12,10 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// Function describes the PCI function of a device, or the scalable function that it is: the fields of Found but Index, Node, NodeGUID
-// and Added. The error is that of listing network devices. Function asks no driver.
+// Function describes the PCI function or scalable function of a device: all fields of Found but Index, Node, NodeGUID and Added. The
+// error comes from listing network devices. Function asks no driver.
 func (s FS) Function(name string) (verbs.Found, error) {
-	dir := s.device(name)
+	dir := s.deviceDir(name)
 	f := functionAt(dir, driverOf(dir))
 	f.Name = name
 	if f.Parent == "" {
@@ -46,8 +46,8 @@ func functionAt(dir, driver string) verbs.Found {
 	return f
 }
 
-// isSoft reports whether a device is a soft one: its driver says so, or it has no parent device, so that the kernel has it below
-// devices/virtual. Older kernels place a soft device below the network card's device.
+// isSoft reports whether a device is a soft device: it has a soft driver, or it has no parent device, so that the kernel places it
+// below devices/virtual. Older kernels place a soft device below the network card's device.
 func isSoft(dir, driver string) bool {
 	if driver == driverRxe || driver == driverSiw {
 		return true
@@ -56,21 +56,20 @@ func isSoft(dir, driver string) bool {
 	return err == nil && strings.Contains(target, "/devices/virtual/") && !exists(dir, "device")
 }
 
-// CardOf returns the address of the PCI function of a device, or of the one that a scalable function is on, and the driver of the
-// device. Both are "" for a soft device. It asks no driver.
+// CardOf returns the address of the PCI function of a device, for a scalable function that of its parent, and the driver of the device.
+// Both are "" for a soft device. It asks no driver.
 func (s FS) CardOf(name string) (address, driver string) {
-	dir := s.device(name)
+	dir := s.deviceDir(name)
 	if driver := driverOf(dir); isScalable(driver) {
 		return scalableParent(dir), driver
 	}
 	return s.PCIFunctionOf(name)
 }
 
-// isScalable reports whether a driver is that of scalable functions. It is on the auxiliary bus, and is named MODULE.sf.
+// isScalable reports whether a driver drives scalable functions. Such a driver is on the auxiliary bus, and is named MODULE.sf.
 func isScalable(driver string) bool { return strings.HasSuffix(driver, ".sf") }
 
-// scalableParent returns the address of the PCI function that a scalable function is on: the parent of the device on the auxiliary
-// bus.
+// scalableParent returns the address of the PCI function of a scalable function: the parent of the device on the auxiliary bus.
 func scalableParent(dir string) string {
 	below, err := filepath.EvalSymlinks(filepath.Join(dir, "device"))
 	if err != nil {
@@ -87,7 +86,7 @@ func (s FS) PCIFunction(address string) verbs.PCIFunction {
 	var at unix.Stat_t
 	switch err := unix.Stat(dir, &at); {
 	case err == nil:
-		f.Instance = at.Ino // of the directory that the kernel made when it found the function
+		f.Instance = at.Ino // the kernel makes a new directory, with another inode, each time it finds the function
 	case errors.Is(err, unix.ENOENT):
 		f.Absent = exists(bus)
 	}
@@ -104,10 +103,10 @@ func (s FS) PCIFunction(address string) verbs.PCIFunction {
 }
 
 // PCIFunctionOf returns the address of the PCI function of a device, and the function's
-// driver. It returns "" for a scalable function, and for a soft device, which older kernels place below the network
-// card's function. It asks no driver.
+// driver. Both are "" for a scalable function, and for a soft device, which older kernels place below the
+// network card's function. It asks no driver.
 func (s FS) PCIFunctionOf(name string) (address, driver string) {
-	dir := s.device(name)
+	dir := s.deviceDir(name)
 	f := functionAt(dir, driverOf(dir))
 	return f.PCI, f.Driver
 }

@@ -9,15 +9,15 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// emulators are the PCI vendors of ports that no hardware is behind: Red Hat (QEMU, virtio) and VMware. A function that is passed through
-// to a virtual machine has the link of the hardware, and below such a port the port says nothing about it.
+// emulators lists the PCI vendors of emulated ports: Red Hat (QEMU, virtio) and VMware. A function that is passed through to a virtual
+// machine has the link of the hardware, about which an emulated port above it shows nothing.
 var emulators = []string{"0x1b36", "0x1af4", "0x15ad"}
 
-// PCILink returns the link of the PCI function at an address: its state from the function, and what both ends support from the function
-// and from the port above it. It is not known of a virtual function, whose registers are empty, nor in a virtual machine, which does not
-// see the real port. Reading asks the function's registers, and no driver.
+// PCILink returns the link of the PCI function at an address: its state from the function, and the speed and width that both ends support
+// from the function and the port above it. It returns the zero PCILink for a virtual function, whose registers are empty, and in a virtual
+// machine, which does not see the real port. It reads the function's registers, and asks no driver.
 func (s FS) PCILink(address string) verbs.PCILink {
-	if address == "" || s.emulated("0000:00:00.0") {
+	if address == "" || s.isEmulated("0000:00:00.0") {
 		return verbs.PCILink{}
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(s.root, "bus/pci/devices", address))
@@ -39,9 +39,9 @@ func (s FS) PCILink(address string) verbs.PCILink {
 	return l
 }
 
-// emulated reports whether an emulator has made the PCI function at an address. QEMU's host bridges have the vendor of real ones, and
-// its own subsystem.
-func (s FS) emulated(address string) bool {
+// isEmulated reports whether an emulator provides the PCI function at an address. QEMU's host bridges have the vendor of real ones, but
+// the subsystem vendor of QEMU.
+func (s FS) isEmulated(address string) bool {
 	return isEmulator(filepath.Join(s.root, "bus/pci/devices", address))
 }
 
@@ -60,7 +60,7 @@ func parseLinkSpeed(text string) float64 {
 	return speed
 }
 
-// maxLinkSpeed and maxLinkWidth are more than a link can have. A function that does not answer reads as all ones.
+// maxLinkSpeed and maxLinkWidth are above the values of any link. A function that does not answer reads as all ones.
 const (
 	maxLinkSpeed = 1024
 	maxLinkWidth = 32

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// linked is a card below a root port, both of PCIe 5 with 16 lanes. changes replace and add files.
+// linked describes a card below a root port, both of PCIe 5 with 16 lanes. changes replaces and adds files.
 func linked(changes tree) tree {
 	const port, card = "devices/pci0000:15/0000:15:01.0/", "devices/pci0000:15/0000:15:01.0/0000:16:00.0/"
 	t := tree{

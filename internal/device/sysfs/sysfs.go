@@ -15,23 +15,23 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// FS reads the attributes of RDMA devices that sysfs has and libibverbs has
-// not. It holds no state and no descriptor and may be used concurrently. It
-// opens no device. Reading an attribute can call into the device's driver, as
-// ibv_query_port does.
+// FS reads attributes of RDMA devices from sysfs, in particular those that
+// libibverbs does not have. It holds no state and no descriptor and may be used
+// concurrently. It opens no device. Reading an attribute can call the device's
+// driver, as ibv_query_port does.
 type FS struct{ root string }
 
 // New returns the FS of a sysfs that is mounted at root, normally "/sys".
 func New(root string) FS { return FS{root} }
 
-// Devices returns the names of all RDMA devices, sorted. If the kernel has no
-// RDMA, it returns none, and no error. It asks no driver.
+// Devices returns the names of all RDMA devices, sorted. Without RDMA in the kernel
+// it returns none and no error. It asks no driver.
 func (s FS) Devices() ([]string, error) {
 	return listDir(filepath.Join(s.root, "class/infiniband"))
 }
 
-// Nodes returns the uverbs nodes ("uverbs0") by device name. A device without a
-// node is left out: ib_uverbs is not loaded, or the device is being removed.
+// Nodes returns the uverbs nodes ("uverbs0") by device name. It leaves out a device without a
+// node: ib_uverbs is not loaded, or the device is being removed.
 // If it cannot read the device of a node, Nodes returns the other nodes and an error. Nodes asks
 // no driver.
 func (s FS) Nodes() (map[string]string, error) {
@@ -43,8 +43,8 @@ func (s FS) Nodes() (map[string]string, error) {
 	nodes := make(map[string]string, len(names))
 	var unread error
 	for _, node := range names {
-		// The class also has a plain file, abi_version, without an ibdev (ENOTDIR). ibdev of a device that was
-		// removed is ENODEV (ibdev_show in drivers/infiniband/core/uverbs_main.c).
+		// The class also has a plain file, abi_version, without an ibdev (ENOTDIR). Reading ibdev of a removed
+		// device fails with ENODEV (ibdev_show in drivers/infiniband/core/uverbs_main.c).
 		device, err := os.ReadFile(filepath.Join(class, node, "ibdev"))
 		switch {
 		case err == nil:
@@ -61,7 +61,7 @@ func (s FS) Nodes() (map[string]string, error) {
 func (s FS) HasNodeClass() bool { return exists(s.root, "class/infiniband_verbs") }
 
 // Node returns the uverbs node of a device, as in "uverbs0". It returns
-// ErrNoDevice if the device has none, and another error if that is not known.
+// ErrNoDevice if the device has none, and another error if the nodes cannot be read.
 func (s FS) Node(name string) (string, error) {
 	nodes, err := s.Nodes()
 	if node, ok := nodes[name]; ok {
@@ -73,11 +73,11 @@ func (s FS) Node(name string) (string, error) {
 	return "", verbs.NewOpError("read uverbs node", name, 0, err)
 }
 
-// OtherNetns returns the devices that have a node and that this network namespace does not have, sorted by name: in exclusive
-// mode they belong to other network namespaces, as a device does that a pod borrows. names and nodes are the answers of Devices
-// and Nodes. The class infiniband shows the devices of the network namespace of whoever mounted this sysfs, since it has a tag for
-// each (net_namespace in drivers/infiniband/core/device.c). The class infiniband_verbs has no tags, and shows the nodes of all.
-// OtherNetns asks no driver.
+// OtherNetns returns the devices of other network namespaces, sorted by name, in exclusive mode: devices that have a node and are not
+// in this network namespace, such as a device that a pod uses. names and nodes are the results of Devices and Nodes. The class
+// infiniband shows the devices of the network namespace in which this sysfs was mounted, since it has a tag for each (net_namespace in
+// drivers/infiniband/core/device.c). The class infiniband_verbs has no tags, and shows the nodes of all devices. OtherNetns asks no
+// driver.
 func (s FS) OtherNetns(names []string, nodes map[string]string) []verbs.Found {
 	var others []verbs.Found
 	for name, node := range nodes {
@@ -93,15 +93,15 @@ func (s FS) OtherNetns(names []string, nodes map[string]string) []verbs.Found {
 	return others
 }
 
-// Instance is one registration of a device with the kernel. A device that is removed and added again
-// under the same name and node is another Instance. The zero Instance is unknown.
+// Instance identifies one registration of a device with the kernel. A device that is removed and added
+// again has another Instance, even under the same name and node. The zero Instance is unknown.
 type Instance struct {
 	path string
 	info os.FileInfo // nil: unknown
 }
 
-// Instance returns the present Instance of a device, the zero one if it cannot be read. It asks no
-// driver.
+// Instance returns the present Instance of a device, the zero Instance if it cannot be read. It asks
+// no driver.
 func (s FS) Instance(name string) Instance {
 	node, err := s.Node(name)
 	if err != nil {
@@ -115,9 +115,9 @@ func (s FS) Instance(name string) Instance {
 	return Instance{path, info}
 }
 
-// Removed reports whether the kernel has removed the device since. It removes the device from sysfs
-// before it takes the device from processes that have it open (ib_uverbs_remove_one in
-// drivers/infiniband/core/uverbs_main.c). Removed returns false if sysfs cannot be read, and for an
+// Removed reports whether the kernel has removed the device since then. The kernel removes the device
+// from sysfs before it withdraws the device from the processes that have it open (ib_uverbs_remove_one
+// in drivers/infiniband/core/uverbs_main.c). Removed returns false if sysfs cannot be read, and for an
 // unknown Instance. It asks no driver and needs no descriptor.
 func (i Instance) Removed() bool {
 	if i.info == nil {
@@ -137,24 +137,24 @@ func (s FS) NodeGUID(name string) string {
 	return guid
 }
 
-// ReadNodeGUID is NodeGUID, with the reason why the GUID cannot be read.
+// ReadNodeGUID does the same as NodeGUID, and also returns the error of reading the GUID.
 func (s FS) ReadNodeGUID(name string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(s.device(name), "node_guid"))
+	text, err := os.ReadFile(filepath.Join(s.deviceDir(name), "node_guid"))
 	return strings.ToLower(strings.TrimSpace(string(text))), err
 }
 
 // VirtualFunction reports whether the device is an SR-IOV virtual function or a scalable function. It
 // asks no driver.
 func (s FS) VirtualFunction(name string) bool {
-	dir := s.device(name)
+	dir := s.deviceDir(name)
 	return functionAt(dir, driverOf(dir)).VirtualFunction
 }
 
 // Device returns the attributes of a device that sysfs has: all of DeviceAttr
-// but Ports, Vectors, AlwaysActive and CountsFlushes. The PCI address of a scalable function is that of
+// but Ports, Vectors, AlwaysActive and CountsFlushes. A scalable function has the PCI address of
 // its physical function.
 func (s FS) Device(name string) verbs.DeviceAttr {
-	dir := s.device(name)
+	dir := s.deviceDir(name)
 	driver := driverOf(dir)
 	address := pciAddress(linkBase(dir, "device"))
 	if isScalable(driver) {
@@ -175,10 +175,10 @@ func (s FS) Device(name string) verbs.DeviceAttr {
 	}
 }
 
-// Ports returns the numbers of a device's ports, in their order; none if there is no such device.
+// Ports returns the numbers of a device's ports in ascending order, none if there is no such device.
 // It asks no driver.
 func (s FS) Ports(name string) []int {
-	names, err := listDir(filepath.Join(s.device(name), "ports"))
+	names, err := listDir(filepath.Join(s.deviceDir(name), "ports"))
 	if err != nil {
 		return nil
 	}
@@ -192,9 +192,9 @@ func (s FS) Ports(name string) []int {
 	return ports
 }
 
-// Port completes the answer of a port query with NetDev and LinkDowned, and
-// with RateGbps and Width if the answer has none. Values that cannot be read
-// stay as they are.
+// Port adds NetDev and LinkDowned to the answer of a port query, and RateGbps
+// and Width if the answer has none. It does not change values that cannot be
+// read.
 func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
 	s.PortLink(name, port, attr)
 	if n, err := s.LinkDowned(name, port); err == nil {
@@ -202,9 +202,9 @@ func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
 	}
 }
 
-// PortLink is Port without LinkDowned.
+// PortLink does the same as Port, without LinkDowned.
 func (s FS) PortLink(name string, port int, attr *verbs.PortAttr) {
-	dir := s.port(name, port)
+	dir := s.portDir(name, port)
 	if attr.LinkLayer != verbs.LinkInfiniBand {
 		if dev := portNetDev(dir); dev != "" {
 			attr.NetDev = dev
@@ -224,17 +224,17 @@ func (s FS) PortLink(name string, port int, attr *verbs.PortAttr) {
 
 // RateOr returns a port's rate in Gb/s, or other if it cannot be read.
 func (s FS) RateOr(name string, port int, other float64) float64 {
-	if rate, _, ok := parseRate(readAttr(s.port(name, port), "rate")); ok {
+	if rate, _, ok := parseRate(readAttr(s.portDir(name, port), "rate")); ok {
 		return rate
 	}
 	return other
 }
 
-// ReadHWCounter reads one file in the hw_counters of a port, which asks the device for
-// all of them with many drivers, and drops the value. The error is fs.ErrNotExist if the
-// port has none, else that of the driver, with its errno.
+// ReadHWCounter reads one file in the hw_counters of a port and drops the value. With many drivers
+// the kernel then asks the device for all counters. The error is fs.ErrNotExist if the port has no
+// hw_counters, else it wraps the errno of the driver.
 func (s FS) ReadHWCounter(name string, port int) error {
-	dir := filepath.Join(s.port(name, port), "hw_counters")
+	dir := filepath.Join(s.portDir(name, port), "hw_counters")
 	names, err := listDir(dir)
 	if err != nil {
 		return err
@@ -252,16 +252,16 @@ func (s FS) ReadHWCounter(name string, port int) error {
 }
 
 // lifespan is a file in hw_counters that is no counter. It has the time for which the
-// kernel keeps the values, 10 ms if no administrator has set another
+// kernel keeps the values, 10 ms unless an administrator has changed it
 // (drivers/infiniband/core/sysfs.c).
 const lifespan = "lifespan"
 
-func (s FS) device(name string) string {
+func (s FS) deviceDir(name string) string {
 	return filepath.Join(s.root, "class/infiniband", name)
 }
 
-func (s FS) port(name string, port int) string {
-	return filepath.Join(s.device(name), "ports", strconv.Itoa(port))
+func (s FS) portDir(name string, port int) string {
+	return filepath.Join(s.deviceDir(name), "ports", strconv.Itoa(port))
 }
 
 // The drivers of soft devices.
@@ -270,11 +270,10 @@ const (
 	driverSiw = "siw"
 )
 
-// driverOf finds the kernel driver. The core does not publish it, so the result
-// is the driver of the device below (irdma shows as "ice", bnxt_re as
-// "bnxt_en"). Soft devices are recognized by attributes that only they have.
-// They are checked first, because older kernels placed them below the network
-// card's device.
+// driverOf returns the kernel driver of a device. The RDMA core does not publish it,
+// so the result is the driver of the device below (irdma shows as "ice", bnxt_re as
+// "bnxt_en"). Attributes that only soft devices have identify these. They are checked
+// first, because older kernels placed soft devices below the network card's device.
 func driverOf(dir string) string {
 	desc := readAttr(dir, "node_desc")
 	switch {
@@ -292,9 +291,9 @@ func driverOf(dir string) string {
 	return ""
 }
 
-// netDevEntries bounds the search for a valid GID. The default GIDs come first
-// in the table; on a port without any GID, all of its 256 entries answer
-// EINVAL.
+// netDevEntries limits the search for a valid GID. The default GIDs come first
+// in the table; on a port without any GID, reading any of its 256 entries fails
+// with EINVAL.
 const netDevEntries = 16
 
 // portNetDev returns the network device of the first GID that has one.
@@ -307,16 +306,15 @@ func portNetDev(dir string) string {
 	return ""
 }
 
-// LinkDowned reads the counter link_downed at the place where the driver has it. InfiniBand
-// drivers have it in counters/, where a port without performance management
-// answers "N/A (no PMA)"; soft drivers have it in hw_counters/. The error is that of counters/ if neither
-// has it.
+// LinkDowned reads the counter link_downed from the directory in which the driver has it. InfiniBand
+// drivers have it in counters/, where a port without performance management answers "N/A (no PMA)".
+// Soft drivers have it in hw_counters/. If neither has it, LinkDowned returns the error of counters/.
 func (s FS) LinkDowned(name string, port int) (uint64, error) {
-	n, err := readCounter(filepath.Join(s.port(name, port), "counters", "link_downed"))
+	n, err := readCounter(filepath.Join(s.portDir(name, port), "counters", "link_downed"))
 	if err == nil {
 		return n, nil
 	}
-	if n, err := readCounter(filepath.Join(s.port(name, port), "hw_counters", "link_downed")); err == nil {
+	if n, err := readCounter(filepath.Join(s.portDir(name, port), "hw_counters", "link_downed")); err == nil {
 		return n, nil
 	}
 	return 0, fmt.Errorf("read link_downed: %w", err)

@@ -68,7 +68,7 @@ func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 		}
 	}
 	requireClockHadNoEffect(t, r.Points(), monotonic(t)-began)
-	if lines := strings.Count(r.Log(), "the wall clock was set back"); lines != 2 {
+	if lines := strings.Count(r.Log(), "wall clock set back"); lines != 2 {
 		t.Errorf("want a line for each of two times that the clock was set back, got %d:\n%s", lines, r.Log())
 	}
 }

@@ -59,7 +59,7 @@ func TestEventsAreReadWhileTheRTNLLockIsHeld(t *testing.T) {
 		if p.Text("left_out") == "" || p.Int("changed") < 0 {
 			t.Errorf("want the counters, and what was not answered left out, got %v", p)
 		}
-		r.AwaitLog("ethtool has not answered about port 1 for 5s: another process holds the kernel's RTNL lock", 10*time.Second)
+		r.AwaitLog("ethtool not responding, port 1, for 5s, hint another process holds the kernel's RTNL lock", 10*time.Second)
 		<-free
 		// The snapshot that waited may be taken before the query of the port, which waited for the lock too, has returned.
 		for left := "the lock"; left != ""; {

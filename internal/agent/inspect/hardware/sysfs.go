@@ -71,7 +71,7 @@ func (x *trial) port(n int, elem ...string) string {
 // timeSysfs times the reading of a port's files that some devices answer by a
 // command.
 func (x *trial) timeSysfs(ctx context.Context, port int) {
-	cost := func(calls drivers.Asks) int {
+	cost := func(calls drivers.CallCounts) int {
 		if costs, ok := x.costs[port]; ok {
 			return costs.Of(calls)
 		}
@@ -81,10 +81,10 @@ func (x *trial) timeSysfs(ctx context.Context, port int) {
 		call, file string
 		commands   int
 	}{
-		{"state", x.port(port, "state"), cost(drivers.Asks{drivers.PortQuery: 1})},
-		{"link_downed", x.linkDowned(port), cost(drivers.Asks{drivers.LinkDowned: 1})},
-		{"pkey", x.port(port, "pkeys/0"), cost(drivers.Asks{drivers.PKey: 1})},
-		{"hw_counter", x.anyCounter(port), cost(drivers.Asks{drivers.HWCounter: 1})},
+		{"state", x.port(port, "state"), cost(drivers.CallCounts{drivers.PortQuery: 1})},
+		{"link_downed", x.linkDowned(port), cost(drivers.CallCounts{drivers.LinkDowned: 1})},
+		{"pkey", x.port(port, "pkeys/0"), cost(drivers.CallCounts{drivers.PKey: 1})},
+		{"hw_counter", x.anyCounter(port), cost(drivers.CallCounts{drivers.HWCounter: 1})},
 	} {
 		if c.file == "" || !x.sys.has(c.file) {
 			continue

@@ -37,13 +37,13 @@ func TestCommandsChangeWithPaceAndTable(t *testing.T) {
 	require.Contains(t, commands(one, drivers.Pace{State: 10 * time.Second, Probe: 2 * time.Second}), "| one | 12 | cannot | 0 | 30 | 0 | 0 | 336 |\n")
 	one[0].Costs[drivers.PortQuery] = 3
 	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second}), "| one | 36 | cannot | 0 | 0 | 0 | 0 | 288 |\n")
-	one[0].Files = drivers.Files{HWCounters: 9, Asking: 1}
+	one[0].Files = drivers.Files{HWCounters: 9, HWCounterQueries: 1}
 	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second, Snapshot: 30 * time.Second}), "| one | 36 | cannot | 0 | 0 | 0 | 6 | 336 |\n")
 }
 
 func TestSnapshotsAreCountedByFilesAndQueues(t *testing.T) {
 	one := []drivers.Driver{{
-		Name: "one", Kernel: []string{"mlx5_core"}, Files: drivers.Files{Counters: 5, HWCounters: 9, Asking: 2},
+		Name: "one", Kernel: []string{"mlx5_core"}, Files: drivers.Files{Counters: 5, HWCounters: 9, HWCounterQueries: 2},
 		Costs: drivers.Costs{drivers.LinkDowned: 1, drivers.HWCounter: 3},
 		Ethernet: drivers.Costs{
 			drivers.LinkDowned: 1, drivers.HWCounter: 3, drivers.LinkState: 2, drivers.Statistics: 7, drivers.QueueStatistics: 4,

@@ -35,7 +35,7 @@ func snapshotRow(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string
 	}
 	cells := []string{
 		named(d, layer), fmt.Sprintf("%d, %d", d.Files.Counters, d.Files.HWCounters),
-		fmt.Sprint(d.Files.Counters * c[drivers.LinkDowned]), fmt.Sprint(d.Files.Asking * c[drivers.HWCounter]), fmt.Sprint(c[drivers.LinkState]),
+		fmt.Sprint(d.Files.Counters * c[drivers.LinkDowned]), fmt.Sprint(d.Files.HWCounterQueries * c[drivers.HWCounter]), fmt.Sprint(c[drivers.LinkState]),
 		fmt.Sprint(link.One), fmt.Sprint(link.Most),
 		withQueues(c[drivers.Statistics], queue), withQueues(full.One, queue), withQueues(full.Most, most*queue),
 	}

@@ -126,7 +126,7 @@ func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
 		}
 		cells = append(cells, cell)
 	}
-	cells = append(cells, fmt.Sprint(m.Asked), fmt.Sprint(base), fmt.Sprint(ports*(m.State+m.Asked+base+m.Round[first])))
+	cells = append(cells, fmt.Sprint(m.Checks), fmt.Sprint(base), fmt.Sprint(ports*(m.State+m.Checks+base+m.Round[first])))
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
