@@ -137,7 +137,7 @@ func (j *Judge) Path() int { return j.silentPath }
 // Update evaluates the next sample and reports whether the verdict has changed.
 func (j *Judge) Update(s *Sample) (changed bool) {
 	j.recordSample(s)
-	found, path := j.assess(s)
+	found, path := j.assessSample(s)
 	switch {
 	case j.verdict == VerdictStarting:
 		// There is no evidence until the device has sent a probe.
@@ -152,7 +152,7 @@ func (j *Judge) Update(s *Sample) (changed bool) {
 	case found.precedence() < j.verdict.precedence() && !j.verdict.isLossy():
 		// The outage already accounts for these losses; do not count them against the recovered path.
 		j.history = j.history[len(j.history)-1:]
-		found, path = j.assess(s)
+		found, path = j.assessSample(s)
 	}
 	if found == j.verdict {
 		return false
@@ -161,8 +161,8 @@ func (j *Judge) Update(s *Sample) (changed bool) {
 	return true
 }
 
-// assess returns the verdict that the sample alone supports, whatever the current verdict is.
-func (j *Judge) assess(s *Sample) (v Verdict, path int) {
+// assessSample returns the verdict that the sample alone supports, whatever the current verdict is.
+func (j *Judge) assessSample(s *Sample) (v Verdict, path int) {
 	if v := j.judgeSilence(s); v != VerdictOK {
 		return v, -1
 	}

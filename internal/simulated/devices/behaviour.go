@@ -77,7 +77,7 @@ func readHang(t *table, of verbs.Scope) hang {
 	const asleep, waiting = "asleep", "waiting"
 	return hang{
 		at: t.span("hang_at", 0, 0), length: t.span("hang_for", never, time.Nanosecond),
-		object:  objects[pick(t, "hang_object", of.String(), objects)],
+		object:  objects[choiceFrom(t, "hang_object", of.String(), objects)],
 		missing: uint32(t.integer("hang_missing", 1, 1, math.MaxInt32)),
 		asleep:  t.choice("hang_proof", asleep, []string{asleep, waiting}) == asleep,
 	}
@@ -98,8 +98,8 @@ func (b *behaviour) scope() verbs.Scope {
 	return b.typ.Scope()
 }
 
-// runs returns the processes that exist during a part of (from, until].
-func (e *appEntry) runs(from, until int64) []processRun {
+// runsIn returns the processes that exist during a part of (from, until].
+func (e *appEntry) runsIn(from, until int64) []processRun {
 	var starts []int64
 	if start, ok := e.last(from); ok && e.end(start) > from {
 		starts = append(starts, start)
@@ -110,14 +110,14 @@ func (e *appEntry) runs(from, until int64) []processRun {
 	var runs []processRun
 	for _, start := range starts {
 		for n := range e.processes {
-			runs = append(runs, e.run(start, n))
+			runs = append(runs, e.newRun(start, n))
 		}
 	}
 	return runs
 }
 
-// run returns the n-th process that starts at a time.
-func (e *appEntry) run(start int64, n int) processRun {
+// newRun returns the n-th process that starts at a time.
+func (e *appEntry) newRun(start int64, n int) processRun {
 	r := processRun{process: e.process(start, n), from: start, to: e.end(start), reads: e.reads, hang: e.hang}
 	number := (e.number + uint32(n)) & maxNumber
 	r.hang.number = number

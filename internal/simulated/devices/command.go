@@ -37,9 +37,9 @@ func readCommand(t *table) commandEntry {
 	errnos := map[string]unix.Errno{"ETIMEDOUT": unix.ETIMEDOUT, "EIO": unix.EIO, "EBUSY": unix.EBUSY, "ENOLINK": unix.ENOLINK}
 	return commandEntry{
 		target: readTarget(t, true), window: t.window("for"), index: t.index,
-		call:  calls[pick(t, "call", verbs.CommandHWCounters.String(), calls)],
+		call:  calls[choiceFrom(t, "call", verbs.CommandHWCounters.String(), calls)],
 		what:  t.choice("what", hangs, []string{hangs, fails, slows}),
-		errno: errnos[pick(t, "status", "ETIMEDOUT", errnos)],
+		errno: errnos[choiceFrom(t, "status", "ETIMEDOUT", errnos)],
 		took:  t.span("took", int64(2*time.Second), time.Microsecond),
 	}
 }

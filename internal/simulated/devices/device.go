@@ -129,14 +129,14 @@ func (d *device) Close(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	defer d.gate.abandon()
-	err := d.destroy(ctx)
+	err := d.destroyAll(ctx)
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
 	delete(d.h.open, d)
 	return opError("ibv_close_device", d.attr.Name, 0, err)
 }
 
-func (d *device) destroy(ctx context.Context) error {
+func (d *device) destroyAll(ctx context.Context) error {
 	var stuck error
 	for _, p := range d.takeParts() {
 		if err := p.close(ctx); stuck == nil {

@@ -41,7 +41,7 @@ func (h *hardware) planCounter(e counterEntry) {
 	for _, port := range h.portsOf(e.target) {
 		l := &h.ports[port-1]
 		l.counters[e.from][e.name] += 0 // listed from the start, like the counters of a driver
-		h.add(e.schedule, true, func(int64) { l.counters[e.from][e.name] += e.by })
+		h.addEntry(e.schedule, true, func(int64) { l.counters[e.from][e.name] += e.by })
 	}
 }
 

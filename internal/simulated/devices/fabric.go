@@ -180,15 +180,15 @@ func (f *fabricEnd) runOrder(op string, pair int, do func() error) error {
 		defer f.gate.leave()
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if _, err = f.link(); err == nil {
+		if _, err = f.linkState(); err == nil {
 			err = do()
 		}
 	}
 	return opError(op, f.d.attr.Name, f.c.Port, err)
 }
 
-// link reports whether the port is active. It returns ErrNoDevice after the removal of the device.
-func (f *fabricEnd) link() (active bool, err error) {
+// linkState reports whether the port is active. It returns ErrNoDevice after the removal of the device.
+func (f *fabricEnd) linkState() (active bool, err error) {
 	h := f.d.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,7 +212,7 @@ func (f *fabricEnd) Close(timeout time.Duration) error {
 // close is called by the device.
 func (f *fabricEnd) close(ctx context.Context) error { return f.closeFromDevice(ctx, f.destroy) }
 
-func (f *fabricEnd) control(call ledger.Call, now int64) {
+func (f *fabricEnd) recordControlCall(call ledger.Call, now int64) {
 	f.counter.setControlCall(call, f.c.Port, now)
 }
 
@@ -228,7 +228,7 @@ func (f *fabricEnd) destroy(ctx context.Context) error {
 	f.mu.Unlock()
 	f.d.w.fabric.remove(f)
 	f.inbox.close()
-	if err := f.d.runDestroy(ctx, f.control, ledger.CallDestroyQP); err != nil {
+	if err := f.d.runDestroy(ctx, f.recordControlCall, ledger.CallDestroyQP); err != nil {
 		return err
 	}
 	f.d.forgetFabric(f)

@@ -13,18 +13,18 @@ import (
 
 func TestAPairGetsAProbeAndAWriteInEachRoundOnThePathsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "").run(2200 * time.Millisecond)
-		require.Equal(t, []int64{100, 600, 1100, 1600, 2100}, p.moments(verbs.FabricSent))
-		require.Equal(t, p.moments(verbs.FabricSent), p.moments(verbs.FabricWrite))
-		require.Len(t, p.of(verbs.FabricEcho), 5)
-		require.Len(t, p.of(verbs.FabricWriteDone), 5)
+		p := probing(t, "roce2", "").runUntil(2200 * time.Millisecond)
+		require.Equal(t, []int64{100, 600, 1100, 1600, 2100}, p.factTimes(verbs.FabricSent))
+		require.Equal(t, p.factTimes(verbs.FabricSent), p.factTimes(verbs.FabricWrite))
+		require.Len(t, p.factsOf(verbs.FabricEcho), 5)
+		require.Len(t, p.factsOf(verbs.FabricWriteDone), 5)
 		require.Len(t, p.facts, 20)
-		for i, f := range p.of(verbs.FabricEcho) {
+		for i, f := range p.factsOf(verbs.FabricEcho) {
 			require.Equal(t, verbs.FabricFact{
 				Kind: verbs.FabricEcho, Pair: place, Session: 42, Path: i % 4, Seq: uint64(i + 1), Received: uint64(1 + i/4), Posted: uint64(1 + i/4),
 				At: f.At, Took: f.Took, Delay: f.Delay,
 			}, f)
-			require.Equal(t, p.of(verbs.FabricSent)[i].At+f.Took, f.At)
+			require.Equal(t, p.factsOf(verbs.FabricSent)[i].At+f.Took, f.At)
 			require.Greater(t, f.Took, f.Delay)
 			require.Positive(t, f.Delay)
 			require.Less(t, f.Took, ms)
@@ -40,7 +40,7 @@ func TestFactsAreInOrderAndEqualForEqualSeeds(t *testing.T) {
 	const scenario = "[[fabric]]\nloss = 0.3\n[[peer]]\nat = '20s'\nfor = '9s'\nwhat = 'busy'\n"
 	var all [2][]verbs.FabricFact
 	for i := range all {
-		synctest.Test(t, func(t *testing.T) { all[i] = probing(t, "roce2", scenario).run(time.Minute).facts })
+		synctest.Test(t, func(t *testing.T) { all[i] = probing(t, "roce2", scenario).runUntil(time.Minute).facts })
 	}
 	require.Equal(t, all[0], all[1])
 	require.NotEmpty(t, all[0])
@@ -51,25 +51,25 @@ func TestFactsAreInOrderAndEqualForEqualSeeds(t *testing.T) {
 
 func TestSilenceOfBothWitnessesBringsThreeProbesMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fabric]]\nat = '1s'\nfor = '1500ms'\n").run(4 * time.Second)
-		require.Equal(t, []int64{100, 600, 1100, 1200, 1250, 1300, 1600, 2100, 2600, 3100, 3600}, p.moments(verbs.FabricSent))
-		require.Equal(t, []int64{1200}, p.moments(verbs.FabricMissing), "once")
-		require.Equal(t, []int64{100, 600, 1100, 3100, 3600}, p.moments(verbs.FabricWrite), "no other while one is outstanding")
-		require.Empty(t, p.of(verbs.FabricWriteFailed), "the cut was shorter than the retries")
-		done := p.of(verbs.FabricWriteDone)[2]
+		p := probing(t, "roce2", "[[fabric]]\nat = '1s'\nfor = '1500ms'\n").runUntil(4 * time.Second)
+		require.Equal(t, []int64{100, 600, 1100, 1200, 1250, 1300, 1600, 2100, 2600, 3100, 3600}, p.factTimes(verbs.FabricSent))
+		require.Equal(t, []int64{1200}, p.factTimes(verbs.FabricMissing), "once")
+		require.Equal(t, []int64{100, 600, 1100, 3100, 3600}, p.factTimes(verbs.FabricWrite), "no other while one is outstanding")
+		require.Empty(t, p.factsOf(verbs.FabricWriteFailed), "the cut was shorter than the retries")
+		done := p.factsOf(verbs.FabricWriteDone)[2]
 		require.EqualValues(t, 1610, done.Took/ms, "it was sent again until it came through")
-		require.Equal(t, []int64{100, 600, 2600, 3100, 3600}, p.moments(verbs.FabricEcho))
+		require.Equal(t, []int64{100, 600, 2600, 3100, 3600}, p.factTimes(verbs.FabricEcho))
 	})
 }
 
 func TestAPeerThatIsStoppedIsNotAskedMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '1900ms'\nwhat = 'stopped'\n").run(3200 * time.Millisecond)
-		require.Equal(t, []int64{100, 600, 1100, 1600, 2100, 2600, 3100}, p.moments(verbs.FabricSent))
-		require.Equal(t, []int64{1200}, p.moments(verbs.FabricMissing))
-		require.Len(t, p.of(verbs.FabricWriteDone), 7)
-		require.Equal(t, []int64{100, 600, 2900, 2900, 2900, 2900, 3100}, p.moments(verbs.FabricEcho), "what waited is echoed")
-		c := p.track().Counts()
+		p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '1900ms'\nwhat = 'stopped'\n").runUntil(3200 * time.Millisecond)
+		require.Equal(t, []int64{100, 600, 1100, 1600, 2100, 2600, 3100}, p.factTimes(verbs.FabricSent))
+		require.Equal(t, []int64{1200}, p.factTimes(verbs.FabricMissing))
+		require.Len(t, p.factsOf(verbs.FabricWriteDone), 7)
+		require.Equal(t, []int64{100, 600, 2900, 2900, 2900, 2900, 3100}, p.factTimes(verbs.FabricEcho), "what waited is echoed")
+		c := p.newTracker().Counts()
 		require.Zero(t, c.Pending)
 	})
 }
@@ -78,13 +78,13 @@ func TestAWriteFailsWhenItsRetriesAreUsedUp(t *testing.T) {
 	for profile, want := range map[string]int64{"rxe": 469, "roce2": 1879} {
 		t.Run(profile, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := probing(t, profile, "[[fabric]]\nat = '1s'\npath = 'write'\n").run(5 * time.Second)
-				failed := p.of(verbs.FabricWriteFailed)
+				p := probing(t, profile, "[[fabric]]\nat = '1s'\npath = 'write'\n").runUntil(5 * time.Second)
+				failed := p.factsOf(verbs.FabricWriteFailed)
 				require.Len(t, failed, 1)
 				require.Equal(t, want, failed[0].Took/ms)
 				require.Equal(t, "retry_exc_err", failed[0].Status)
-				require.Len(t, p.of(verbs.FabricWrite), 3, "its queue pair is in error")
-				require.Len(t, p.of(verbs.FabricEcho), 10)
+				require.Len(t, p.factsOf(verbs.FabricWrite), 3, "its queue pair is in error")
+				require.Len(t, p.factsOf(verbs.FabricEcho), 10)
 				require.Equal(t, ledger.FabricPairCounts{Sent: 10, Answered: 10, Writes: 3, WritesOK: 2, WriteErrors: 1}, p.pairCounts())
 			})
 		})
@@ -100,14 +100,14 @@ func TestLossHasTheDirectionThatTheScenarioGivesIt(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := probing(t, "roce2", row.scenario).run(5 * time.Minute)
+				p := probing(t, "roce2", row.scenario).runUntil(5 * time.Minute)
 				pair := p.f.(*fabricEnd).pairs[place]
 				var lost [2]uint64
 				last := [4]uint64{} // echo of each path
-				for _, f := range p.of(verbs.FabricEcho) {
+				for _, f := range p.factsOf(verbs.FabricEcho) {
 					last[f.Path] = f.Seq
 				}
-				for _, f := range p.of(verbs.FabricSent) {
+				for _, f := range p.factsOf(verbs.FabricSent) {
 					there, _ := lossAndDelay(pair.remote.conditions, forward, f.Path, f.At)
 					back, _ := lossAndDelay(pair.remote.conditions, reverse, f.Path, f.At)
 					switch d := pair.remote.drawNumbers(f.Seq); {
@@ -118,7 +118,7 @@ func TestLossHasTheDirectionThatTheScenarioGivesIt(t *testing.T) {
 						lost[1]++
 					}
 				}
-				c := p.track().Counts()
+				c := p.newTracker().Counts()
 				require.Equal(t, lost, [2]uint64{c.ForwardLost, c.ReverseLost})
 				require.Equal(t, row.name != "reverse", lost[0] > 0)
 				require.Equal(t, row.name != "forward", lost[1] > 0)
@@ -131,43 +131,43 @@ func TestLossHasTheDirectionThatTheScenarioGivesIt(t *testing.T) {
 
 func TestAPathThatIsBlackHoledLosesItsDatagramsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fabric]]\npath = 2\n").run(8100 * time.Millisecond)
-		for _, f := range p.of(verbs.FabricEcho) {
+		p := probing(t, "roce2", "[[fabric]]\npath = 2\n").runUntil(8100 * time.Millisecond)
+		for _, f := range p.factsOf(verbs.FabricEcho) {
 			require.NotEqual(t, 2, f.Path)
 		}
-		require.Len(t, p.of(verbs.FabricEcho), 12)
-		require.Len(t, p.of(verbs.FabricWriteDone), 16)
+		require.Len(t, p.factsOf(verbs.FabricEcho), 12)
+		require.Len(t, p.factsOf(verbs.FabricWriteDone), 16)
 	})
 }
 
 func TestADelayIsThatOfTheWayAndKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scenario = "[[fabric]]\ndelay = '20ms'\ndirection = 'forward'\n[[fabric]]\nfor = '200ms'\ndelay = '3s'\ndirection = 'reverse'\n"
-		p := probing(t, "roce2", scenario).run(5200 * time.Millisecond)
+		p := probing(t, "roce2", scenario).runUntil(5200 * time.Millisecond)
 		var inOrder [4][]uint64
-		for _, f := range p.of(verbs.FabricEcho) {
+		for _, f := range p.factsOf(verbs.FabricEcho) {
 			inOrder[f.Path] = append(inOrder[f.Path], f.Seq)
 		}
 		require.Equal(t, [4][]uint64{{1, 5, 9, 13}, {2, 6, 10}, {3, 7, 11}, {4, 8, 12}}, inOrder)
-		first := p.of(verbs.FabricEcho)[0]
+		first := p.factsOf(verbs.FabricEcho)[0]
 		require.EqualValues(t, 2, first.Seq)
 		require.EqualValues(t, 20, first.Took/ms)
-		require.EqualValues(t, 3020, p.of(verbs.FabricWriteDone)[0].Took/ms)
-		c := p.track().Counts()
+		require.EqualValues(t, 3020, p.factsOf(verbs.FabricWriteDone)[0].Took/ms)
+		c := p.newTracker().Counts()
 		require.Zero(t, c.Pending+c.UnknownLost)
 	})
 }
 
 func TestWhatAReceiveQueueCannotTakeIsNoLossOfTheNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '30s'\nwhat = 'worker_stopped'\n").run(40 * time.Second)
-		c := p.track().Counts()
+		p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '30s'\nwhat = 'worker_stopped'\n").runUntil(40 * time.Second)
+		c := p.newTracker().Counts()
 		// 60 probes came, of which 8 of each path were kept. In the second in which it went on 2 more came, and it echoed 20.
 		require.EqualValues(t, 60+2-20, c.BusyLost)
 		require.Zero(t, c.ForwardLost+c.ReverseLost+c.UnknownLost)
 		require.Zero(t, c.Pending)
 		dry := 0
-		for _, f := range p.of(verbs.FabricEcho) {
+		for _, f := range p.factsOf(verbs.FabricEcho) {
 			if f.Dry {
 				dry++
 			}
@@ -180,14 +180,14 @@ func TestQueuePairsThatAreNoMoreAreSilent(t *testing.T) {
 	for _, what := range []string{"down", "restarts", "inactive"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '10ms'\nwhat = '"+what+"'\n").run(8 * time.Second)
-				require.Equal(t, []int64{100, 600}, p.moments(verbs.FabricEcho))
-				require.Len(t, p.of(verbs.FabricWriteFailed), 1)
+				p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '10ms'\nwhat = '"+what+"'\n").runUntil(8 * time.Second)
+				require.Equal(t, []int64{100, 600}, p.factTimes(verbs.FabricEcho))
+				require.Len(t, p.factsOf(verbs.FabricWriteFailed), 1)
 				old := p.peer.UD
 				p.facts, p.peer = nil, p.meet("b", p.f)
 				require.NotEqual(t, old, p.peer.UD)
-				p.run(10 * time.Second)
-				require.Len(t, p.of(verbs.FabricEcho), 4)
+				p.runUntil(10 * time.Second)
+				require.Len(t, p.factsOf(verbs.FabricEcho), 4)
 				require.Equal(t, ledger.FabricPairCounts{Sent: 4, Answered: 4, Writes: 4, WritesOK: 4}, p.pairCounts(), "counted anew")
 			})
 		})

@@ -16,7 +16,7 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// prober is a scene with a Fabric on port 1 of sim0, which probes the host "b" in place 5.
+// prober is a scene with a Fabric on port 1 of sim0 that probes the host "b" in slot 5.
 type prober struct {
 	*scene
 	f     verbs.FabricEndpoint
@@ -49,7 +49,7 @@ func (s *scene) fabric(port int) (verbs.FabricEndpoint, verbs.FabricPort) {
 	return f, p
 }
 
-// meet joins a simulated host, whose first round is 100 ms away.
+// meet connects a pair with a simulated host. Its first round is due after 100 ms.
 func (s *scene) meet(host string, f verbs.FabricEndpoint) verbs.FabricPeer {
 	s.Helper()
 	_, err := f.Offer(place, verbs.FabricProbes)
@@ -62,8 +62,8 @@ func (s *scene) meet(host string, f verbs.FabricEndpoint) verbs.FabricPeer {
 	return peer
 }
 
-// run runs the Fabric until a moment after its start, whatever ends its calls.
-func (p *prober) run(until time.Duration) *prober {
+// runUntil calls Run repeatedly until a time after the start of the Fabric.
+func (p *prober) runUntil(until time.Duration) *prober {
 	p.Helper()
 	for end := p.began + int64(until); fakeTime() < end; {
 		facts, _, err := runFabric(p.f, time.Duration(end-fakeTime()))
@@ -79,8 +79,8 @@ func runFabric(f verbs.FabricEndpoint, lasting time.Duration) ([]verbs.FabricFac
 	return facts[:n], upTo, err
 }
 
-// of returns the facts of some kinds.
-func (p *prober) of(kinds ...verbs.FabricKind) []verbs.FabricFact {
+// factsOf returns the facts of the given kinds.
+func (p *prober) factsOf(kinds ...verbs.FabricKind) []verbs.FabricFact {
 	var some []verbs.FabricFact
 	for _, f := range p.facts {
 		for _, k := range kinds {
@@ -92,17 +92,17 @@ func (p *prober) of(kinds ...verbs.FabricKind) []verbs.FabricFact {
 	return some
 }
 
-// moments returns when facts of a kind came, in ms after the start.
-func (p *prober) moments(kind verbs.FabricKind) []int64 {
+// factTimes returns the times of the facts of a kind, in ms after the start.
+func (p *prober) factTimes(kind verbs.FabricKind) []int64 {
 	var all []int64
-	for _, f := range p.of(kind) {
+	for _, f := range p.factsOf(kind) {
 		all = append(all, (f.At-p.began)/ms)
 	}
 	return all
 }
 
-// track gives the facts to a Tracker.
-func (p *prober) track() *verdict.Tracker {
+// newTracker returns a Tracker that has received all facts.
+func (p *prober) newTracker() *verdict.Tracker {
 	p.Helper()
 	t := verdict.NewTracker(4)
 	for _, f := range p.facts {
@@ -117,7 +117,7 @@ func (p *prober) track() *verdict.Tracker {
 	return t
 }
 
-// pairCounts returns what the ledger has of the pair.
+// pairCounts returns the counts of the pair in the ledger.
 func (p *prober) pairCounts() ledger.FabricPairCounts {
 	p.Helper()
 	require.Len(p, p.snapshot().Fabrics, 1)
@@ -128,15 +128,15 @@ func (p *prober) pairCounts() ledger.FabricPairCounts {
 
 func TestAProberThatWokeLateDoesNotBlameItsPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fabric]]\nat = '1s'\n").run(1150 * time.Millisecond)
+		p := probing(t, "roce2", "[[fabric]]\nat = '1s'\n").runUntil(1150 * time.Millisecond)
 		time.Sleep(400 * time.Millisecond)
 		facts, upTo, err := runFabric(p.f, time.Minute)
 		require.NoError(t, err)
 		require.Equal(t, []verbs.FabricFact{{Kind: verbs.FabricLate, Pair: -1, At: fakeTime(), Took: 350 * ms}}, facts)
 		require.Equal(t, fakeTime(), upTo)
 		p.facts = nil
-		p.run(1650 * time.Millisecond)
-		require.Equal(t, []int64{1650}, p.moments(verbs.FabricMissing))
+		p.runUntil(1650 * time.Millisecond)
+		require.Equal(t, []int64{1650}, p.factTimes(verbs.FabricMissing))
 	})
 }
 
@@ -191,17 +191,17 @@ func TestOrdersThatCannotBeCarriedOutChangeNothing(t *testing.T) {
 		bad := p.peer
 		bad.UD = nil
 		require.ErrorIs(t, p.f.Join(place, &bad), unix.EINVAL)
-		require.Len(t, p.run(time.Second).of(verbs.FabricEcho), 2, "what ran goes on")
+		require.Len(t, p.runUntil(time.Second).factsOf(verbs.FabricEcho), 2, "what ran goes on")
 		require.NoError(t, p.f.Leave(place))
 		require.NoError(t, p.f.Leave(place))
-		require.Len(t, p.run(3*time.Second).of(verbs.FabricEcho), 2)
+		require.Len(t, p.runUntil(3*time.Second).factsOf(verbs.FabricEcho), 2)
 	})
 }
 
 func TestAFabricOnAPortWithoutLinkHearsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[link]]\nat = '1s'\ndown_for = '1s'\ndevice = 'sim0'\n").run(3 * time.Second)
-		require.Equal(t, []int64{100, 600, 2100, 2600}, p.moments(verbs.FabricEcho))
+		p := probing(t, "roce2", "[[link]]\nat = '1s'\ndown_for = '1s'\ndevice = 'sim0'\n").runUntil(3 * time.Second)
+		require.Equal(t, []int64{100, 600, 2100, 2600}, p.factTimes(verbs.FabricEcho))
 		require.NoError(t, p.w.SetLink("sim0", 1, false))
 		_, _, err := p.dev.NewFabricEndpoint(p.config(1))
 		require.ErrorIs(t, err, verbs.ErrUnsupported)
@@ -211,7 +211,7 @@ func TestAFabricOnAPortWithoutLinkHearsNothing(t *testing.T) {
 
 func TestAFabricOfARemovedDeviceIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fault]]\nkind = 'removed'\nat = '1s'\nfor = '5s'\n").run(900 * time.Millisecond)
+		p := probing(t, "roce2", "[[fault]]\nkind = 'removed'\nat = '1s'\nfor = '5s'\n").runUntil(900 * time.Millisecond)
 		time.Sleep(200 * time.Millisecond)
 		_, _, err := runFabric(p.f, time.Second)
 		require.ErrorIs(t, err, verbs.ErrNoDevice)

@@ -181,7 +181,7 @@ func (p *portSpec) wire() float64 {
 
 // extraDistance returns the additional transmission time to a host as a share of that to a near one, from 0 to 0.5.
 func (p *remotePort) extraDistance() float64 {
-	return float64(p.w.key("", 0, 0, "distance of "+p.host)%100) / 200
+	return float64(p.w.randomSeed("", 0, 0, "distance of "+p.host)%100) / 200
 }
 
 // ackTimeout returns the time after which the device retransmits without an acknowledgement: 4.096 us << 14 in software, and four times that,

@@ -62,7 +62,7 @@ func (f *fabricEnd) connectPair(p *fabricPair, peer *verbs.FabricPeer) {
 	far := w.remotePort(peer.Host, peer.Device, peer.Port)
 	p.remote = &remote{
 		remotePort: far, peer: *peer,
-		key:  w.key(device, port, f.joins[peer.Host], "way to "+peer.Host+" "+peer.Device),
+		key:  w.randomSeed(device, port, f.joins[peer.Host], "way to "+peer.Host+" "+peer.Device),
 		wire: f.d.h.ports[port-1].wire() * (1 + far.extraDistance()),
 	}
 	for _, e := range w.conditions {
@@ -129,7 +129,7 @@ func (p *fabricPair) sendWrite(now int64, active bool) {
 	p.writes++
 	at, ok := now+2*nearby, false
 	if p.near != nil {
-		up, err := p.near.link()
+		up, err := p.near.linkState()
 		ok = up && err == nil && p.near.rcs.connected(p.peer.RC, p.rc)
 	} else {
 		at, ok = p.remote.ackArrival(p.writes|writeDraws, now)

@@ -36,12 +36,12 @@ func (f *fabricEnd) Run(facts []verbs.FabricFact, lasting time.Duration) (n int,
 	err = verbs.ErrClosed
 	if f.gate.enter() {
 		defer f.gate.leave()
-		n, upTo, err = f.run(&sink{facts: facts, count: &f.counter}, lasting)
+		n, upTo, err = f.runUntil(&sink{facts: facts, count: &f.counter}, lasting)
 	}
 	return n, upTo, opError("run fabric", f.d.attr.Name, f.c.Port, err)
 }
 
-func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err error) {
+func (f *fabricEnd) runUntil(s *sink, lasting time.Duration) (n int, upTo int64, err error) {
 	if len(s.facts) < verbs.MinFabricFacts {
 		return 0, 0, fmt.Errorf("%w: room for %d facts instead of %d", unix.EINVAL, len(s.facts), verbs.MinFabricFacts)
 	}
@@ -61,8 +61,8 @@ func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err 
 	return s.n, upTo, err
 }
 
-// hang blocks Run in a verbs call while a hang_fabric lasts. It returns false if the Fabric closes meanwhile.
-func (f *fabricEnd) hang() bool {
+// hangIfDue blocks Run in a verbs call while a hang_fabric lasts. It returns false if the Fabric closes meanwhile.
+func (f *fabricEnd) hangIfDue() bool {
 	now := f.d.w.clock()
 	fault, end := f.d.h.fault(hangFabric, f.c.Port, 0, now)
 	if fault == nil {
@@ -79,12 +79,12 @@ func (f *fabricEnd) hang() bool {
 // runTurn handles all completions and then carries out the actions that are due. It returns the time up to which the sink has all facts, and the
 // time of the next turn.
 func (f *fabricEnd) runTurn(s *sink) (upTo, next int64, err error) {
-	if !f.hang() {
+	if !f.hangIfDue() {
 		return 0, 0, verbs.ErrClosed
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	active, err := f.link()
+	active, err := f.linkState()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -70,7 +70,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 	}
 	dies := func(t *table, f *fault) {
 		f.schedule = t.schedule("")
-		f.signal = signals()[pick(t, "signal", "SIGSEGV", signals())]
+		f.signal = signals()[choiceFrom(t, "signal", "SIGSEGV", signals())]
 	}
 	return map[faultKind]func(*table, *fault){
 		crash:          dies,
@@ -94,7 +94,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 		},
 		openError: func(t *table, f *fault) {
 			period(t, f)
-			f.err = openErrors()[pick(t, "error", "no_permission", openErrors())]
+			f.err = openErrors()[choiceFrom(t, "error", "no_permission", openErrors())]
 		},
 		removed: period,
 		renamed: func(t *table, f *fault) {
@@ -103,7 +103,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 		},
 		tracerRefused: func(t *table, f *fault) {
 			period(t, f)
-			f.err = tracerErrors()[pick(t, "error", "no_permission", tracerErrors())]
+			f.err = tracerErrors()[choiceFrom(t, "error", "no_permission", tracerErrors())]
 		},
 		tracerCrash: dies,
 		tracerLost:  period,
@@ -113,7 +113,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 
 func readFault(t *table) fault {
 	readers := faultReaders()
-	f := fault{kind: pick(t, "kind", "", readers), vector: -1, index: t.index}
+	f := fault{kind: choiceFrom(t, "kind", "", readers), vector: -1, index: t.index}
 	if !f.kind.ofTracer() {
 		f.target = readTarget(t, false)
 	}
@@ -126,8 +126,8 @@ func readFault(t *table) fault {
 	return f
 }
 
-// pick reads a key whose value must be a key of allowed.
-func pick[K ~string, V any](t *table, key, fallback string, allowed map[K]V) K {
+// choiceFrom reads a key whose value must be a key of allowed.
+func choiceFrom[K ~string, V any](t *table, key, fallback string, allowed map[K]V) K {
 	var names []string
 	for _, k := range slices.Sorted(maps.Keys(allowed)) {
 		names = append(names, string(k))

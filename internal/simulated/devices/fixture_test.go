@@ -15,7 +15,7 @@ import (
 
 const second = int64(time.Second)
 
-// fakeTime is the clock of a testing/synctest bubble.
+// fakeTime returns the time of a testing/synctest bubble.
 func fakeTime() int64 { return time.Now().UnixNano() }
 
 // scene is a world with one open device, mostly in a synctest bubble.
@@ -71,8 +71,8 @@ func (s *scene) open(name string) (verbs.Device, *ledger.Ledger) {
 	return dev, led
 }
 
-// read returns the runs of the next ReadEvents, which waits for at most wait.
-func (s *scene) read(wait time.Duration) []verbs.Run {
+// readRuns returns the runs of the next ReadEvents call, which waits at most for wait.
+func (s *scene) readRuns(wait time.Duration) []verbs.Run {
 	s.Helper()
 	runs := make([]verbs.Run, 64)
 	n, err := s.dev.ReadEvents(runs, wait)

@@ -70,11 +70,11 @@ func (h *hardware) planGID(e gidEntry) error {
 		}
 		gid := l.table[at]
 		notify := func(due int64) { h.emit(pending{typ: verbs.EventGIDChange, port: port, count: 1, due: due}) }
-		h.add(e.schedule, true, func(due int64) {
+		h.addEntry(e.schedule, true, func(due int64) {
 			l.table = slices.DeleteFunc(l.table, func(g verbs.GID) bool { return g.Index == gid.Index })
 			notify(due)
 		})
-		h.add(e.shift(e.length), true, func(due int64) {
+		h.addEntry(e.shift(e.length), true, func(due int64) {
 			if gid.Index == at {
 				gid.Index = to
 			} else {
@@ -107,11 +107,11 @@ func (w *World) AddAddress(device string, port int, address netip.Addr) error {
 
 // ReadGIDs implements verbs.Device.
 func (d *device) ReadGIDs(port int) (verbs.GIDTable, error) {
-	t, err := d.gids(port)
+	t, err := d.readGIDs(port)
 	return t, opError("ibv_query_gid_table", d.attr.Name, port, err)
 }
 
-func (d *device) gids(port int) (verbs.GIDTable, error) {
+func (d *device) readGIDs(port int) (verbs.GIDTable, error) {
 	if !d.gate.enter() {
 		return verbs.GIDTable{}, verbs.ErrClosed
 	}

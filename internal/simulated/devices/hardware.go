@@ -68,7 +68,7 @@ func newHardware(number int, s spec) *hardware {
 	return h
 }
 
-func (h *hardware) add(s schedule, lasting bool, do func(due int64)) {
+func (h *hardware) addEntry(s schedule, lasting bool, do func(due int64)) {
 	h.entries = append(h.entries, entry{schedule: s, due: s.next(math.MinInt64), lasting: lasting, do: do})
 }
 

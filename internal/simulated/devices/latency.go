@@ -11,10 +11,10 @@ import (
 
 // random returns the random generator of one object. Equal seeds give equal numbers.
 func (w *World) random(device string, port, vector int, what string) *rand.Rand {
-	return rand.New(rand.NewPCG(w.key(device, port, vector, what), 0))
+	return rand.New(rand.NewPCG(w.randomSeed(device, port, vector, what), 0))
 }
 
-func (w *World) key(device string, port, vector int, what string) uint64 {
+func (w *World) randomSeed(device string, port, vector int, what string) uint64 {
 	h := fnv.New64a()
 	for _, part := range []string{
 		strconv.FormatInt(w.seed, 10), device, strconv.Itoa(port), strconv.Itoa(vector), what,

@@ -19,8 +19,8 @@ type diary struct {
 	opens    int
 }
 
-// watch reads and probes a device until a moment, and opens it again after each
-// removal.
+// watch reads events of a device and probes it until a time. It opens the device again
+// after each removal.
 func (s *scene) watch(name string, until int64) diary {
 	s.Helper()
 	d := diary{events: map[string]uint64{}, outcomes: map[verbs.Outcome]int{}}
@@ -39,12 +39,12 @@ func (s *scene) watch(name string, until int64) diary {
 	return d
 }
 
-// readAndProbe uses the device from one opening to its removal, or until the moment.
+// readAndProbe opens the device and uses it until its removal or until a time.
 func (s *scene) readAndProbe(d *diary, until int64) {
 	s.Helper()
 	var p verbs.Probe
 	for fakeTime() < until {
-		for _, r := range s.read(200 * time.Millisecond) {
+		for _, r := range s.readRuns(200 * time.Millisecond) {
 			d.events[r.Type.String()] += r.Count
 		}
 		if _, err := s.dev.QueryPort(1); errors.Is(err, verbs.ErrNoDevice) {

@@ -62,7 +62,7 @@ func peerReaders() map[peerKind]func(*table, *peerEntry) {
 			e.took = t.span("took", int64(5*time.Second), time.Microsecond)
 		},
 		peerRefuses: func(t *table, e *peerEntry) {
-			if e.reason = pick(t, "reason", "", refusals()); !refusals()[e.reason] {
+			if e.reason = choiceFrom(t, "reason", "", refusals()); !refusals()[e.reason] {
 				port(t, e)
 			}
 		},
@@ -73,7 +73,7 @@ func readPeer(t *table) peerEntry {
 	readers := peerReaders()
 	e := peerEntry{
 		target: target{device: "*"}, window: t.window("for"), index: t.index,
-		host: readHosts(t), kind: pick(t, "what", "", readers),
+		host: readHosts(t), kind: choiceFrom(t, "what", "", readers),
 	}
 	if read := readers[e.kind]; read != nil {
 		read(t, &e)
@@ -149,5 +149,5 @@ func (p *remotePort) epochAt(at int64) uint64 {
 			generation += e.shift(e.length).count(at)
 		}
 	}
-	return max(1, p.w.key(p.device, p.port, int(generation), "epoch of "+p.host))
+	return max(1, p.w.randomSeed(p.device, p.port, int(generation), "epoch of "+p.host))
 }

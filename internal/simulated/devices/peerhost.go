@@ -36,7 +36,7 @@ func (p *Peer) Ports(at int64) []PeerPort {
 	for number, h := range p.w.hardware {
 		for i := range h.ports {
 			if h.ports[i].probesHosts() {
-				all = append(all, p.port(number, i+1, &h.ports[i].portSpec, h.attr.Name, at))
+				all = append(all, p.portAt(number, i+1, &h.ports[i].portSpec, h.attr.Name, at))
 			}
 		}
 	}
@@ -53,8 +53,8 @@ func (p *Peer) Ports(at int64) []PeerPort {
 	return all
 }
 
-// port returns a port of the device with a number.
-func (p *Peer) port(number, port int, spec *portSpec, device string, at int64) PeerPort {
+// portAt returns a port of the device with a number.
+func (p *Peer) portAt(number, port int, spec *portSpec, device string, at int64) PeerPort {
 	far := p.w.remotePort(p.host, device, port)
 	q := PeerPort{Device: device, State: verbs.PortActive}
 	if far.hasActive(at, peerInactive) {
@@ -84,7 +84,7 @@ func (p *remotePort) addresses(number int, spec *portSpec) (all []verbs.FabricGI
 	local[13], local[14], local[15] = 0xfe, byte(number), byte(p.port)
 	if spec.attr.LinkLayer != verbs.LinkEthernet {
 		const firstUnicast, unicasts = 1, 0xbfff
-		return []verbs.FabricGID{{Raw: local}}, firstUnicast + int(p.w.key(p.device, p.port, 0, "LID of "+p.host)%unicasts)
+		return []verbs.FabricGID{{Raw: local}}, firstUnicast + int(p.w.randomSeed(p.device, p.port, 0, "LID of "+p.host)%unicasts)
 	}
 	mapped := netip.AddrFrom4([4]byte{10, 64 | byte(sum), byte(sum >> 8), byte(sum>>16)&^31 | byte(number)&31}).As16()
 	return []verbs.FabricGID{{Index: 3, Raw: mapped}, {Index: 1, Raw: local}}, 0

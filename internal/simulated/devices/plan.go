@@ -145,18 +145,18 @@ func (h *hardware) planFault(f fault) {
 	h.faults[f.kind] = append(h.faults[f.kind], f)
 	switch f.kind {
 	case crash:
-		h.add(f.schedule, false, func(due int64) { h.emit(pending{signal: f.signal, due: due}) })
+		h.addEntry(f.schedule, false, func(due int64) { h.emit(pending{signal: f.signal, due: due}) })
 	case removed:
-		h.add(f.schedule, true, h.remove)
-		h.add(f.shift(f.length), true, func(int64) { h.gone-- })
+		h.addEntry(f.schedule, true, h.remove)
+		h.addEntry(f.shift(f.length), true, func(int64) { h.gone-- })
 	}
 }
 
 func (h *hardware) planLink(l linkEntry) {
 	for _, port := range h.portsOf(l.target) {
 		p := &h.ports[port-1]
-		h.add(l.schedule, true, func(due int64) { p.down, p.why = p.down+1, l.why; h.updateLink(port, due) })
-		h.add(l.shift(l.length), true, func(due int64) { p.down, p.lanes = p.down-1, l.lanes; h.updateLink(port, due) })
+		h.addEntry(l.schedule, true, func(due int64) { p.down, p.why = p.down+1, l.why; h.updateLink(port, due) })
+		h.addEntry(l.shift(l.length), true, func(due int64) { p.down, p.lanes = p.down-1, l.lanes; h.updateLink(port, due) })
 	}
 }
 
@@ -168,7 +168,7 @@ func (h *hardware) planEvent(e eventEntry) {
 	if e.typ.Scope() == verbs.ScopeDevice {
 		h.notices = append(h.notices, e)
 	}
-	h.add(e.schedule, false, func(due int64) {
+	h.addEntry(e.schedule, false, func(due int64) {
 		for _, port := range ports {
 			if e.smLID > 0 && h.ports[port-1].attr.LinkLayer == verbs.LinkInfiniBand {
 				h.ports[port-1].attr.SMLID = e.smLID

@@ -48,7 +48,7 @@ func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
 		return nil, verbs.ErrClosed
 	}
 	defer d.gate.leave()
-	lost, err := d.check(c)
+	lost, err := d.checkProbe(c)
 	if err != nil {
 		return nil, err
 	}
@@ -59,14 +59,14 @@ func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
 	c.AckBatch = max(c.AckBatch, 1)
 	p := &probe{
 		d: d, c: c, slot: slot, lifetime: newLifetime(), lost: lost, nudge: wake.New(),
-		key: d.w.key(d.h.attr.Name, c.Port, c.Vector, c.Method.String()),
+		key: d.w.randomSeed(d.h.attr.Name, c.Port, c.Vector, c.Method.String()),
 	}
 	return p, d.addProbe(p)
 }
 
-// check returns an error if the device cannot create this probe now. Otherwise it returns
+// checkProbe returns an error if the device cannot create this probe now. Otherwise it returns
 // the number of times that the link was lost so far.
-func (d *device) check(c verbs.ProbeConfig) (lost uint64, err error) {
+func (d *device) checkProbe(c verbs.ProbeConfig) (lost uint64, err error) {
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
 	d.h.advance(d.w.clock())

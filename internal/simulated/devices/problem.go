@@ -30,9 +30,9 @@ func (p *problem) Error() string {
 	return where + ": " + p.text
 }
 
-// located adds the scenario's name and the line to an error of parseScenario or plan. The
+// addLocation adds the scenario's name and the line to an error of parseScenario or plan. The
 // result is one line.
-func located(name, text string, err error) error {
+func addLocation(name, text string, err error) error {
 	var bad *problem
 	if errors.As(err, &bad) {
 		if line := bad.line(text); line > 0 {

@@ -21,7 +21,7 @@ func TestAReaderWakesAtTheMomentAnEventIsDue(t *testing.T) {
 			type = "sm_change"
 			count = 2`)
 		start := fakeTime()
-		runs := s.read(-1)
+		runs := s.readRuns(-1)
 		require.Equal(t, 3*second, fakeTime()-start)
 		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 2}}, kinds(runs))
 		require.Equal(t, fakeTime(), runs[0].First)
@@ -45,7 +45,7 @@ func TestFlapsBetweenTwoReadsComeInOrder(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		err, active := verbs.Run{Type: verbs.EventPortErr, Port: 2, Count: 1}, verbs.Run{Type: verbs.EventPortActive, Port: 2, Count: 1}
 		gid := verbs.Run{Type: verbs.EventGIDChange, Port: 2, Count: 1}
-		require.Equal(t, []verbs.Run{err, active, gid, err, active, err, active}, kinds(s.read(0)))
+		require.Equal(t, []verbs.Run{err, active, gid, err, active, err, active}, kinds(s.readRuns(0)))
 		attr, queryErr := s.dev.QueryPort(2)
 		require.NoError(t, queryErr)
 		require.EqualValues(t, 3, attr.LinkDowned)
@@ -72,7 +72,7 @@ func TestOverlappingOutagesAreOne(t *testing.T) {
 		require.Equal(t, verbs.PortDown, attr.State)
 		require.Equal(t, "polling", attr.Phys.String())
 		require.NoError(t, s.w.SetLink("sim0", 1, true))
-		require.Equal(t, []verbs.EventType{verbs.EventPortErr, verbs.EventPortActive}, types(s.read(0)))
+		require.Equal(t, []verbs.EventType{verbs.EventPortErr, verbs.EventPortActive}, types(s.readRuns(0)))
 		attr, err = s.dev.QueryPort(1)
 		require.NoError(t, err)
 		require.Equal(t, verbs.PortActive, attr.State)
@@ -101,11 +101,11 @@ func TestEventsOfAClosedDeviceAreNotDelivered(t *testing.T) {
 		require.NoError(t, s.dev.Close(time.Second))
 		time.Sleep(3500 * time.Millisecond)
 		s.dev, s.led = s.open("sim0")
-		require.Empty(t, s.read(0))
+		require.Empty(t, s.readRuns(0))
 		attr, err := s.dev.QueryPort(1)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, attr.LinkDowned, "the hardware counts while the device is closed")
-		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 1}}, kinds(s.read(time.Second)))
+		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 1}}, kinds(s.readRuns(time.Second)))
 	})
 }
 
@@ -118,7 +118,7 @@ func TestOpeningAfterAYearOfEventsTakesNoTime(t *testing.T) {
 	start := time.Now()
 	s.dev, s.led = s.open("sim0")
 	require.Less(t, time.Since(start), 5*time.Second)
-	require.Less(t, s.read(-1)[0].Count, uint64(5000))
+	require.Less(t, s.readRuns(-1)[0].Count, uint64(5000))
 }
 
 func TestARestartedWorkerGoesOnInTheSameTimeline(t *testing.T) {
@@ -131,7 +131,7 @@ func TestARestartedWorkerGoesOnInTheSameTimeline(t *testing.T) {
 		attr, err := s.dev.QueryPort(1)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, attr.LinkDowned)
-		require.Len(t, s.read(-1), 1)
+		require.Len(t, s.readRuns(-1), 1)
 		require.Equal(t, 10*second, fakeTime()-epoch)
 	})
 }
@@ -144,7 +144,7 @@ func TestAStormIsOneRunAndTakesNoTime(t *testing.T) {
 	for range storms {
 		require.NoError(t, s.w.Inject("sim0", verbs.EventPKeyChange, 1, count))
 	}
-	runs := s.read(-1)
+	runs := s.readRuns(-1)
 	require.Less(t, time.Since(start), 5*time.Second)
 	require.Equal(t, []verbs.Run{{Type: verbs.EventPKeyChange, Port: 1, Count: storms * count}}, kinds(runs))
 	require.Equal(t, []ledger.EventCounts{
@@ -168,7 +168,7 @@ func TestAHungAcknowledgementShowsInTheLedgerUntilItEnds(t *testing.T) {
 			count = 3`)
 		start := fakeTime()
 		done := make(chan []verbs.Run)
-		go func() { done <- s.read(-1) }()
+		go func() { done <- s.readRuns(-1) }()
 		time.Sleep(3 * time.Second)
 		snap := s.snapshot()
 		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventLIDChange), Port: 1, Read: 3, Acked: 0}}, snap.Events)
@@ -222,17 +222,17 @@ func TestACrashStrikesWhileEventsAreInFlight(t *testing.T) {
 			[[event]]
 			at = "3s"
 			type = "sm_change"`)
-		require.Len(t, s.read(-1), 1)
+		require.Len(t, s.readRuns(-1), 1)
 		var atDeath ledger.Contents
 		s.w.die = func(sig syscall.Signal) {
 			s.die = append(s.die, sig)
 			s.led.CopyTo(&atDeath)
 		}
-		s.read(-1)
+		s.readRuns(-1)
 		require.Equal(t, []syscall.Signal{syscall.SIGBUS}, s.die)
 		require.Equal(t, ledger.CallAckAsyncEvent, atDeath.Reader.Call)
 		require.Equal(t, ledger.EventCounts{Type: int32(verbs.EventLIDChange), Port: 1, Read: 5, Acked: 0}, atDeath.Events[1])
-		// A process that survives goes on, and no event is counted twice.
+		// A process that survives continues, and no event is counted twice.
 		require.Equal(t, ledger.EventCounts{Type: int32(verbs.EventLIDChange), Port: 1, Read: 5, Acked: 5}, s.snapshot().Events[1])
 	})
 }
@@ -240,7 +240,7 @@ func TestACrashStrikesWhileEventsAreInFlight(t *testing.T) {
 func TestACrashSparesWhoHasAnotherDeviceOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := play(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"crash\"\ndevice = \"sim1\"\n")
-		require.Empty(t, s.read(5*time.Second))
+		require.Empty(t, s.readRuns(5*time.Second))
 		require.Empty(t, s.die)
 	})
 }
@@ -253,10 +253,10 @@ func TestARemovedDeviceSaysFatalWhereItsDriverCanTakeItAway(t *testing.T) {
 					"[[event]]\nat = \"2s\"\nevery = \"1s\"\ntype = \"sm_change\"\n")
 				p := s.probe(verbs.MethodFlush, 1)
 				s.round(p)
-				runs := s.read(10 * time.Second)
+				runs := s.readRuns(10 * time.Second)
 				if fatal {
 					require.Equal(t, []verbs.Run{{Type: verbs.EventDeviceFatal, Count: 1}}, kinds(runs))
-					require.Empty(t, s.read(10*time.Second))
+					require.Empty(t, s.readRuns(10*time.Second))
 				} else {
 					require.Empty(t, runs)
 				}
@@ -270,7 +270,7 @@ func TestARemovedDeviceSaysFatalWhereItsDriverCanTakeItAway(t *testing.T) {
 				require.False(t, p.Usable())
 				old := s.dev
 				s.dev, s.led = s.open("sim0")
-				require.Len(t, s.read(-1), 1)
+				require.Len(t, s.readRuns(-1), 1)
 				n, err := old.ReadEvents(make([]verbs.Run, 1), time.Minute)
 				require.NoError(t, err)
 				require.Zero(t, n, "its events go to the new handle")
@@ -348,7 +348,7 @@ func TestDurationsOfAcknowledgementsDependOnTheSeed(t *testing.T) {
 		s := &scene{T: t, w: mustLoad(t, Options{Profile: "roce2", Seed: seed})}
 		s.dev, s.led = s.open(device)
 		require.NoError(t, s.w.Inject(device, verbs.EventSMChange, 1, 1000))
-		run := s.read(-1)[0]
+		run := s.readRuns(-1)[0]
 		run.First, run.Last = 0, 0
 		return run
 	}

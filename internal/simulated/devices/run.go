@@ -102,7 +102,7 @@ func (h *hardware) openingAt(r *processRun, at int64) opening {
 		o.closed = min(r.to, h.returnsAt(o.gone), max(h.closesAt(r, o.gone), o.destroys.endsAt()))
 	}
 	if h.attr.EventsSupported {
-		o.streams = h.streams(r, &o)
+		o.streams = h.streamsOf(r, &o)
 	}
 	return o
 }
@@ -118,8 +118,8 @@ func (h *hardware) closesAt(r *processRun, gone int64) int64 {
 
 func (h *hardware) reportsRemoval() bool { return h.disassociates && h.attr.EventsSupported }
 
-// streams returns the events of a process in an opening.
-func (h *hardware) streams(r *processRun, o *opening) []stream {
+// streamsOf returns the events of a process in an opening.
+func (h *hardware) streamsOf(r *processRun, o *opening) []stream {
 	var all []stream
 	add := func(s stream, until, gone int64) {
 		s.from, s.until, s.gone = o.Opened, until, gone

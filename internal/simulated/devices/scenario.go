@@ -67,7 +67,7 @@ func loadScenario(name, text string) (s scenario, locate func(error) error, err 
 	} else if text, err = readSource(name); err != nil {
 		return scenario{}, locate, err
 	}
-	locate = func(err error) error { return located(name, text, err) }
+	locate = func(err error) error { return addLocation(name, text, err) }
 	s, err = parseScenario(text)
 	if err != nil {
 		return scenario{}, locate, locate(err)

@@ -250,8 +250,8 @@ func FuzzParse(f *testing.F) {
 				runWorld(w)
 			}
 		}
-		if err != nil && strings.Contains(located("x", text, err).Error(), "\n") {
-			t.Errorf("more than one line: %q", located("x", text, err))
+		if err != nil && strings.Contains(addLocation("x", text, err).Error(), "\n") {
+			t.Errorf("more than one line: %q", addLocation("x", text, err))
 		}
 	})
 }

@@ -85,7 +85,7 @@ func (w *World) eachOpening(from, until int64, f func(*opening)) {
 	}
 	for _, h := range w.hardware {
 		for i := range h.apps {
-			all(h, h.apps[i].runs(from, until))
+			all(h, h.apps[i].runsIn(from, until))
 		}
 		all(h, w.actors.runs(h, until))
 	}

@@ -10,7 +10,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// crowd has applications of every behaviour on devices that go and come back.
+// crowd has applications of every behaviour on devices that are removed and return.
 const crowd = `
 [[app]]
 at = "1s"
@@ -73,7 +73,7 @@ func loadCrowd(t *testing.T, profile string) *World {
 	return mustLoad(t, Options{Profile: profile, Timeline: crowd, Epoch: crowdEpoch})
 }
 
-// until returns all steps of a world that is a minute and a half old.
+// until returns all steps of the first minute and a half of a world.
 func (w *World) until(age int64) []AppStep { return w.AppSteps(crowdEpoch-1, crowdEpoch+age) }
 
 func TestTheStepsDoNotDependOnHowTheyAreAskedFor(t *testing.T) {
@@ -112,7 +112,7 @@ func TestTheQueuesAtAMomentAreWhatTheStepsHaveLeft(t *testing.T) {
 	}
 }
 
-// replay does a step to the queues that are not empty.
+// replay applies a step to the queues that are not empty.
 func replay(t *testing.T, queues map[AppContext]AppQueue, s *AppStep) {
 	q, ok := queues[s.AppContext]
 	if !ok {
@@ -138,7 +138,7 @@ func replay(t *testing.T, queues map[AppContext]AppQueue, s *AppStep) {
 	}
 }
 
-// step is an AppStep in short, with its time in ms.
+// step is a short form of an AppStep, with its time in ms.
 type step struct {
 	at    int64
 	what  AppChange
@@ -146,7 +146,7 @@ type step struct {
 	count uint64
 }
 
-// short leaves out the 30 us of a wake-up.
+// short returns the short form of a step, without the 30 us of a wake-up.
 func short(epoch int64, steps []AppStep) []step {
 	var all []step
 	for _, s := range steps {
