@@ -64,7 +64,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	odd := c.Odd(here)
+	odd := c.Mismatches(here)
 	code := done(io.WriteString(stdout, meaning(o.config, &c, here, odd)))
 	if code == exitOK && len(odd) > 0 {
 		return exitWarning
@@ -108,7 +108,7 @@ func meaning(path string, c *agent.Config, here []verbs.Found, odd []string) str
 	if len(closed) > 0 {
 		fmt.Fprintf(&b, "not open: %s\n", listed(closed))
 	}
-	for _, text := range c.ExplainExpected() {
+	for _, text := range c.DescribeExpected() {
 		fmt.Fprintf(&b, "expected: %s\n", text)
 	}
 	b.WriteString(meaningOfHosts(c, here))
@@ -122,7 +122,7 @@ func meaning(path string, c *agent.Config, here []verbs.Found, odd []string) str
 // meaningOfHosts says whom this host pings, "" where hosts are not probed.
 func meaningOfHosts(c *agent.Config, here []verbs.Found) string {
 	f := &c.Fabric
-	if !f.On() {
+	if !f.Enabled() {
 		return ""
 	}
 	l, err := f.ReadPinglist()
@@ -134,7 +134,7 @@ func meaningOfHosts(c *agent.Config, here []verbs.Found) string {
 		names = append(names, p.Name)
 	}
 	for _, d := range here {
-		if c.Watches(d, here) && f.Wants(d.Name) {
+		if c.Watches(d, here) && f.IncludesDevice(d.Name) {
 			devices = append(devices, d.Name)
 		}
 	}

@@ -49,6 +49,6 @@ func simulatedHosts(c *agent.Config) error {
 	}
 	simulated(c)
 	c.Sim.Scenario = "fabric"
-	c.Fabric.Use(list, "gpu01")
+	c.Fabric.UseList(list, "gpu01")
 	return nil
 }

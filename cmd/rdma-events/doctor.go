@@ -130,13 +130,13 @@ func newSystem(config string) (*doctor.System, error) {
 		p := doctor.PluginConfig{
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
 			WatchesPort: c.WatchesPort, Expected: expectedOf(&c), ExpectedRate: c.ExpectedRate, Role: c.Roles.Role,
-			VirtualFunctions: c.Functions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
+			VirtualFunctions: c.WatchedFunctions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
 		p.Fabric = fabricOf(&c)
 		if err := c.Check(); err != nil && !errors.Is(err, agent.ErrNoTracer) { // the doctor examines the tracer itself
 			return p, err
 		}
-		p.Watches, err = c.Wants()
+		p.Watches, err = c.DeviceFilter()
 		return p, err
 	}
 	return s, nil
@@ -154,7 +154,7 @@ func expectedOf(c *agent.Config) doctor.Expected {
 // fabricOf returns what the doctor has to know of probes between hosts, nil if there are none.
 func fabricOf(c *agent.Config) *doctor.FabricConfig {
 	f := &c.Fabric
-	if !f.On() {
+	if !f.Enabled() {
 		return nil
 	}
 	host, err := f.HostName()
@@ -164,7 +164,7 @@ func fabricOf(c *agent.Config) *doctor.FabricConfig {
 	return &doctor.FabricConfig{
 		Host: host, PeersFile: f.PeersFile, KeyFile: f.KeyFile, TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSCA: f.TLSCA,
 		Probe: f.Probe, Peers: f.Peers, Listen: f.Listen, TrafficClass: f.TrafficClass, GIDIndex: c.Probe.GIDIndex,
-		Wants: f.Wants, Greet: c.Greet, TryListen: f.TryListen,
+		Wants: f.IncludesDevice, Greet: c.Greet, TryListen: f.TryListen,
 	}
 }
 

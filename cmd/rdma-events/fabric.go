@@ -107,7 +107,7 @@ var errNoHosts = errors.New("fabric.peers_file is not set, so that no other host
 // needHosts returns an error of one line if a configuration has no list of hosts.
 func needHosts(c *agent.Config, path string) error {
 	switch {
-	case c.Fabric.On():
+	case c.Fabric.Enabled():
 		return nil
 	case path == "":
 		return fmt.Errorf("%w: name a configuration that has it with -config, or try -demo", errNoHosts)
@@ -181,7 +181,7 @@ type pairTable struct {
 // pairs returns the pairs as they are now, and at the end of the command, which is that of all pairs, as they were before.
 func (t *pairTable) pairs() []timeline.Record {
 	var now []timeline.Record
-	for _, v := range t.devices.Views() {
+	for _, v := range t.devices.PairViews() {
 		if t.shows(v.Device) {
 			now = append(now, timeline.NewPair(&v.FabricPeer, v.EchoP, v.WriteP, v.OwnVerdict))
 		}

@@ -31,10 +31,10 @@ func TestWatchProbesNoHostUnlessItIsAsked(t *testing.T) {
 	path := fabricConfig(t, threeHosts, "fabric.listen = \"127.0.0.1:15000\"\n")
 	c, err := (&watchFlags{config: path}).settings()
 	require.NoError(t, err)
-	require.False(t, c.Fabric.On())
+	require.False(t, c.Fabric.Enabled())
 	c, err = (&watchFlags{config: path, fabric: true}).settings()
 	require.NoError(t, err)
-	require.True(t, c.Fabric.On())
+	require.True(t, c.Fabric.Enabled())
 	require.Empty(t, c.Fabric.Listen, "the plugin has the port")
 }
 

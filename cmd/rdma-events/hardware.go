@@ -98,7 +98,7 @@ func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS,
 	if c.Simulated() {
 		h.Simulated, h.Use = true, nil
 		p.Request = c.Request()
-		p.Reads = c.Reads(p.Request)
+		p.Reads = c.WorkerFiles(p.Request)
 	}
 	return h
 }

@@ -46,7 +46,7 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 func openOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
 	c.Probe.Interval = 0
 	c.Applications.Events = false // the plugin's own tracer is enough for the host
-	c.Fabric.Off()
+	c.Fabric.Disable()
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (p *reportPlan) read(path string) error {
 	}
 	c, err := loadConfig(path)
 	if err == nil {
-		_, err = c.Wants()
+		_, err = c.DeviceFilter()
 	}
 	if p.unknown = err; err == nil {
 		p.config = c
@@ -114,7 +114,7 @@ func (p *reportPlan) openWorker() {
 	}
 	p.closers = append(p.closers, p.worker.Close)
 	p.worker.Request = p.config.Request()
-	p.worker.Reads = p.config.Reads(p.worker.Request)
+	p.worker.Reads = p.config.WorkerFiles(p.worker.Request)
 }
 
 // devices returns the parts of the devices, of which those are asked that the configuration watches.

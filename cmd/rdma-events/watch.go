@@ -114,7 +114,7 @@ func (o *watchFlags) settings() (agent.Config, error) {
 // hosts has other hosts be probed, or not.
 func (o *watchFlags) hosts(c *agent.Config) error {
 	if !o.fabric {
-		c.Fabric.Off() // else hosts would be probed for nothing
+		c.Fabric.Disable() // else hosts would be probed for nothing
 		return nil
 	}
 	if o.demo {
