@@ -38,7 +38,7 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	if err != nil && !errors.Is(err, errUnsettled) {
 		return nil, err
 	}
-	s := health.Look(buildVersion(), host, points, time.Now())
+	s := health.JudgeOnce(buildVersion(), host, points, time.Now())
 	return s, errors.Join(err, ctx.Err())
 }
 

@@ -64,7 +64,7 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	}
 	here := len(s.Devices)
 	if o.device != "" {
-		s.Only(func(device string) bool {
+		s.KeepOnly(func(device string) bool {
 			ok, _ := path.Match(o.device, device) // it was tried
 			return ok
 		})

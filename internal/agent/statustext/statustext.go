@@ -160,7 +160,7 @@ func describeProbe(p *health.Probe) string {
 		well = "the last round failed"
 	}
 	if p.WakeP99NS > 0 {
-		wake = "wake-up p99 " + health.Latency(p.WakeP99NS)
+		wake = "wake-up p99 " + health.FormatLatency(p.WakeP99NS)
 	}
 	return joined(", ", well, wake, counted(p.LostEvents, "lost event"), counted(p.LostCompletions, "lost completion"),
 		counted(p.Errors, "error"))
@@ -170,7 +170,7 @@ func describeProbe(p *health.Probe) string {
 func describeCommand(c *health.Command) string {
 	last, lasts := "", ""
 	if c.BusyNS > 0 {
-		lasts = "for " + health.Latency(c.BusyNS)
+		lasts = "for " + health.FormatLatency(c.BusyNS)
 	} else {
 		last = named("the last one ended in ", c.Status)
 	}

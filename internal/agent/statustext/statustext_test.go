@@ -154,7 +154,7 @@ func TestALineOfOneLookNamesEachProblem(t *testing.T) {
 	h := healthtest.Healthy()
 	h.Port.State = verbs.PortDown
 	h.Device.Open, h.Device.Reason, h.Device.Worker.State = false, status.ReasonNoPermission, status.StateBackingOff
-	s := health.Look("v1", "gpu-17", h.Points(noon), noon)
+	s := health.JudgeOnce("v1", "gpu-17", h.Points(noon), noon)
 	require.Equal(t, "mlx5_0:1 port-down since 12:00; mlx5_0 worker-down no_permission", Line(s, noon))
 }
 
