@@ -84,8 +84,8 @@ func (o *releaseFlags) run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case o.device != "" && !agent.IsDevice(o.device):
 		return misused(set, fmt.Sprintf("-device %q is no name of a device: without -device, all are released", o.device))
-	case !o.resume && (o.span < time.Second || o.span > release.Longest):
-		return misused(set, fmt.Sprintf("-for %s is not allowed: want 1s to %s", o.span, release.Longest))
+	case !o.resume && (o.span < time.Second || o.span > release.MaxDuration):
+		return misused(set, fmt.Sprintf("-for %s is not allowed: want 1s to %s", o.span, release.MaxDuration))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -102,7 +102,7 @@ func (o *releaseFlags) run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	if code := o.report(release.Ask(ctx, o.dir), stdout, stderr); code != exitOK || o.resume {
+	if code := o.report(release.AskPlugins(ctx, o.dir), stdout, stderr); code != exitOK || o.resume {
 		return code
 	}
 	return o.reportOthers(ctx, stderr)
@@ -153,7 +153,7 @@ func (o *releaseFlags) findDir() error {
 
 // write writes or removes the file, which counts for plugins that start later, too.
 func (o *releaseFlags) write() error {
-	boot, now := release.Boot(), clock.Boot()
+	boot, now := release.BootID(), clock.Boot()
 	set, _ := release.Read([]string{o.dir}, boot, now) // what is not valid releases nothing
 	e, err := o.entry(set, now), error(nil)
 	_, all := set.All(now)
@@ -164,7 +164,7 @@ func (o *releaseFlags) write() error {
 		o.ended = set.Active(now)
 		err = release.Remove(o.dir)
 	default:
-		err = release.Forget(o.dir, o.device)
+		err = release.RemoveDevice(o.dir, o.device)
 	}
 	o.set, _ = release.Read([]string{o.dir}, boot, now)
 	return err
@@ -271,7 +271,7 @@ func identify(device string) verbs.Found {
 
 // releasedDevices returns a function that says of a device of this host until when it is released, "" for one that is not.
 func releasedDevices() func(f verbs.Found) string {
-	k := release.NewKeeper(release.Config{Dirs: release.Dirs(statusfile.Dirs()...), Now: clock.Boot, Boot: release.Boot()})
+	k := release.NewKeeper(release.Config{Dirs: release.UniqueDirs(statusfile.Dirs()...), Now: clock.Boot, Boot: release.BootID()})
 	return func(f verbs.Found) string {
 		until, ok := k.Until(f)
 		if !ok {

@@ -16,7 +16,7 @@ import (
 func leftOf(t *testing.T, dir, device string) int {
 	t.Helper()
 	now := clock.Boot()
-	set, err := release.Read([]string{dir}, release.Boot(), now)
+	set, err := release.Read([]string{dir}, release.BootID(), now)
 	require.NoError(t, err)
 	until, ok := set.Until(verbs.Found{Name: device}, now)
 	if !ok {

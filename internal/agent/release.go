@@ -25,12 +25,12 @@ type releaseService struct {
 // openReleases reads which devices are released. dir is the directory of the plugin's status file, or "" for a program
 // without one. Simulated devices are affected only by releases in that directory, not by those of the host's devices.
 func (c *Config) openReleases(dir string, log *slog.Logger) *releaseService {
-	dirs := release.Dirs(dir)
+	dirs := release.UniqueDirs(dir)
 	if !c.Simulated() {
-		dirs = release.Dirs(append(dirs, statusfile.Dirs()...)...)
+		dirs = release.UniqueDirs(append(dirs, statusfile.Dirs()...)...)
 	}
 	return &releaseService{log: log, keeper: release.NewKeeper(release.Config{
-		Dirs: dirs, Now: clock.Boot, Boot: release.Boot(), Log: log,
+		Dirs: dirs, Now: clock.Boot, Boot: release.BootID(), Log: log,
 	}), hasDirs: len(dirs) > 0, hasOtherDirs: len(dirs) > 1}
 }
 
@@ -73,13 +73,13 @@ func (r *releaseService) close() error {
 	return r.server.Close()
 }
 
-// Review implements release.Host.
+// ApplyReleases implements release.PluginState.
 func (r *releaseService) ApplyReleases(ctx context.Context) error {
 	r.keeper.Reload()
 	return r.monitor.Review(ctx)
 }
 
-// Released implements release.Host.
+// ReleasedDevices implements release.PluginState.
 func (r *releaseService) ReleasedDevices() []release.Device {
 	var all []release.Device
 	for _, d := range r.monitor.Released() {
@@ -91,4 +91,4 @@ func (r *releaseService) ReleasedDevices() []release.Device {
 	return all
 }
 
-var _ release.Host = (*releaseService)(nil)
+var _ release.PluginState = (*releaseService)(nil)

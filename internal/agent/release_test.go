@@ -50,6 +50,6 @@ func TestReleaseInAnotherDirectoryIsNoticed(t *testing.T) {
 		<-kept.done
 		require.NoError(t, r.close())
 	})
-	require.NoError(t, release.Write(other, release.Boot(), release.Entry{Until: clock.Boot() + int64(time.Hour)}))
+	require.NoError(t, release.Write(other, release.BootID(), release.Entry{Until: clock.Boot() + int64(time.Hour)}))
 	require.Eventually(t, func() bool { return r.isReleased(verbs.Found{Name: "mlx5_0"}) }, 10*time.Second, 10*time.Millisecond)
 }
