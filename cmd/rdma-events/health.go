@@ -72,7 +72,7 @@ func judge(args []string, stdout, stderr io.Writer) int {
 		err = indented(stdout, healthJSON{health.Schema, named(code), "", found.Problems, found.Pending, notJudged()})
 	default:
 		code = statusExit(found.Status)
-		_, err = fmt.Fprintln(stdout, statustext.Line(found.Status, time.Now()))
+		_, err = fmt.Fprintln(stdout, statustext.SummaryLine(found.Status, time.Now()))
 	}
 	if err != nil {
 		code = exitUnknown
