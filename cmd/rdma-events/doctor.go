@@ -111,7 +111,7 @@ func newSystem(config string) (*doctor.System, error) {
 		return t, nil
 	}
 	s.OpenWorker = func(path string) (doctor.Worker, error) {
-		p, err := inspect.OpenProgram(path)
+		p, err := inspect.OpenWorkerProgram(path)
 		if err != nil {
 			return nil, err
 		}

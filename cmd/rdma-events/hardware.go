@@ -74,7 +74,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	if err != nil {
 		return "", err
 	}
-	p, err := inspect.OpenProgram(program)
+	p, err := inspect.OpenWorkerProgram(program)
 	if err != nil {
 		return "", err
 	}
@@ -86,10 +86,10 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 }
 
 // host returns this machine, or a simulation if the configuration selects it.
-func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.Program, stderr io.Writer) *hardware.Host {
+func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.WorkerProgram, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: inspect.RunningKernel().Release, Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
-		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.QueryUse, Program: inspect.ProgramOf, Mono: clock.Monotonic, Now: time.Now,
+		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.QueryUse, Program: inspect.FindProgram, Mono: clock.Monotonic, Now: time.Now,
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}
 	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {
@@ -98,7 +98,7 @@ func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS,
 	if c.Simulated() {
 		h.Simulated, h.Use = true, nil
 		p.Request = c.Request()
-		p.Reads = c.WorkerFiles(p.Request)
+		p.WorkerFiles = c.WorkerFiles(p.Request)
 	}
 	return h
 }

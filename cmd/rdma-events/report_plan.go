@@ -29,10 +29,10 @@ type reportPlan struct {
 	simulated bool
 
 	config  agent.Config
-	unknown error            // why it is not known which devices the configuration excludes; nil: it is
-	quoted  bool             // the doctor may quote the configuration: it has no secrets
-	asked   []string         // devices, of which snapshots are taken
-	worker  *inspect.Queries // nil: see workerErr
+	unknown error                  // why it is not known which devices the configuration excludes; nil: it is
+	quoted  bool                   // the doctor may quote the configuration: it has no secrets
+	asked   []string               // devices, of which snapshots are taken
+	worker  *inspect.WorkerQueries // nil: see workerErr
 	noWork  error
 	self    *os.File
 	closers []func() error
@@ -107,14 +107,14 @@ func (p *reportPlan) read(path string) error {
 func (p *reportPlan) openWorker() {
 	var path string
 	if path, p.noWork = workerPath(&p.config); p.noWork == nil {
-		p.worker, p.noWork = inspect.OpenQueries(path)
+		p.worker, p.noWork = inspect.OpenWorkerQueries(path)
 	}
 	if p.noWork != nil {
 		return
 	}
 	p.closers = append(p.closers, p.worker.Close)
 	p.worker.Request = p.config.Request()
-	p.worker.Reads = p.config.WorkerFiles(p.worker.Request)
+	p.worker.WorkerFiles = p.config.WorkerFiles(p.worker.Request)
 }
 
 // devices returns the parts of the devices, of which those are asked that the configuration watches.

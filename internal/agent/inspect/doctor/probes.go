@@ -68,7 +68,7 @@ func (x *examination) notOpened(d *device) Result {
 		r.Fix = x.line(advice.ShowKernelLog)
 	}
 	if r.Text == "" {
-		r.Text = fmt.Sprintf("the worker did not answer within %v", inspect.TryLimit)
+		r.Text = fmt.Sprintf("the worker did not answer within %v", inspect.TrialTimeout)
 	}
 	return r
 }

@@ -177,7 +177,7 @@ func softLimit(resource int) uint64 {
 // files reads small files of the host.
 func (s *System) files() inspect.Files { return inspect.Files{FS: s.Root} }
 
-func (s *System) read(elem ...string) string { return s.files().Text(elem...) }
+func (s *System) read(elem ...string) string { return s.files().ReadText(elem...) }
 
 func (s *System) exists(elem ...string) bool { return s.files().Exists(elem...) }
 

@@ -19,13 +19,13 @@ func (x *trial) describe(library string) {
 	libraries := x.Libraries(library, a.Driver)
 	x.r.Versions = Versions{
 		Plugin: x.Version, Kernel: x.Kernel, Verbs: libraries.Verbs, Provider: libraries.Provider, ABI: libraries.ABI,
-		UverbsABI: x.sys.Text("class/infiniband_verbs/abi_version"),
+		UverbsABI: x.sys.ReadText("class/infiniband_verbs/abi_version"),
 	}
 	row, _ := drivers.Find(a.Driver, a.Transport)
 	x.r.Device = Device{
 		Name: a.Name, Row: row.Name, Driver: a.Driver, Transport: a.Transport, Firmware: a.Firmware, Board: a.BoardID,
-		Type:      x.sys.Text(x.dir("hca_type")),
-		PCIVendor: x.sys.Text(x.dir("device/vendor")), PCIDevice: x.sys.Text(x.dir("device/device")),
+		Type:      x.sys.ReadText(x.dir("hca_type")),
+		PCIVendor: x.sys.ReadText(x.dir("device/vendor")), PCIDevice: x.sys.ReadText(x.dir("device/device")),
 		VirtualFunction: a.VirtualFunction, Vectors: a.Vectors, RaisesEvents: a.EventsSupported, CountsFlushes: a.CountsFlushes,
 		Ports: []Port{},
 	}
@@ -46,7 +46,7 @@ func (x *trial) describe(library string) {
 func (x *trial) gids(port int) int {
 	n := 0
 	for _, index := range x.sys.List(x.port(port, "gids")) {
-		if strings.Trim(x.sys.Text(x.port(port, "gids", index)), "0:") != "" {
+		if strings.Trim(x.sys.ReadText(x.port(port, "gids", index)), "0:") != "" {
 			n++
 		}
 	}

@@ -115,7 +115,7 @@ type files struct{ inspect.Files }
 
 // booted returns when the kernel started (btime of proc_stat(5)), the zero Time if it is not known.
 func (f files) booted() time.Time {
-	for line := range strings.Lines(f.Text("proc/stat")) {
+	for line := range strings.Lines(f.ReadText("proc/stat")) {
 		if text, ok := strings.CutPrefix(line, "btime "); ok {
 			if s, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
 				return time.Unix(s, 0).UTC()
@@ -133,18 +133,18 @@ func (f files) module(name string) (Module, bool) {
 	if !f.Exists(dir) {
 		return Module{}, false
 	}
-	return Module{name, f.Text(dir, "version"), f.Text(dir, "srcversion"), f.Text(dir, "taint")}, true
+	return Module{name, f.ReadText(dir, "version"), f.ReadText(dir, "srcversion"), f.ReadText(dir, "taint")}, true
 }
 
 func (f files) function(address string) *Function {
 	dir := path.Join("sys/bus/pci/devices", address)
 	one := &Function{Address: address, Attrs: map[string]string{}}
 	for _, name := range functionAttrs {
-		if text := f.Text(dir, name); text != "" {
+		if text := f.ReadText(dir, name); text != "" {
 			one.Attrs[name] = text
 		}
 	}
-	one.AER = sysfs.ParseAER(func(file string) string { return f.Text(dir, file) })
+	one.AER = sysfs.ParseAER(func(file string) string { return f.ReadText(dir, file) })
 	return one
 }
 
