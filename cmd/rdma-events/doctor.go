@@ -164,7 +164,7 @@ func fabricOf(c *agent.Config) *doctor.FabricConfig {
 	return &doctor.FabricConfig{
 		Host: host, PeersFile: f.PeersFile, KeyFile: f.KeyFile, TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSCA: f.TLSCA,
 		Probe: f.Probe, Peers: f.Peers, Listen: f.Listen, TrafficClass: f.TrafficClass, GIDIndex: c.Probe.GIDIndex,
-		Wants: f.IncludesDevice, Greet: c.Greet, TryListen: f.TryListen,
+		IncludesDevice: f.IncludesDevice, Greet: c.Greet, TryListen: f.TryListen,
 	}
 }
 
