@@ -76,7 +76,7 @@ func writeReport(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	printTimeline(made, stdout)
-	missing := report.Missing(made)
+	missing := report.MissingLines(made)
 	for _, line := range missing {
 		fmt.Fprintln(stderr, "W!", line)
 	}
@@ -97,7 +97,7 @@ const (
 )
 
 // writeInTime is write within -timeout, whatever hangs: what does not end is left behind, and ends with this process.
-func (o *reportFlags) writeInTime(args []string, stderr io.Writer, began time.Time) ([]report.Made, string, error) {
+func (o *reportFlags) writeInTime(args []string, stderr io.Writer, began time.Time) ([]report.Result, string, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	h := report.Header{Version: buildVersion(), Host: hostName(), Began: began, Zone: zone(began), Asked: args}
@@ -113,7 +113,7 @@ func (o *reportFlags) writeInTime(args []string, stderr io.Writer, began time.Ti
 		return nil, "", fmt.Errorf("%w; name another file with -out", err)
 	}
 	type result struct {
-		made []report.Made
+		made []report.Result
 		path string
 		err  error
 	}
@@ -134,7 +134,7 @@ func (o *reportFlags) writeInTime(args []string, stderr io.Writer, began time.Ti
 	case r := <-done:
 		return r.made, r.path, r.err
 	case <-late:
-		out.Abandon()
+		out.Unlink()
 		return nil, "", fmt.Errorf("no archive is written: it did not end within %s", o.timeout)
 	}
 }
@@ -142,7 +142,7 @@ func (o *reportFlags) writeInTime(args []string, stderr io.Writer, began time.Ti
 // write makes the parts and writes the archive.
 func (o *reportFlags) write(
 	ctx context.Context, h *report.Header, name string, out *report.Output, path string, stderr io.Writer,
-) ([]report.Made, string, error) {
+) ([]report.Result, string, error) {
 	p, err := o.plan(ctx, filepath.Dir(path))
 	if err != nil {
 		return nil, "", err
@@ -189,7 +189,7 @@ func keepNew(out *report.Output, path string) (string, error) {
 }
 
 // printTimeline prints the timeline if it is there. Its reader may end before, as head does.
-func printTimeline(made []report.Made, stdout io.Writer) {
+func printTimeline(made []report.Result, stdout io.Writer) {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // else the process ends before it says what is missing
 	defer signal.Stop(broken)

@@ -75,12 +75,12 @@ func (o *reportFlags) plan(ctx context.Context, spools string) (_ *reportPlan, e
 	}
 	doctor := p.doctor(o.config)
 	if o.timeout > 0 {
-		doctor = report.LeaveOutDoctor()
+		doctor = report.OmittedDoctor()
 	}
 	p.parts = append([]report.Part{records, doctor}, devices...)
 	p.parts = append(p.parts, p.host(), p.resources(), report.Config(o.config, agent.OptionNames()), p.kernel(o.device))
 	if o.timeout > 0 {
-		p.parts = report.InTime(p.parts)
+		p.parts = report.Hurry(p.parts)
 	}
 	return p, nil
 }
@@ -122,7 +122,7 @@ func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part 
 	every := report.Description{Name: "devices", About: "a snapshot of each device"}
 	here, err := p.findDevices(ctx)
 	if err != nil {
-		return []report.Part{report.Empty(every, err)}
+		return []report.Part{report.MissingPart(every, err)}
 	}
 	var parts []report.Part
 	var excluded []string
@@ -137,7 +137,7 @@ func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part 
 		}
 		named = true
 		if until := released(d); until != "" {
-			parts = append(parts, report.Empty(report.DescribeDevice(d.Name), report.LeftOutError(until+": it is not opened; rdma-events resume ends that")))
+			parts = append(parts, report.MissingPart(report.DescribeDevice(d.Name), report.OmittedError(until+": it is not opened; rdma-events resume ends that")))
 			continue
 		}
 		asked := p.unknown == nil && p.config.Watches(d, here) || o.device != "" && (o.config == "" || p.unknown != nil)
@@ -150,14 +150,14 @@ func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part 
 	}
 	switch {
 	case !named && o.device != "":
-		return []report.Part{report.Empty(report.DescribeDevice(o.device), errors.New("this host has no RDMA device of that name now"))}
+		return []report.Part{report.MissingPart(report.DescribeDevice(o.device), errors.New("this host has no RDMA device of that name now"))}
 	case !named:
-		return []report.Part{report.Empty(every, errors.New("this host has no RDMA device now"))}
+		return []report.Part{report.MissingPart(every, errors.New("this host has no RDMA device now"))}
 	case len(excluded) > 0 && p.unknown != nil:
-		parts = append(parts, report.Empty(every, fmt.Errorf("%s: not asked, since %s cannot be used, which may exclude them "+
+		parts = append(parts, report.MissingPart(every, fmt.Errorf("%s: not asked, since %s cannot be used, which may exclude them "+
 			"(rdma-events check -config says why); -device asks one", strings.Join(excluded, ", "), o.config)))
 	case len(excluded) > 0:
-		parts = append(parts, report.Empty(every, report.LeftOutError(strings.Join(excluded, ", ")+": the configuration does not watch them")))
+		parts = append(parts, report.MissingPart(every, report.OmittedError(strings.Join(excluded, ", ")+": the configuration does not watch them")))
 	}
 	return parts
 }
@@ -186,7 +186,7 @@ func (p *reportPlan) findDevices(ctx context.Context) ([]verbs.Found, error) {
 	return found, nil
 }
 
-func (p *reportPlan) snapshot(device string) report.Run {
+func (p *reportPlan) snapshot(device string) report.RunProcess {
 	return func(ctx context.Context) ([]byte, error) {
 		if p.worker == nil {
 			return nil, p.noWork
@@ -199,7 +199,7 @@ func (p *reportPlan) snapshot(device string) report.Run {
 func (p *reportPlan) openTimeline(o *reportFlags, dir string) (report.Part, error) {
 	const most = 64 << 20
 	t := report.TimelineOptions{
-		Directory: cmp.Or(o.directory, p.config.Recorder.Directory, defaultRecords), Device: o.device, Most: most,
+		Directory: cmp.Or(o.directory, p.config.Recorder.Directory, defaultRecords), Device: o.device, MaxBytes: most,
 		Since: o.from, Until: o.to,
 	}
 	var err error
@@ -225,7 +225,7 @@ func (p *reportPlan) doctor(config string) report.Part {
 	default:
 		notes = []string{"it was run without -config, since it may quote what it reads: " + config + " cannot be used, or has secrets"}
 	}
-	return report.Doctor(p.run(report.DoctorLimit-time.Second, args...), notes...)
+	return report.Doctor(p.run(report.DoctorTimeout-time.Second, args...), notes...)
 }
 
 func (p *reportPlan) host() report.Part {
@@ -247,9 +247,9 @@ func (p *reportPlan) resources() report.Part {
 	return report.ResourceCounts(func(ctx context.Context) ([]byte, error) {
 		switch {
 		case p.simulated:
-			return nil, report.LeftOutError("the kernel has no resources of simulated devices")
+			return nil, report.OmittedError("the kernel has no resources of simulated devices")
 		case len(p.asked) == 0:
-			return nil, report.LeftOutError("no device is asked")
+			return nil, report.OmittedError("no device is asked")
 		}
 		return p.part(ctx, "resources", p.asked)
 	})
@@ -262,7 +262,7 @@ func (p *reportPlan) kernel(device string) report.Part {
 			case p.simulated:
 				return nil
 			case len(p.asked) > 0:
-				return report.Names("/sys", p.asked)
+				return report.KernelNames("/sys", p.asked)
 			case device != "":
 				return append([]string{device}, drivers.WithCompanions()...)
 			}
@@ -286,7 +286,7 @@ func (p *reportPlan) part(ctx context.Context, name string, query any) ([]byte, 
 
 // run returns what runs this program in another process. The exit status of a program that has
 // printed something is part of what it says.
-func (p *reportPlan) run(limit time.Duration, args ...string) report.Run {
+func (p *reportPlan) run(limit time.Duration, args ...string) report.RunProcess {
 	return func(ctx context.Context) ([]byte, error) {
 		o := process.Once{Exe: p.self, Name: "rdma-events", Args: args, Env: os.Environ(), Limit: limit}
 		a, err := o.Run(ctx)
