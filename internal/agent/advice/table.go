@@ -214,7 +214,7 @@ func table() []Row {
 		LetListBeRead:             {Form: "chmod 0644 {file}", Root: true, Changes: true},
 		GiveSecret:                {Form: "chgrp telegraf {file} && chmod 0640 {file}", Root: true, Changes: true},
 		InstallKey:                {Form: "install -m 0640 -g telegraf NEW.key {file}", Root: true, Changes: true},
-		MakeKey:                   {Form: "head -c 32 /dev/urandom >{file}", Root: true, Changes: true, Risk: "makes a key that other hosts refuse until they have it"},
+		MakeKey:                   {Form: "head -c 32 /dev/urandom >{file}", Root: true, Changes: true, Risk: "makes a key that hosts without it refuse"},
 		InstallCertificate:        {Form: "install -m 0644 NEW.pem {file}", Root: true, Changes: true},
 		ReloadDevice:              {Form: "devlink dev reload", Root: true, Changes: true, Risk: "ends the connections of all applications on the device"},
 		Debug:                     {Form: "gdb -p PID", Root: true, Changes: true, Risk: "stops the process while it is attached, so that its job may fail"},
