@@ -487,7 +487,7 @@ func TestTheReportIsTextForPeopleAndJSONForPrograms(t *testing.T) {
 	require.Equal(t, `rdma-events 1.2.3, Linux 6.1, user 7
 OK    device nodes       mlx5_0: can be read
 WARN  ports              mlx5_0 port 1: down
-             to fix it: ip link set dev eth0 up
+              to fix it: ip link set dev eth0 up
                its risk: it connects the host to the network of that port: if it is down on purpose, add it to expected_down instead
 1 OK, 1 WARN, 0 FAIL
 `, text.String())
