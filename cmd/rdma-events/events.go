@@ -161,7 +161,7 @@ func (o *eventsFlags) complete(dirs []string, now time.Time) (complaint string) 
 }
 
 // selects reports whether a record matches -since, -until and -unit.
-func (o *eventsFlags) selects(k *timeline.Kept) bool {
+func (o *eventsFlags) selects(k *timeline.StoredRecord) bool {
 	return !k.Time.Before(o.from) && (o.to.IsZero() || !k.Time.After(o.to)) &&
 		(o.unit == "" || k.App == nil || k.App.Unit == "" || k.App.Unit == o.unit)
 }
@@ -182,7 +182,7 @@ type eventWriter struct {
 	out     *bufio.Writer
 	printer timeline.Printer
 	warn    func(any)
-	selects func(*timeline.Kept) bool
+	selects func(*timeline.StoredRecord) bool
 	host    string // host of records that do not name it
 }
 
@@ -242,7 +242,7 @@ func (w *eventWriter) writeAll(records iter.Seq2[recorder.Record, error]) error 
 }
 
 func (w *eventWriter) writeRecord(r *recorder.Record) error {
-	k, err := timeline.NewKept(r)
+	k, err := timeline.NewStoredRecord(r)
 	if err != nil {
 		w.warn(err)
 		return nil

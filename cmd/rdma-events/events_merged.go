@@ -122,7 +122,7 @@ func (m *mergedEvents) readDirectory(dir string) error {
 
 // printMerged writes the records of all directories, merged by time.
 func (m *mergedEvents) printMerged(out io.Writer) error {
-	var streams []iter.Seq2[timeline.Kept, error]
+	var streams []iter.Seq2[timeline.StoredRecord, error]
 	width := 0
 	for _, part := range m.parts {
 		streams = append(streams, m.readPart(part))
@@ -144,8 +144,8 @@ func (m *mergedEvents) printMerged(out io.Writer) error {
 }
 
 // readPart returns the records of one directory from the temporary file.
-func (m *mergedEvents) readPart(part spoolPart) iter.Seq2[timeline.Kept, error] {
-	return func(yield func(timeline.Kept, error) bool) {
+func (m *mergedEvents) readPart(part spoolPart) iter.Seq2[timeline.StoredRecord, error] {
+	return func(yield func(timeline.StoredRecord, error) bool) {
 		in := json.NewDecoder(io.NewSectionReader(m.spool, part.begin, part.end-part.begin))
 		for {
 			var k timeline.StoredRecord

@@ -164,13 +164,13 @@ func TestWrongUseOfEventsIsOneLine(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(dir, link))
 	for want, args := range map[string][]string{
-		"-until 2h0m0s is before -since 1h0m0s":                               {"-since", "1h", "-until", "2h"},
-		"-since -1h0m0s is in the future":                                     {"-since", "-1h"},
-		"link is named twice":                                                 {dir, link},
-		"-json follows a directory: flags come first":                   {dir, "-json"},
-		"-json writes records alone: leave out -summary":                      {"-json", "-summary", "only", dir},
-		"-follow goes on with one directory, and has no end":                  {"-follow", dir, t.TempDir()},
-		"-summary maybe: want auto, yes, no or only":                          {"-summary", "maybe", dir},
+		"-until 2h0m0s is before -since 1h0m0s":                                    {"-since", "1h", "-until", "2h"},
+		"-since -1h0m0s is in the future":                                          {"-since", "-1h"},
+		"link is named twice":                                                      {dir, link},
+		"-json follows a directory: flags come first":                              {dir, "-json"},
+		"-json writes records alone: leave out -summary":                           {"-json", "-summary", "only", dir},
+		"-follow goes on with one directory, and has no end":                       {"-follow", dir, t.TempDir()},
+		"-summary maybe: want auto, yes, no or only":                               {"-summary", "maybe", dir},
 		`invalid value "noon" for flag -since: want a duration ago such as 1h, or`: {"-since", "noon"},
 	} {
 		out, problems, code := events(t, args...)

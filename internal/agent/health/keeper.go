@@ -85,7 +85,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 
 // forEach calls take for each point of type P, in order.
 func forEach[P measure.Point](points []measure.Point, take func(P)) {
-	for p := range measure.Only[P](points) {
+	for p := range measure.OfType[P](points) {
 		take(p)
 	}
 }

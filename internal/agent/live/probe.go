@@ -48,7 +48,7 @@ func placeOf(p *measure.Probe) probePlace { return probePlace{p.Device, p.Port, 
 
 // updateMethods updates the current method of each place: the method of the last round.
 func (s *Screen) updateMethods(points []measure.Point) {
-	for p := range measure.Only[*measure.Probe](points) {
+	for p := range measure.OfType[*measure.Probe](points) {
 		if p.Wake.Count > 0 || s.methods[placeOf(p)] == verbs.MethodNone {
 			s.methods[placeOf(p)] = p.Method
 		}

@@ -112,7 +112,7 @@ func (r *timelineBuilder) noteSkip(s recorder.Skip) {
 }
 
 func (r *timelineBuilder) addRecord(one *recorder.Record) error {
-	k, err := timeline.NewKept(one)
+	k, err := timeline.NewStoredRecord(one)
 	if err != nil {
 		r.lacks = append(r.lacks, err.Error())
 		return nil
