@@ -8,7 +8,7 @@ import (
 )
 
 // appsUID is the identifier of the dashboard of applications.
-const appsUID = alerts.Applications
+const appsUID = alerts.ApplicationsDashboard
 
 // These are the options of the plugin's section applications.
 const (

@@ -11,7 +11,7 @@ import (
 )
 
 // fabricUID is the identifier of the dashboard of probes between hosts.
-const fabricUID = alerts.FabricBoard
+const fabricUID = alerts.FabricDashboard
 
 // mostCells is how many pairs of groups a matrix shows: 40 groups with each other.
 const mostCells = 40 * 40

@@ -6,7 +6,7 @@ import (
 )
 
 // hostUID is the identifier of the dashboard of one host.
-const hostUID = alerts.HostBoard
+const hostUID = alerts.HostDashboard
 
 func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b := newBoard(n, e, o, []string{"host"})

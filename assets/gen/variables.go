@@ -12,8 +12,8 @@ import (
 // These are the dashboards' identifiers, which are part of the addresses in links. Those for Prometheus have its name at
 // the end, so that one Grafana can have both.
 const (
-	overviewUID = alerts.Overview
-	deviceUID   = alerts.DeviceBoard
+	overviewUID = alerts.OverviewDashboard
+	deviceUID   = alerts.DeviceDashboard
 )
 
 func (b *board) uid(of string) string {

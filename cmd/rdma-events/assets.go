@@ -14,9 +14,9 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-const assetsAbout = `Writes the files for those who keep and watch the metrics: dashboards for
-Grafana and alert rules; for InfluxDB also their data source and down-sampling,
-for Prometheus the configurations of Telegraf, Prometheus and Alertmanager.
+const assetsAbout = `Writes dashboards for Grafana and alert rules. For InfluxDB it also writes the data
+source and the down-sampling, for Prometheus the configurations of Telegraf,
+Prometheus and Alertmanager.
 `
 
 // assetsFlags are the flags of the subcommand assets.
@@ -29,13 +29,13 @@ type assetsFlags struct {
 func (o *assetsFlags) define(stderr io.Writer) *flag.FlagSet {
 	o.options = gen.Defaults()
 	set := newFlags("assets", stderr)
-	set.StringVar(&o.out, "out", "", "the directory to write to; files that are there are replaced")
-	set.StringVar(&o.engine, "engine", string(gen.InfluxDB), "what keeps the metrics: influxdb or prometheus")
-	set.StringVar(&o.options.Docs, "docs", "", "the address of a copy of the directory docs, which alerts link to (default no links)")
-	set.StringVar(&o.labels, "labels", strings.Join(o.options.Labels, ","), "tags that say where a host is, from the widest to the narrowest")
-	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "the interval of Telegraf's agent")
-	set.StringVar(&o.options.DataSource, "datasource", "", "the UID of the data source in Grafana (default rdma-influxdb, and in Prometheus any)")
-	set.StringVar(&o.database, "database", "", "an InfluxDB database that others write to as well, as telegraf (default an own one, rdma)")
+	set.StringVar(&o.out, "out", "", "the directory to write to; existing files are replaced")
+	set.StringVar(&o.engine, "engine", string(gen.InfluxDB), "the database of the metrics: influxdb or prometheus")
+	set.StringVar(&o.options.Docs, "docs", "", "URL of a copy of the directory docs, for links in alerts (default no links)")
+	set.StringVar(&o.labels, "labels", strings.Join(o.options.Labels, ","), "tags with the location of a host, from the widest to the narrowest")
+	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "interval of Telegraf's agent")
+	set.StringVar(&o.options.DataSource, "datasource", "", "UID of Grafana's data source (default rdma-influxdb, or any for Prometheus)")
+	set.StringVar(&o.database, "database", "", "InfluxDB database shared with other inputs, such as telegraf (default a separate one, rdma)")
 	return set
 }
 
@@ -51,7 +51,7 @@ func writeAssets(args []string, stderr io.Writer) int {
 		return exitUsage
 	}
 	if err == nil {
-		err = writeBelow(o.out, files)
+		err = writeFiles(o.out, files)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
@@ -60,15 +60,15 @@ func writeAssets(args []string, stderr io.Writer) int {
 	return exitOK
 }
 
-// parseAssetsFlags returns nil and an exit status if there is nothing to write.
+// parseAssetsFlags parses the flags. It returns nil and an exit status if there is nothing to write.
 func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
 	var o assetsFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name the directory with -out"); !ok {
+	if code, ok := parseFlags(set, args, "name the directory with -out"); !ok {
 		return nil, code
 	}
 	if o.out == "" {
-		return nil, misused(set, "-out is missing: name the directory to write to")
+		return nil, reportMisuse(set, "-out is missing: name the directory to write to")
 	}
 	o.options.Labels = nil
 	if o.labels != "" {
@@ -76,13 +76,13 @@ func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
 	}
 	var err error
 	if o.options.Place, err = influxdb.Chosen(o.database); err != nil {
-		return nil, misused(set, fmt.Sprintf("read -database: %v", err))
+		return nil, reportMisuse(set, fmt.Sprintf("read -database: %v", err))
 	}
 	return &o, exitOK
 }
 
-// writeBelow writes files below a directory, and makes directories where they are missing.
-func writeBelow(dir string, files []gen.File) error {
+// writeFiles writes files below a directory, and creates missing directories.
+func writeFiles(dir string, files []gen.File) error {
 	for _, f := range files {
 		path := filepath.Join(dir, f.Path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -98,12 +98,12 @@ func writeBelow(dir string, files []gen.File) error {
 // explain runs the subcommand explain.
 func explain(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		return done(fmt.Fprintln(stdout, strings.Join(gen.RuleIDs(), "\n")))
+		return exitAfterWrite(fmt.Fprintln(stdout, strings.Join(gen.RuleIDs(), "\n")))
 	}
 	text, ok := gen.Explain(args[0])
 	if len(args) > 1 || !ok {
 		fmt.Fprintf(stderr, "rdma-events explain: want the name of one alert, of these: %s\n", strings.Join(gen.RuleIDs(), ", "))
 		return exitUsage
 	}
-	return done(io.WriteString(stdout, text))
+	return exitAfterWrite(io.WriteString(stdout, text))
 }

@@ -12,17 +12,17 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-const checkAbout = `Reads a configuration and prints what it means on this host: the devices that it
-watches now, the hosts that it pings, and what is odd, as a pattern that matches
-no device. With -learn it prints instead the sections [[inputs.rdma_events.expected]]
-for the host as it is now: run it on a host that is known to be good, and add them to
-the configuration of all hosts of its kind.
-Exit status 0: all is well; 1: something is odd, or left out of what -learn prints; 2:
-it cannot be used.
+const checkAbout = `Checks a configuration and prints what it selects on this host: the devices that it
+watches, the hosts that it pings, and odd entries such as a pattern that matches no
+device. With -learn it prints the sections [[inputs.rdma_events.expected]] for the
+current state of the host: run it on a host that is known to be good, and add them
+to the configuration of all hosts of its kind.
+Exit status 0: no problem; 1: an odd entry, or a device that -learn leaves out; 2:
+the configuration cannot be used.
 `
 
-// lookTime is how long the devices of this host are looked for.
-const lookTime = 5 * time.Second
+// discoveryTimeout is the time limit for finding the devices of this host.
+const discoveryTimeout = 5 * time.Second
 
 // checkFlags are the flags of the subcommand check.
 type checkFlags struct {
@@ -32,8 +32,8 @@ type checkFlags struct {
 
 func (o *checkFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("check", stderr)
-	set.StringVar(&o.config, "config", "", "path to the config file to check")
-	set.BoolVar(&o.learn, "learn", false, "print what this host has as sections of what it must have; -config chooses which devices are watched")
+	set.StringVar(&o.config, "config", "", "path of the configuration to check")
+	set.BoolVar(&o.learn, "learn", false, "print the devices of this host as sections expected; -config selects the devices")
 	return set
 }
 
@@ -41,20 +41,20 @@ func (o *checkFlags) define(stderr io.Writer) *flag.FlagSet {
 func check(args []string, stdout, stderr io.Writer) int {
 	var o checkFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name the file with -config"); !ok {
+	if code, ok := parseFlags(set, args, "name the file with -config"); !ok {
 		return code
 	}
 	if o.learn {
-		return learn(o.config, stdout, stderr)
+		return learnExpected(o.config, stdout, stderr)
 	}
 	if o.config == "" {
-		return misused(set, "-config is missing: name the file to check")
+		return reportMisuse(set, "-config is missing: name the file to check")
 	}
 	c, err := loadConfig(o.config)
 	if err == nil {
 		err = c.Check()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	ctx, cancel := context.WithTimeout(context.Background(), discoveryTimeout)
 	defer cancel()
 	var here []verbs.Found
 	if err == nil {
@@ -64,20 +64,21 @@ func check(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	odd := c.Odd(here)
-	code := done(io.WriteString(stdout, meaning(o.config, &c, here, odd)))
+	odd := c.Mismatches(here)
+	code := exitAfterWrite(io.WriteString(stdout, describeConfig(o.config, &c, here, odd)))
 	if code == exitOK && len(odd) > 0 {
 		return exitWarning
 	}
 	return code
 }
 
-// meaning says what a configuration means on a host with these devices. The configuration has been checked.
-func meaning(path string, c *agent.Config, here []verbs.Found, odd []string) string {
+// describeConfig returns what a configuration selects on a host with these devices. The configuration must have been
+// checked.
+func describeConfig(path string, c *agent.Config, here []verbs.Found, odd []string) string {
 	var names, watched, closed []string
 	released := func(verbs.Found) string { return "" }
 	if !c.Simulated() {
-		released = releasedDevices()
+		released = releasedUntilFunc()
 	}
 	for _, d := range here {
 		name := d.Name
@@ -100,18 +101,18 @@ func meaning(path string, c *agent.Config, here []verbs.Found, odd []string) str
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, probing(c))
-	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(names), listed(watched))
+	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, describeProbes(c))
+	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", joinNames(names), joinNames(watched))
 	if skipped := c.ExplainSkipped(here); skipped != "" {
 		fmt.Fprintf(&b, "skipped: %s\n", skipped)
 	}
 	if len(closed) > 0 {
-		fmt.Fprintf(&b, "not open: %s\n", listed(closed))
+		fmt.Fprintf(&b, "not open: %s\n", joinNames(closed))
 	}
-	for _, text := range c.ExplainExpected() {
+	for _, text := range c.DescribeExpected() {
 		fmt.Fprintf(&b, "expected: %s\n", text)
 	}
-	b.WriteString(meaningOfHosts(c, here))
+	b.WriteString(describeFabric(c, here))
 	for _, one := range odd {
 		fmt.Fprintf(&b, "odd: %s\n", one)
 	}
@@ -119,22 +120,22 @@ func meaning(path string, c *agent.Config, here []verbs.Found, odd []string) str
 	return b.String()
 }
 
-// meaningOfHosts says whom this host pings, "" where hosts are not probed.
-func meaningOfHosts(c *agent.Config, here []verbs.Found) string {
+// describeFabric returns which hosts this host pings, or "" if probes between hosts are off.
+func describeFabric(c *agent.Config, here []verbs.Found) string {
 	f := &c.Fabric
-	if !f.On() {
+	if !f.Enabled() {
 		return ""
 	}
 	l, err := f.ReadPinglist()
 	if err != nil {
-		return "" // the list was read a moment ago: the plugin says so when it starts
+		return "" // the list has just been changed; the plugin reports the error when it starts
 	}
 	var names, devices []string
 	for _, p := range l.Pings {
 		names = append(names, p.Name)
 	}
 	for _, d := range here {
-		if c.Watches(d, here) && f.Wants(d.Name) {
+		if c.Watches(d, here) && f.IncludesDevice(d.Name) {
 			devices = append(devices, d.Name)
 		}
 	}
@@ -147,18 +148,18 @@ func meaningOfHosts(c *agent.Config, here []verbs.Found) string {
 		own += " of " + l.Own.Group
 	}
 	return fmt.Sprintf("fabric: %s pings %d hosts every %s from %s, and is pinged by %d; it listens %s\n"+
-		"pings: %s\nlist: %s, %s in %s\n", own, len(l.Pings), time.Duration(f.Interval), listed(devices), len(l.PingedBy), listens,
-		listed(names), l.Digest, several(l.Hosts, "host"), several(l.Groups, "group"))
+		"pings: %s\nlist: %s, %s in %s\n", own, len(l.Pings), time.Duration(f.Interval), joinNames(devices), len(l.PingedBy), listens,
+		joinNames(names), l.Digest, formatCount(l.Hosts, "host"), formatCount(l.Groups, "group"))
 }
 
-func probing(c *agent.Config) string {
+func describeProbes(c *agent.Config) string {
 	if c.Probe.Interval == 0 {
 		return "off"
 	}
 	return fmt.Sprintf("%s every %s", c.Probe.Method, time.Duration(c.Probe.Interval))
 }
 
-func listed(names []string) string {
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}

@@ -11,97 +11,99 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// subcommand is a subcommand. Help, the man page and the completions of shells are made from all of them.
+// subcommand describes a subcommand. The help, the man page and the shell completions are generated from all
+// subcommands.
 type subcommand struct {
-	name  string
-	args  string // as in "[flags]"
-	does  string // one line
-	about string // what help says above the flags; "" where that line is enough
-	// flags returns the flags; nil where there are none. run parses them itself.
+	name    string
+	args    string // as in "[flags]"
+	summary string // one line
+	about   string // text of the help above the flags; "" if the line is enough
+	// flags returns the flags. It is nil if there are none. run parses them itself.
 	flags func(stderr io.Writer) *flag.FlagSet
 	run   func(args []string, stdout, stderr io.Writer) int
-	// alsoFlag: the name is a flag too, as in --version.
+	// alsoFlag is set if the name is also accepted as a flag, as in --version.
 	alsoFlag bool
 }
 
-// subcommands returns all subcommands, in the order of the help. It is a function because help is one of them.
+// subcommands returns all subcommands in the order of the help. It is a function because the subcommand help refers to
+// it.
 func subcommands() []subcommand {
 	return []subcommand{
 		{
-			name: "watch", args: "[flags]", does: "show events as they come; -demo shows simulated devices",
+			name: "watch", args: "[flags]", summary: "show events as they happen; -demo shows simulated devices",
 			about: watchAbout, flags: new(watchFlags).define,
 			run: func(args []string, _, stderr io.Writer) int { return watchLive(args, os.Stdout, stderr) },
 		},
 		{
-			name: "fabric", args: "[flags]", does: "show the pairs of this host's ports with other hosts; -list shows who they are",
+			name: "fabric", args: "[flags]", summary: "probe other hosts and show each pair of ports; -list shows the hosts only",
 			about: fabricAbout, flags: new(fabricFlags).define,
 			run: func(args []string, _, stderr io.Writer) int { return showFabric(args, os.Stdout, stderr) },
 		},
 		{
-			name: "status", args: "[flags]", does: "show how the devices of this host are, and since when",
+			name: "status", args: "[flags]", summary: "show the state of this host's devices and their problems",
 			about: statusAbout, flags: new(statusFlags).define, run: showStatus,
 		},
 		{
-			name: "health", args: "[flags]", does: "say in one line what is wrong, for health checks",
-			about: healthAbout, flags: new(healthFlags).define, run: judge,
+			name: "health", args: "[flags]", summary: "print the problems of this host in one line, for health checks",
+			about: healthAbout, flags: new(healthFlags).define, run: showHealth,
 		},
 		{
-			name: "events", args: "[flags] [DIR...]", does: "show what was recorded, and what broke first",
+			name: "events", args: "[flags] [DIR...]", summary: "show recorded events, and which failure came first",
 			about: eventsAbout, flags: new(eventsFlags).define, run: showEvents,
 		},
 		{
-			name: "report", args: "[flags]", does: "write an archive for a vendor's ticket, and show what was recorded",
+			name: "report", args: "[flags]", summary: "write an archive for a vendor's support ticket, and show recorded events",
 			about: reportAbout, flags: new(reportFlags).define, run: writeReport,
 		},
 		{
-			name: "doctor", args: "[flags]", does: "say whether the devices of this host can be watched",
+			name: "doctor", args: "[flags]", summary: "check whether the devices of this host can be watched",
 			about: doctorAbout, flags: new(doctorFlags).define,
-			run: func(args []string, _, stderr io.Writer) int { return examine(args, os.Stdout, stderr) },
+			run: func(args []string, _, stderr io.Writer) int { return runDoctor(args, os.Stdout, stderr) },
 		},
 		{
-			name: "check", args: "-config FILE | -learn", does: "say what a configuration means here, and whether it can be used",
+			name: "check", args: "-config FILE | -learn", summary: "check a configuration, and show what it selects on this host",
 			about: checkAbout, flags: new(checkFlags).define, run: check,
 		},
 		{
-			name: "release", args: "[flags]", does: "close devices for a while, as for an installer of drivers",
+			name: "release", args: "[flags]", summary: "close devices for some time, for example to install a driver",
 			about: releaseAbout, flags: new(releaseFlags).define, run: releaseDevices,
 		},
 		{
-			name: "resume", args: "[flags]", does: "watch released devices again",
+			name: "resume", args: "[flags]", summary: "watch released devices again",
 			about: resumeAbout, flags: (&releaseFlags{resume: true}).define, run: resumeDevices,
 		},
 		{
-			name: "forget", args: "DEVICE[:PORT]", does: "no longer expect a port or a device that this host remembers",
+			name: "forget", args: "DEVICE[:PORT]", summary: "stop expecting a port or device that this host remembers",
 			about: forgetAbout, flags: new(forgetFlags).define, run: forget,
 		},
 		{
-			name: "sample-config", does: "print the configuration with all defaults",
+			name: "sample-config", summary: "print the configuration with all defaults",
 			run: func(_ []string, stdout, _ io.Writer) int {
-				return done(io.WriteString(stdout, rdma_events.New().SampleConfig()))
+				return exitAfterWrite(io.WriteString(stdout, rdma_events.New().SampleConfig()))
 			},
 		},
 		{
-			name: "assets", args: "-out DIR [flags]", does: "write dashboards, alert rules and configurations for InfluxDB or Prometheus",
+			name: "assets", args: "-out DIR [flags]", summary: "write dashboards, alert rules and configurations for InfluxDB or Prometheus",
 			about: assetsAbout, flags: new(assetsFlags).define,
 			run: func(args []string, _, stderr io.Writer) int { return writeAssets(args, stderr) },
 		},
 		{
-			name: "explain", args: "[ALERT]", does: "say what an alert means and what to do; without a name, list them",
+			name: "explain", args: "[ALERT]", summary: "explain an alert and what to do; without a name, list all alerts",
 			run: explain,
 		},
-		{name: "print", args: "man|bash|zsh", does: "print the man page, or what makes a shell complete these commands", run: printText},
-		{name: "help", args: "[COMMAND]", does: "print this, or the flags of a command", run: help},
+		{name: "print", args: "man|bash|zsh", summary: "print the man page, or a completion script for a shell", run: printText},
+		{name: "help", args: "[COMMAND]", summary: "print this help, or the help of a command", run: printHelp},
 		{
-			name: "version", does: "print version and commit", alsoFlag: true,
+			name: "version", summary: "print version and commit", alsoFlag: true,
 			run: func(_ []string, stdout, _ io.Writer) int {
-				return done(fmt.Fprintln(stdout, "rdma-events", describeBuild()))
+				return exitAfterWrite(fmt.Fprintln(stdout, "rdma-events", describeBuild()))
 			},
 		},
 	}
 }
 
-// find returns the subcommand of a name, nil if there is none.
-func find(name string) *subcommand {
+// findSubcommand returns the subcommand with the given name, or nil.
+func findSubcommand(name string) *subcommand {
 	all := subcommands()
 	if i := slices.IndexFunc(all, func(c subcommand) bool { return c.name == name }); i >= 0 {
 		return &all[i]
@@ -109,34 +111,34 @@ func find(name string) *subcommand {
 	return nil
 }
 
-// usage returns the usage of the program, above the flags of the plugin.
+// usage returns the usage of the program, without the flags of the plugin.
 func usage() string {
 	var b strings.Builder
 	line := func(begin, synopsis, does string) { fmt.Fprintf(&b, "%-6s %-37s  %s\n", begin, synopsis, does) }
 	line("usage:", "rdma-events [flags]", "run the plugin until standard input ends")
 	for _, c := range subcommands() {
-		line("", c.synopsis(), c.does)
+		line("", c.synopsis(), c.summary)
 	}
 	b.WriteString("flags of the plugin:\n")
 	return b.String()
 }
 
-// synopsis returns the line of a subcommand at the top of its help.
+// synopsis returns the first line of a subcommand's help.
 func (c *subcommand) synopsis() string {
 	return strings.TrimSpace("rdma-events " + c.name + " " + c.args)
 }
 
-// asksForHelp reports whether a flag is one of those that package flag takes as a request for help.
-func asksForHelp(arg string) bool {
+// isHelpFlag reports whether package flag takes the argument as a request for help.
+func isHelpFlag(arg string) bool {
 	return slices.Contains([]string{"-h", "-help", "--h", "--help"}, arg)
 }
 
 // help prints the usage of the program or of a subcommand.
-func help(args []string, stdout, stderr io.Writer) int {
+func printHelp(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		return command([]string{"-help"}, stdout, stderr)
+		return runCommand([]string{"-help"}, stdout, stderr)
 	}
-	c := find(args[0])
+	c := findSubcommand(args[0])
 	switch {
 	case c == nil || len(args) > 1:
 		fmt.Fprintf(stderr, "rdma-events help: want the name of one command\n%s", usage())
@@ -144,8 +146,8 @@ func help(args []string, stdout, stderr io.Writer) int {
 	case c.flags != nil:
 		return c.run([]string{"-help"}, stdout, stdout)
 	}
-	return done(fmt.Fprintf(stdout, "usage: %s\n\n%s.\n", c.synopsis(), sentence(c.does)))
+	return exitAfterWrite(fmt.Fprintf(stdout, "usage: %s\n\n%s.\n", c.synopsis(), capitalize(c.summary)))
 }
 
-// sentence returns the text with a capital letter.
-func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
+// capitalize returns the text with its first letter in upper case.
+func capitalize(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

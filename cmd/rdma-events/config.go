@@ -7,8 +7,8 @@ import (
 	"rdma_events/internal/agent"
 )
 
-// loadConfig reads a configuration file and expands environment variables in it.
-// An empty path means the defaults.
+// loadConfig reads a configuration file and expands the environment variables in it. For an empty path it returns the
+// defaults.
 func loadConfig(path string) (agent.Config, error) {
 	if path == "" {
 		return agent.DefaultConfig(), nil
@@ -24,7 +24,7 @@ func loadConfig(path string) (agent.Config, error) {
 	return c, nil
 }
 
-// workerPath returns the path of the worker program that a configuration names, or else of the one beside this program.
+// workerPath returns the path of the worker program: the configured one, or the one beside this program.
 func workerPath(c *agent.Config) (string, error) {
 	if c.WorkerPath != "" {
 		return c.WorkerPath, nil

@@ -8,20 +8,20 @@ import (
 	"rdma_events/internal/fabric/pinglist"
 )
 
-// simulated has a configuration simulate two devices on which a bit of everything happens.
-func simulated(c *agent.Config) {
+// simulateDevices makes a configuration simulate two devices with events of every kind.
+func simulateDevices(c *agent.Config) {
 	c.Backend, c.Sim.Profile, c.Sim.Scenario = verbs.BackendSim, "roce2", "lively"
 }
 
-// demonstration says that nothing is real.
-func demonstration(hosts bool) string {
+// demoNotice returns the line that tells the user that everything is simulated.
+func demoNotice(hosts bool) string {
 	if hosts {
 		return "a demonstration: these hosts and devices are simulated, and nothing here happens on this host"
 	}
 	return "a demonstration: these devices are simulated, and nothing here happens on this host; one worker crashes, which is part of it"
 }
 
-// demoHosts are those that the built-in scenario "fabric" is about, of which this host is the first.
+// demoHosts is the list of hosts in the built-in scenario "fabric". This host is the first one.
 const demoHosts = `
 gpu01 rack1
 gpu02 rack1
@@ -41,14 +41,14 @@ gpu15 rack4
 gpu16 rack4
 `
 
-// simulatedHosts has a configuration simulate a network between hosts on which something goes wrong every few seconds.
-func simulatedHosts(c *agent.Config) error {
+// simulateHosts makes a configuration simulate a network between hosts with a new fault every few seconds.
+func simulateHosts(c *agent.Config) error {
 	list, err := pinglist.ParseList(strings.NewReader(demoHosts))
 	if err != nil {
 		return err
 	}
-	simulated(c)
+	simulateDevices(c)
 	c.Sim.Scenario = "fabric"
-	c.Fabric.Use(list, "gpu01")
+	c.Fabric.UseList(list, "gpu01")
 	return nil
 }

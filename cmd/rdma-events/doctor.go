@@ -17,16 +17,15 @@ import (
 	"rdma_events/internal/device/routes"
 )
 
-const doctorAbout = `Says whether the RDMA devices of this host can be watched, and what mends it
-where not. Exit status 0: all is well; 1: with a warning; 2: with a failure.
-What had nothing to look at is skipped, and is not called OK.
-Run it as the user that Telegraf runs as: sudo -u telegraf rdma-events doctor
-With a configuration that has fabric.peers_file it also greets two other hosts.
-
-With -hardware it tries one device for two minutes at most, and writes one file
-with what the device does, to be sent in; exit status 0: the file is written.
-It asks before what could be noticed by others, and refuses a device that other
-programs use, unless -yes.
+const doctorAbout = `Checks whether the RDMA devices of this host can be watched, and shows how to fix
+each problem. Exit status 0: no problem; 1: a warning; 2: a failure.
+A check that has nothing to examine is skipped, and does not count as OK.
+Run it as Telegraf's user: sudo -u telegraf rdma-events doctor
+With a configuration that has fabric.peers_file it also connects to two other hosts.
+With -hardware it tries one device for at most two minutes, and writes a file with
+the results, to be sent in; exit status 0: the file is written. It asks before it
+does anything that others could notice, and refuses a device that other programs
+use, unless -yes is given.
 `
 
 // doctorFlags are the flags of the subcommand doctor.
@@ -40,30 +39,30 @@ type doctorFlags struct {
 
 func (o *doctorFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("doctor", stderr)
-	set.StringVar(&o.config, "config", "", "Telegraf's configuration, or that of the plugin, to check as well")
-	set.BoolVar(&o.apps, "applications", false, "examine what applications.events needs, also where the configuration has it off")
-	set.BoolVar(&o.json, "json", false, "write one JSON object")
-	set.BoolVar(&o.onHardware, "hardware", false, "try one device, and write a file to send in")
-	set.StringVar(&o.hardware.device, "device", "", "with -hardware: which; needed where there are several")
-	set.StringVar(&o.hardware.out, "out", "", "with -hardware: the file; by default rdma-events-hardware-HOST-DEVICE.json here")
-	set.BoolVar(&o.hardware.yes, "yes", false, "with -hardware: agree to rc_write and flush, and to a device that others use")
+	set.StringVar(&o.config, "config", "", "also check this configuration of Telegraf or of the plugin")
+	set.BoolVar(&o.apps, "applications", false, "check the requirements of applications.events even if it is off")
+	set.BoolVar(&o.json, "json", false, "write the result as one JSON object")
+	set.BoolVar(&o.onHardware, "hardware", false, "try one device and write a file to send in")
+	set.StringVar(&o.hardware.device, "device", "", "with -hardware: the device; required if there are several")
+	set.StringVar(&o.hardware.out, "out", "", "with -hardware: path of the file; by default rdma-events-hardware-HOST-DEVICE.json in the current directory")
+	set.BoolVar(&o.hardware.yes, "yes", false, "with -hardware: allow rc_write, flush and a device that others use")
 	return set
 }
 
 // examine runs the subcommand doctor.
-func examine(args []string, stdout *os.File, stderr io.Writer) int {
+func runDoctor(args []string, stdout *os.File, stderr io.Writer) int {
 	var o doctorFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name the file with -config"); !ok {
+	if code, ok := parseFlags(set, args, "name the file with -config"); !ok {
 		return code
 	}
 	switch {
 	case !o.onHardware && o.hardware != (hardwareFlags{}):
-		return misused(set, "-device, -out and -yes go with -hardware")
+		return reportMisuse(set, "-device, -out and -yes go with -hardware")
 	case o.onHardware && o.apps:
-		return misused(set, "-hardware tries a device, so -applications does not go with it")
+		return reportMisuse(set, "-hardware tries a device, so -applications does not go with it")
 	case o.onHardware && o.json:
-		return misused(set, "-hardware writes a file, so -json does not go with it: name the file with -out")
+		return reportMisuse(set, "-hardware writes a file, so -json does not go with it: name the file with -out")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -80,7 +79,7 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	if o.json {
 		err = r.WriteJSON(stdout)
 	} else {
-		err = r.WriteText(stdout, colours(stdout))
+		err = r.WriteText(stdout, statusColours(stdout))
 	}
 	if err != nil {
 		return int(doctor.Fail)
@@ -88,13 +87,13 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	return int(r.Status)
 }
 
-// newSystem returns this host as the doctor sees it, with the plugin's
-// configuration and worker program.
+// newSystem returns the facts about this host that the doctor needs, with the plugin's configuration and worker
+// program.
 func newSystem(config string) (*doctor.System, error) {
 	s := doctor.NewSystem()
 	s.Version, s.Records = buildVersion(), defaultRecords
-	released := releasedDevices()
-	s.Released = func(device string) string { return released(identify(device)) }
+	released := releasedUntilFunc()
+	s.Released = func(device string) string { return released(identifyDevice(device)) }
 	s.CarriesDefaultRoute = routes.Table{}.CarriesDefault
 	var err error
 	if s.WorkerPath, err = agent.WorkerPath(); err != nil {
@@ -111,7 +110,7 @@ func newSystem(config string) (*doctor.System, error) {
 		return t, nil
 	}
 	s.OpenWorker = func(path string) (doctor.Worker, error) {
-		p, err := inspect.OpenProgram(path)
+		p, err := inspect.OpenWorkerProgram(path)
 		if err != nil {
 			return nil, err
 		}
@@ -129,21 +128,21 @@ func newSystem(config string) (*doctor.System, error) {
 		}
 		p := doctor.PluginConfig{
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
-			WatchesPort: c.WatchesPort, Expected: expectedOf(&c), ExpectedRate: c.ExpectedRate, Role: c.Roles.Role,
-			VirtualFunctions: c.Functions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
+			WatchesPort: c.WatchesPort, Expected: expectedDevices(&c), ExpectedRate: c.ExpectedRate, Role: c.Roles.Role,
+			VirtualFunctions: c.WatchedFunctions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
-		p.Fabric = fabricOf(&c)
+		p.Fabric = newFabricConfig(&c)
 		if err := c.Check(); err != nil && !errors.Is(err, agent.ErrNoTracer) { // the doctor examines the tracer itself
 			return p, err
 		}
-		p.Watches, err = c.Wants()
+		p.Watches, err = c.DeviceFilter()
 		return p, err
 	}
 	return s, nil
 }
 
-// expectedOf returns which devices the configuration requires.
-func expectedOf(c *agent.Config) doctor.Expected {
+// expectedDevices returns the devices that the configuration requires.
+func expectedDevices(c *agent.Config) doctor.Expected {
 	e := doctor.Expected{Names: c.ExpectedNames()}
 	for _, g := range c.ExpectedGroups() {
 		e.Groups = append(e.Groups, doctor.ExpectedGroup{Label: g.Label, Matches: g.Matches, Count: g.Count})
@@ -151,10 +150,10 @@ func expectedOf(c *agent.Config) doctor.Expected {
 	return e
 }
 
-// fabricOf returns what the doctor has to know of probes between hosts, nil if there are none.
-func fabricOf(c *agent.Config) *doctor.FabricConfig {
+// newFabricConfig returns the configuration of probes between hosts for the doctor, or nil if these are off.
+func newFabricConfig(c *agent.Config) *doctor.FabricConfig {
 	f := &c.Fabric
-	if !f.On() {
+	if !f.Enabled() {
 		return nil
 	}
 	host, err := f.HostName()
@@ -164,12 +163,12 @@ func fabricOf(c *agent.Config) *doctor.FabricConfig {
 	return &doctor.FabricConfig{
 		Host: host, PeersFile: f.PeersFile, KeyFile: f.KeyFile, TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSCA: f.TLSCA,
 		Probe: f.Probe, Peers: f.Peers, Listen: f.Listen, TrafficClass: f.TrafficClass, GIDIndex: c.Probe.GIDIndex,
-		Wants: f.Wants, Greet: c.Greet, TryListen: f.TryListen,
+		IncludesDevice: f.IncludesDevice, Greet: c.Greet, TryListen: f.TryListen,
 	}
 }
 
-// colours returns a function that colours a status, nil if colours are not wanted.
-func colours(stdout *os.File) func(doctor.Status, string) string {
+// statusColours returns a function that colours a status, or nil if colours are not wanted.
+func statusColours(stdout *os.File) func(doctor.Status, string) string {
 	if !isTerminal(stdout) {
 		return nil
 	}

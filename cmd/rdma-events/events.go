@@ -20,32 +20,32 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-const eventsAbout = `Shows what the plugin has recorded on this host: events, changes of ports, GIDs
-and attributes, commands that were not answered, rounds that were lost, workers
-that ended, what applications experienced where that is traced, and what was said
-of the network to other hosts where they are probed. It needs no running plugin,
-and reads copies of other hosts' directories as well: name them behind the flags,
-and their records are merged by time, with the name of the host. A summary comes
-first where a time, a unit or several directories are named: what broke first,
-where, what followed, what was broken already, and what the records do not have.
+const eventsAbout = `Shows the events that the plugin has recorded on this host: asynchronous events,
+changes of ports, GIDs and attributes, firmware commands without an answer, failed
+probe rounds, workers that ended, errors of applications if these are traced, and
+verdicts about the network to other hosts if these are probed. The command needs no
+running plugin, and can read copies of other hosts' directories: name them after the
+flags, and it merges their records by time, with the name of the host. If a time, a
+unit or several directories are named, a summary comes first: which failure came
+first, where, what followed, what had failed before, and what is not recorded.
 Times are those of each host's own clock.
-Exit status 0: all was read; 1: a part is damaged or gone; 2: nothing can be read.
+Exit status 0: everything was read; 1: a part is damaged or missing; 2: failed.
 `
 
-// defaultRecords is where a service of the system keeps its records (StateDirectory=rdma_events).
+// defaultRecords is the directory in which a system service keeps its records (StateDirectory=rdma_events).
 const defaultRecords = "/var/lib/rdma_events"
 
-// followInterval is how often new records are looked for.
+// followInterval is the time between two checks for new records.
 const followInterval = 200 * time.Millisecond
 
 // eventsFlags are the flags of the subcommand events.
 type eventsFlags struct {
 	device, unit, summary string
 	directories           []string
-	since, until          moment
+	since, until          timeFlag
 	json, follow          bool
 
-	from, to  time.Time // of since and until
+	from, to  time.Time // resolved from since and until
 	summarize bool
 }
 
@@ -59,15 +59,15 @@ const (
 
 func (o *eventsFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("events", stderr)
-	set.Var(&o.since, "since", "only what happened since a `TIME`: "+momentUsage+"; 0: all that is left")
-	set.Var(&o.until, "until", "only what happened until a `TIME`, as of -since")
-	set.StringVar(&o.unit, "unit", "", "only this Slurm job, pod, container or service of applications, as in job_1234, and what concerns "+
-		"devices and hosts")
-	set.StringVar(&o.summary, "summary", summaryAuto, "begin with a summary: auto, yes, no, or only that")
-	set.StringVar(&o.device, "device", "", "only this device, and what concerns the host")
-	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
-	set.BoolVar(&o.follow, "follow", false, "go on with what is recorded from now on")
-	set.Func("directory", "a recorder's `DIRECTORY`, by default "+defaultRecords+"; may be repeated", func(dir string) error {
+	set.Var(&o.since, "since", "show events since a `TIME`: "+timeFlagUsage+"; 0: from the oldest record")
+	set.Var(&o.until, "until", "show events until a `TIME`, in the form of -since")
+	set.StringVar(&o.unit, "unit", "", "show only applications of this Slurm job, pod, container or service, as in job_1234; events of "+
+		"devices and hosts remain")
+	set.StringVar(&o.summary, "summary", summaryAuto, "show a summary first: auto, yes, no or only (no events)")
+	set.StringVar(&o.device, "device", "", "show only this device and the host")
+	set.BoolVar(&o.json, "json", false, "write one JSON object per line")
+	set.BoolVar(&o.follow, "follow", false, "keep running and show new events")
+	set.Func("directory", "the recorder's `DIRECTORY`, by default "+defaultRecords+"; may be repeated", func(dir string) error {
 		o.directories = append(o.directories, dir)
 		return nil
 	})
@@ -86,7 +86,7 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 	}
 	now := time.Now()
 	if complaint := o.complete(set.Args(), now); complaint != "" {
-		return misused(set, complaint)
+		return reportMisuse(set, complaint)
 	}
 	code := exitOK
 	bad := func(what any) {
@@ -95,8 +95,8 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 	}
 	out := bufio.NewWriter(stdout)
 	if o.summarize || len(o.directories) > 1 {
-		m := mergedEvents{options: &o, bad: bad, summary: summary.New(summary.Query{Since: o.from, Until: o.to, Unit: o.unit, Now: now})}
-		if err := m.write(out); err != nil {
+		m := mergedEvents{options: &o, warn: bad, summary: summary.New(summary.Query{Since: o.from, Until: o.to, Unit: o.unit, Now: now})}
+		if err := m.writeAll(out); err != nil {
 			fmt.Fprintln(stderr, "E!", err)
 			return exitFailed
 		}
@@ -105,19 +105,19 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 	directory := o.directories[0]
 	reader, err := recorder.NewReader(directory, recorder.Filter{Device: o.device, Since: o.from}, func(s recorder.Skip) { bad(s) })
 	if err != nil {
-		fmt.Fprintln(stderr, "E!", advised(err, directory))
+		fmt.Fprintln(stderr, "E!", withAdvice(err, directory))
 		return exitFailed
 	}
-	host, err := hostOf(directory)
+	host, err := findHost(directory)
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	w := eventWriter{out: out, printer: timeline.Printer{Out: out, JSON: o.json}, bad: bad, selects: o.selects, host: host}
+	w := eventWriter{out: out, printer: timeline.Printer{Out: out, JSON: o.json}, warn: bad, selects: o.selects, host: host}
 	if o.follow {
 		err = w.follow(reader)
 	} else {
-		err = w.all(reader.Records())
+		err = w.writeAll(reader.Records())
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
@@ -126,11 +126,11 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// complete completes the flags. It returns what is wrong with them.
+// complete resolves the flags. It returns what is wrong with them, or "".
 func (o *eventsFlags) complete(dirs []string, now time.Time) (complaint string) {
 	for _, dir := range dirs {
 		if strings.HasPrefix(dir, "-") {
-			return fmt.Sprintf("%s stands behind a directory: flags come first", dir)
+			return fmt.Sprintf("%s follows a directory: flags come first", dir)
 		}
 	}
 	o.directories = append(o.directories, dirs...)
@@ -138,10 +138,10 @@ func (o *eventsFlags) complete(dirs []string, now time.Time) (complaint string) 
 		o.directories = []string{defaultRecords}
 	}
 	o.unit = unitName(o.unit)
-	if o.from, o.to, complaint = window(&o.since, &o.until, now); complaint != "" {
+	if o.from, o.to, complaint = resolveWindow(&o.since, &o.until, now); complaint != "" {
 		return complaint
 	}
-	if twice := sameDirectory(o.directories); twice != "" {
+	if twice := findDuplicate(o.directories); twice != "" {
 		return twice + " is named twice"
 	}
 	several := len(o.directories) > 1
@@ -160,17 +160,17 @@ func (o *eventsFlags) complete(dirs []string, now time.Time) (complaint string) 
 	return ""
 }
 
-// selects reports whether a record is of the time and the unit that are asked for.
+// selects reports whether a record matches -since, -until and -unit.
 func (o *eventsFlags) selects(k *timeline.StoredRecord) bool {
 	return !k.Time.Before(o.from) && (o.to.IsZero() || !k.Time.After(o.to)) &&
 		(o.unit == "" || k.App == nil || k.App.Unit == "" || k.App.Unit == o.unit)
 }
 
-// advised says what to do about a directory that cannot be read.
-func advised(err error, dir string) error {
+// withAdvice adds to an error about a directory what to do.
+func withAdvice(err error, dir string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w; set recorder.directory, or name the directory behind the flags, and a device with -device", err)
+		return fmt.Errorf("%w; set recorder.directory, or name the directory after the flags, and a device with -device", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; only root and the user of the plugin may read %s", err, dir)
 	}
@@ -181,12 +181,13 @@ func advised(err error, dir string) error {
 type eventWriter struct {
 	out     *bufio.Writer
 	printer timeline.Printer
-	bad     func(any)
+	warn    func(any)
 	selects func(*timeline.StoredRecord) bool
-	host    string // of records that do not name theirs
+	host    string // host of records that do not name it
 }
 
-// follow writes records as they come. An event that no change of state follows is written after followInterval.
+// follow writes new records until it is interrupted. The printer holds an event back for its change of state, for
+// 2*followInterval at most.
 func (w *eventWriter) follow(reader *recorder.Reader) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -216,7 +217,7 @@ func (w *eventWriter) follow(reader *recorder.Reader) error {
 			if r.err != nil {
 				return r.err
 			}
-			if err := errors.Join(w.add(&r.one), w.out.Flush()); err != nil {
+			if err := errors.Join(w.writeRecord(&r.one), w.out.Flush()); err != nil {
 				return err
 			}
 			idle.Reset(2 * followInterval)
@@ -228,22 +229,22 @@ func (w *eventWriter) follow(reader *recorder.Reader) error {
 	}
 }
 
-func (w *eventWriter) all(records iter.Seq2[recorder.Record, error]) error {
+func (w *eventWriter) writeAll(records iter.Seq2[recorder.Record, error]) error {
 	for r, err := range records {
 		if err != nil {
 			return err
 		}
-		if err := w.add(&r); err != nil {
+		if err := w.writeRecord(&r); err != nil {
 			return err
 		}
 	}
 	return w.flush()
 }
 
-func (w *eventWriter) add(r *recorder.Record) error {
+func (w *eventWriter) writeRecord(r *recorder.Record) error {
 	k, err := timeline.NewStoredRecord(r)
 	if err != nil {
-		w.bad(err)
+		w.warn(err)
 		return nil
 	}
 	if k.Host == "" {
@@ -255,5 +256,5 @@ func (w *eventWriter) add(r *recorder.Record) error {
 	return w.printer.Add(k)
 }
 
-// flush also writes the record that waits.
+// flush writes all output, including the record that the printer holds back.
 func (w *eventWriter) flush() error { return errors.Join(w.printer.Flush(), w.out.Flush()) }

@@ -17,44 +17,45 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-// mergedEvents reads the records of several directories, one after the other, and keeps what will be written in a temporary file.
-// So memory has one segment at a time, however many hosts there are.
+// mergedEvents reads the records of several directories one after the other, and stores the selected ones in a
+// temporary file. Therefore memory holds at most one segment, whatever the number of hosts.
 type mergedEvents struct {
-	options *eventsFlags
-	bad     func(any)
-	summary *summary.Summary
-	spool   *os.File
-	size    int64
-	parts   []spoolPart
+	options   *eventsFlags
+	warn      func(any)
+	summary   *summary.Summary
+	spool     *os.File
+	spoolSize int64
+	parts     []spoolPart
 }
 
-// spoolPart is what a directory has in the spool.
+// spoolPart is the range of the temporary file with the records of one directory.
 type spoolPart struct {
 	host       string
 	begin, end int64
 }
 
-// write reads all directories and writes the summary and the merged records. The error says that nothing could be read or written.
-func (m *mergedEvents) write(out *bufio.Writer) error {
+// writeAll reads all directories, and writes the summary and the merged records. It returns an error if nothing could
+// be read, or if a write fails.
+func (m *mergedEvents) writeAll(out *bufio.Writer) error {
 	var err error
 	if m.spool, err = os.CreateTemp("", ".rdma-events-*"); err != nil {
 		return fmt.Errorf("make temporary file: %w", err)
 	}
-	defer func() { _ = m.spool.Close() }() // nothing of it lasts
+	defer func() { _ = m.spool.Close() }() // the file has no name any more
 	if err := os.Remove(m.spool.Name()); err != nil {
 		return fmt.Errorf("unlink temporary file: %w", err)
 	}
 	var failed []error
 	for _, dir := range m.options.directories {
-		if err := m.read(dir); err != nil {
-			failed = append(failed, advised(err, dir))
+		if err := m.readDirectory(dir); err != nil {
+			failed = append(failed, withAdvice(err, dir))
 		}
 	}
 	if len(m.parts) == 0 {
 		return errors.Join(failed...)
 	}
 	for _, err := range failed {
-		m.bad(err)
+		m.warn(err)
 	}
 	o := m.options
 	if o.summarize {
@@ -66,19 +67,19 @@ func (m *mergedEvents) write(out *bufio.Writer) error {
 		if o.summary == summaryOnly {
 			return out.Flush()
 		}
-		_, _ = fmt.Fprintln(out) // an error comes again with the next write
+		_, _ = fmt.Fprintln(out) // the next write returns the same error
 	}
-	if err := m.print(out); err != nil {
+	if err := m.printMerged(out); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
-// read adds the records of a directory to the summary, and those of the window to the spool.
-func (m *mergedEvents) read(dir string) error {
+// readDirectory adds the records of a directory to the summary, and the selected ones to the temporary file.
+func (m *mergedEvents) readDirectory(dir string) error {
 	o, host := m.options, ""
 	skipped := func(s recorder.Skip) {
-		m.bad(fmt.Sprintf("%s: %s", dir, s))
+		m.warn(fmt.Sprintf("%s: %s", dir, s))
 		if !errors.Is(s.Err, recorder.ErrTail) {
 			m.summary.AddUnread(host, s.String())
 		}
@@ -87,21 +88,21 @@ func (m *mergedEvents) read(dir string) error {
 	if err != nil {
 		return err
 	}
-	if host, err = hostOf(dir); err != nil {
+	if host, err = findHost(dir); err != nil {
 		return err
 	}
 	m.summary.AddHost(host)
 	w := bufio.NewWriter(m.spool)
-	part := spoolPart{host: host, begin: m.size}
+	part := spoolPart{host: host, begin: m.spoolSize}
 	counted := &countingWriter{w: w}
 	encoder := json.NewEncoder(counted)
-	for k, err := range timeline.Read(reader.Records(), o.json, func(err error) { m.bad(fmt.Errorf("%s: %w", dir, err)) }) {
+	for k, err := range timeline.Read(reader.Records(), o.json, func(err error) { m.warn(fmt.Errorf("%s: %w", dir, err)) }) {
 		if err != nil {
-			m.bad(fmt.Errorf("%s: %w", dir, err))
+			m.warn(fmt.Errorf("%s: %w", dir, err))
 			m.summary.AddUnread(host, err.Error())
 			break
 		}
-		k.Host = host // a directory is of one host, whatever names its records have
+		k.Host = host // a directory belongs to one host, even if its records have several names
 		m.summary.Add(&k)
 		if !o.selects(&k) {
 			continue
@@ -113,18 +114,18 @@ func (m *mergedEvents) read(dir string) error {
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("write temporary file: %w", err)
 	}
-	m.size += counted.n
-	part.end = m.size
+	m.spoolSize += counted.n
+	part.end = m.spoolSize
 	m.parts = append(m.parts, part)
 	return nil
 }
 
-// print writes the records of all directories, merged by time.
-func (m *mergedEvents) print(out io.Writer) error {
+// printMerged writes the records of all directories, merged by time.
+func (m *mergedEvents) printMerged(out io.Writer) error {
 	var streams []iter.Seq2[timeline.StoredRecord, error]
 	width := 0
 	for _, part := range m.parts {
-		streams = append(streams, m.stream(part))
+		streams = append(streams, m.readPart(part))
 		width = max(width, len(part.host))
 	}
 	p := timeline.Printer{Out: out, JSON: m.options.json, Ordered: true}
@@ -142,7 +143,8 @@ func (m *mergedEvents) print(out io.Writer) error {
 	return p.Flush()
 }
 
-func (m *mergedEvents) stream(part spoolPart) iter.Seq2[timeline.StoredRecord, error] {
+// readPart returns the records of one directory from the temporary file.
+func (m *mergedEvents) readPart(part spoolPart) iter.Seq2[timeline.StoredRecord, error] {
 	return func(yield func(timeline.StoredRecord, error) bool) {
 		in := json.NewDecoder(io.NewSectionReader(m.spool, part.begin, part.end-part.begin))
 		for {
@@ -174,9 +176,9 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// hostOf returns the host whose records a directory has. Where no record names it, as those of older versions, the directory does,
-// or the one above a directory with the plugin's own name.
-func hostOf(dir string) (string, error) {
+// findHost returns the host whose records a directory contains. If no record names it, as in older versions, the host
+// has the name of the directory or, if that is the plugin's default name, of its parent directory.
+func findHost(dir string) (string, error) {
 	reader, err := recorder.NewReader(dir, recorder.Filter{}, nil)
 	if err != nil {
 		return "", err
@@ -197,13 +199,13 @@ func hostOf(dir string) (string, error) {
 	return report.OneLine(filepath.Base(path)), nil
 }
 
-// sameDirectory returns a directory that is named twice, also by a link; "" if there is none.
-func sameDirectory(dirs []string) string {
+// findDuplicate returns a directory that is listed twice, perhaps through a link, or "".
+func findDuplicate(dirs []string) string {
 	var seen []os.FileInfo
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		if err != nil {
-			continue // reading it says why
+			continue // reading the directory reports the error
 		}
 		if slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
 			return dir

@@ -17,8 +17,8 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-// recordOf makes a recorder's directory of records, each of which is recorded at its own time.
-func recordOf(t *testing.T, dir, host string, records ...timeline.Record) string {
+// writeRecorder creates a recorder's directory with records, each recorded at its own time.
+func writeRecorder(t *testing.T, dir, host string, records ...timeline.Record) string {
 	t.Helper()
 	now := noon
 	clock := func() (wall, boot int64) { return now.UnixNano(), now.UnixNano() }
@@ -40,7 +40,7 @@ func recordOf(t *testing.T, dir, host string, records ...timeline.Record) string
 	return dir
 }
 
-// noon is when the records of the tests begin: an hour before the window of job 1234, which ends at 14:00.
+// noon is the time of the first records in the tests: an hour before the window of job 1234, which ends at 14:00.
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 func after(minutes int, r timeline.Record) timeline.Record {
@@ -66,14 +66,16 @@ func failure(minutes int, device, unit string) timeline.Record {
 	})
 }
 
-// cluster makes the records of three hosts. The port of one falls in the window; others fall before and after it.
+// cluster creates the records of three hosts. The port of one host goes down within the window; the ports of others
+// before and after it.
 func cluster(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	return []string{
-		recordOf(t, filepath.Join(dir, "one"), "node1", drop(10, "mlx5_0"), rise(11, "mlx5_0"), failure(76, "mlx5_0", "job_1234"), failure(76, "mlx5_0", "job_7")),
-		recordOf(t, filepath.Join(dir, "two"), "node2", drop(75, "mlx5_1"), failure(75, "mlx5_1", "job_1234"), rise(77, "mlx5_1")),
-		recordOf(t, filepath.Join(dir, "three"), "node3", drop(130, "mlx5_0"), rise(131, "mlx5_0")),
+		writeRecorder(t, filepath.Join(dir, "one"), "node1", drop(10, "mlx5_0"), rise(11, "mlx5_0"),
+			failure(76, "mlx5_0", "job_1234"), failure(76, "mlx5_0", "job_7")),
+		writeRecorder(t, filepath.Join(dir, "two"), "node2", drop(75, "mlx5_1"), failure(75, "mlx5_1", "job_1234"), rise(77, "mlx5_1")),
+		writeRecorder(t, filepath.Join(dir, "three"), "node3", drop(130, "mlx5_0"), rise(131, "mlx5_0")),
 	}
 }
 
@@ -125,9 +127,9 @@ func TestHostOfOlderRecordsIsTheDirectory(t *testing.T) {
 	begins := after(1, timeline.Record{Kind: timeline.KindPlugin, Plugin: &timeline.Plugin{Host: "node9"}})
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "node8"), 0o700))
 	for want, path := range map[string]string{
-		"node7": recordOf(t, filepath.Join(dir, "node7"), "", drop(10, "mlx5_0")),
-		"node8": recordOf(t, filepath.Join(dir, "node8", "rdma_events"), "", drop(10, "mlx5_0")),
-		"node9": recordOf(t, filepath.Join(dir, "copy"), "", begins, drop(10, "mlx5_0")),
+		"node7": writeRecorder(t, filepath.Join(dir, "node7"), "", drop(10, "mlx5_0")),
+		"node8": writeRecorder(t, filepath.Join(dir, "node8", "rdma_events"), "", drop(10, "mlx5_0")),
+		"node9": writeRecorder(t, filepath.Join(dir, "copy"), "", begins, drop(10, "mlx5_0")),
 	} {
 		out, problems, code := events(t, "-json", path)
 		require.Zero(t, code, problems)
@@ -158,18 +160,18 @@ func TestUnreadableDirectoryCostsItsOwnRecords(t *testing.T) {
 }
 
 func TestWrongUseOfEventsIsOneLine(t *testing.T) {
-	dir := recordOf(t, filepath.Join(t.TempDir(), "a"), "node1")
+	dir := writeRecorder(t, filepath.Join(t.TempDir(), "a"), "node1")
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(dir, link))
 	for want, args := range map[string][]string{
-		"-until 2h0m0s is before -since 1h0m0s":                               {"-since", "1h", "-until", "2h"},
-		"-since -1h0m0s is in the future":                                     {"-since", "-1h"},
-		"link is named twice":                                                 {dir, link},
-		"-json stands behind a directory: flags come first":                   {dir, "-json"},
-		"-json writes records alone: leave out -summary":                      {"-json", "-summary", "only", dir},
-		"-follow goes on with one directory, and has no end":                  {"-follow", dir, t.TempDir()},
-		"-summary maybe: want auto, yes, no or only":                          {"-summary", "maybe", dir},
-		`invalid value "noon" for flag -since: want so long ago as in 1h, or`: {"-since", "noon"},
+		"-until 2h0m0s is before -since 1h0m0s":                                    {"-since", "1h", "-until", "2h"},
+		"-since -1h0m0s is in the future":                                          {"-since", "-1h"},
+		"link is named twice":                                                      {dir, link},
+		"-json follows a directory: flags come first":                              {dir, "-json"},
+		"-json writes records alone: leave out -summary":                           {"-json", "-summary", "only", dir},
+		"-follow goes on with one directory, and has no end":                       {"-follow", dir, t.TempDir()},
+		"-summary maybe: want auto, yes, no or only":                               {"-summary", "maybe", dir},
+		`invalid value "noon" for flag -since: want a duration ago such as 1h, or`: {"-since", "noon"},
 	} {
 		out, problems, code := events(t, args...)
 		require.Equal(t, exitUsage, code)
@@ -191,12 +193,12 @@ func TestMomentsAreReadInEachForm(t *testing.T) {
 		"2026-11-26T10:30:07+02:00": time.Date(2026, 11, 26, 8, 30, 7, 0, time.UTC),
 		"@1764153007":               time.Unix(1764153007, 0),
 	} {
-		var m moment
+		var m timeFlag
 		require.NoError(t, m.Set(text))
-		require.Equal(t, want.UnixNano(), m.time(now).UnixNano(), text)
+		require.Equal(t, want.UnixNano(), m.resolve(now).UnixNano(), text)
 	}
 	for _, text := range []string{"noon", "@", "@1.5", "2026-13-01 10:00", "10:30"} {
-		require.Error(t, new(moment).Set(text), text)
+		require.Error(t, new(timeFlag).Set(text), text)
 	}
 }
 

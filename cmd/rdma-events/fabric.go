@@ -18,17 +18,15 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-const fabricAbout = `Probes the other hosts of fabric.peers_file and shows each pair of an own port
-with one of them, the worst first: the verdict and for how long, probes lost on
-the way there and back, how long echoes and writes take, and what the verdict
-means. Workers and sessions are its own, so that it does not disturb the running
-plugin. On a terminal the table is drawn anew every second.
-
-With -list it only says who this host pings and is pinged by, without a device.
-With -demo it shows a simulated network, on which something is always wrong.
-
-Exit status 0: all pairs were well at last; 1: some were not; 2: an own port was
-not, or the command could not do its work; 70: no pair was seen.
+const fabricAbout = `Probes the other hosts of fabric.peers_file and shows each pair of a local port and
+a remote host, the worst first: the verdict and how long it has lasted, probes lost
+on the forward and the reverse path, the latency of echoes and writes, and what the
+verdict means. The command uses its own workers and sessions, so it does not disturb
+the running plugin. On a terminal it redraws the table every second.
+-list only shows which hosts this host pings and is pinged by. It needs no device.
+-demo shows a simulated network on which there is always a fault.
+Exit status 0: all pairs are ok in the end; 1: some are not;
+2: a local port is not, or the command failed; 70: no pair was seen.
 `
 
 // fabricFlags are the flags of the subcommand fabric.
@@ -42,16 +40,16 @@ type fabricFlags struct {
 func (o *fabricFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("fabric", stderr)
 	set.StringVar(&o.config, "config", "", "the plugin's configuration, with fabric.peers_file")
-	set.Func("device", "show only this device; a glob, and may be given more than once", func(glob string) error {
+	set.Func("device", "show only devices that match this glob; may be repeated", func(glob string) error {
 		o.devices = append(o.devices, glob)
 		return nil
 	})
-	set.DurationVar(&o.limit, "for", 0, "how long to probe; 0: until interrupted")
-	set.DurationVar(&o.every, "every", time.Second, "how often to write the table, or its objects, where there is no terminal")
-	set.BoolVar(&o.json, "json", false, "write one JSON object a line: each pair")
-	set.BoolVar(&o.list, "list", false, "say who this host pings and is pinged by, and probe none")
-	set.StringVar(&o.peersFile, "peers-file", "", "with -list: the list of hosts, instead of that of a configuration")
-	set.StringVar(&o.host, "host", "", "with -list: the name of the host in the list; by default that of fabric.host, else this host's")
+	set.DurationVar(&o.limit, "for", 0, "duration of the probes; 0: until interrupted")
+	set.DurationVar(&o.every, "every", time.Second, "time between two tables or, with -json, sets of objects, if the output is no terminal")
+	set.BoolVar(&o.json, "json", false, "write one JSON object per line for each pair")
+	set.BoolVar(&o.list, "list", false, "show which hosts this host pings and is pinged by, without probing")
+	set.StringVar(&o.peersFile, "peers-file", "", "with -list: the list of hosts to use instead of the configured one")
+	set.StringVar(&o.host, "host", "", "with -list: the name of this host in the list; by default fabric.host or the host's name")
 	set.BoolVar(&o.demo, "demo", false, "show a simulated network between hosts")
 	return set
 }
@@ -60,11 +58,11 @@ func (o *fabricFlags) define(stderr io.Writer) *flag.FlagSet {
 func showFabric(args []string, stdout *os.File, stderr io.Writer) int {
 	var o fabricFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name a device with -device"); !ok {
+	if code, ok := parseFlags(set, args, "name a device with -device"); !ok {
 		return code
 	}
-	if wrong := o.wrong(); wrong != "" {
-		return misused(set, wrong)
+	if wrong := o.findMisuse(); wrong != "" {
+		return reportMisuse(set, wrong)
 	}
 	c, err := o.settings()
 	code := exitFailed
@@ -81,11 +79,11 @@ func showFabric(args []string, stdout *os.File, stderr io.Writer) int {
 	return code
 }
 
-// wrong says what is wrong with the flags, "" if nothing is.
-func (o *fabricFlags) wrong() string {
+// findMisuse returns what is wrong with the flags, or "".
+func (o *fabricFlags) findMisuse() string {
 	for _, glob := range o.devices {
 		if _, err := path.Match(glob, ""); err != nil {
-			return fmt.Sprintf("-device %q is no glob", glob)
+			return fmt.Sprintf("-device %q is not a glob", glob)
 		}
 	}
 	switch {
@@ -104,10 +102,10 @@ func (o *fabricFlags) wrong() string {
 // errNoHosts is wrapped by the error of a configuration without a list of hosts.
 var errNoHosts = errors.New("fabric.peers_file is not set, so that no other host is probed")
 
-// needHosts returns an error of one line if a configuration has no list of hosts.
-func needHosts(c *agent.Config, path string) error {
+// requireHosts returns a one-line error if a configuration has no list of hosts.
+func requireHosts(c *agent.Config, path string) error {
 	switch {
-	case c.Fabric.On():
+	case c.Fabric.Enabled():
 		return nil
 	case path == "":
 		return fmt.Errorf("%w: name a configuration that has it with -config, or try -demo", errNoHosts)
@@ -122,7 +120,7 @@ func (o *fabricFlags) settings() (agent.Config, error) {
 		return c, err
 	}
 	if o.demo {
-		if err := simulatedHosts(&c); err != nil {
+		if err := simulateHosts(&c); err != nil {
 			return c, err
 		}
 	}
@@ -132,7 +130,7 @@ func (o *fabricFlags) settings() (agent.Config, error) {
 	if o.host != "" {
 		c.Fabric.Host = o.host
 	}
-	if err := needHosts(&c, o.config); err != nil || o.list {
+	if err := requireHosts(&c, o.config); err != nil || o.list {
 		return c, err
 	}
 	c.Fabric.ProbeOnly()
@@ -141,67 +139,68 @@ func (o *fabricFlags) settings() (agent.Config, error) {
 	return c, c.Check()
 }
 
-// run probes, and shows what comes of it.
+// run probes other hosts and shows the results.
 func (o *fabricFlags) run(stdout *os.File, c *agent.Config) (code int, err error) {
-	if err := probesSome(&c.Fabric); err != nil {
+	if err := requirePings(&c.Fabric); err != nil {
 		return exitFailed, err
 	}
 	out, err := execd.NewOutput(int(stdout.Fd()))
 	if err != nil {
 		return exitFailed, fmt.Errorf("open standard output: %w", err)
 	}
-	defer func() { _ = out.Close() }() // an eventfd of our own
-	ctx, stop := until(context.Background(), o.limit)
+	defer func() { _ = out.Close() }() // it closes only an eventfd
+	ctx, stop := limitContext(context.Background(), o.limit)
 	defer stop()
-	t := pairTable{globs: o.devices, over: ctx.Err}
+	t := pairTable{globs: o.devices, ended: ctx.Err}
 	screen := live.New(live.Config{
-		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Every: o.every, Pairs: t.pairs, Now: time.Now,
-		Width: func() int { return columns(stdout) }, Height: func() int { return rows(stdout) },
+		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Every: o.every, Pairs: t.currentPairs, Now: time.Now,
+		Width: func() int { return terminalColumns(stdout) }, Height: func() int { return terminalRows(stdout) },
 	})
 	if o.demo {
-		screen.Log().Info(demonstration(true))
+		screen.Log().Info(demoNotice(true))
 	}
-	if t.devices, err = agent.Open(c, unwatched(screen.Emit), screen.Log()); err != nil {
+	if t.devices, err = agent.Open(c, onlyClosedDevices(screen.Emit), screen.Log()); err != nil {
 		return exitFailed, err
 	}
-	if err := errors.Join(show(ctx, screen, t.devices, out), t.devices.Close()); err != nil {
+	if err := errors.Join(runScreen(ctx, screen, t.devices, out), t.devices.Close()); err != nil {
 		return exitFailed, err
 	}
-	return judged(t.last), nil
+	return pairsExitStatus(t.last), nil
 }
 
-// pairTable is what there is to be shown. The goroutine of the screen uses it.
+// pairTable provides the pairs to show. Only the goroutine of the screen uses it.
 type pairTable struct {
-	globs   []string     // of devices; none: all are shown
-	over    func() error // not nil: the command ends
+	globs   []string     // globs of the shown devices; empty: all
+	ended   func() error // returns an error when the command is ending
 	devices *agent.Watcher
 	last    []timeline.Record
 }
 
-// pairs returns the pairs as they are now, and at the end of the command, which is that of all pairs, as they were before.
-func (t *pairTable) pairs() []timeline.Record {
+// currentPairs returns the current state of the pairs. When the command is ending, which ends all pairs, it returns the
+// last state before.
+func (t *pairTable) currentPairs() []timeline.Record {
 	var now []timeline.Record
-	for _, v := range t.devices.Views() {
-		if t.shows(v.Device) {
+	for _, v := range t.devices.PairViews() {
+		if t.includesDevice(v.Device) {
 			now = append(now, timeline.NewPair(&v.FabricPeer, v.EchoP, v.WriteP, v.OwnVerdict))
 		}
 	}
-	if t.over() == nil {
+	if t.ended() == nil {
 		t.last = now
 	}
 	return slices.Clone(t.last)
 }
 
-// shows reports whether a device is asked for.
-func (t *pairTable) shows(device string) bool {
+// includesDevice reports whether pairs of a device are shown.
+func (t *pairTable) includesDevice(device string) bool {
 	return len(t.globs) == 0 || slices.ContainsFunc(t.globs, func(glob string) bool {
-		ok, _ := path.Match(glob, device) // it was tried
+		ok, _ := path.Match(glob, device) // the pattern is valid
 		return ok
 	})
 }
 
-// probesSome returns an error of one line if the list has no host that this one probes.
-func probesSome(c *agent.FabricConfig) error {
+// requirePings returns a one-line error if this host pings no host of the list.
+func requirePings(c *agent.FabricConfig) error {
 	l, err := c.ReadPinglist()
 	switch {
 	case err != nil:
@@ -214,8 +213,9 @@ func probesSome(c *agent.FabricConfig) error {
 	return nil
 }
 
-// unwatched passes on only devices that cannot be watched: there is no other place for them.
-func unwatched(emit func(measure.Point)) func(measure.Point) {
+// onlyClosedDevices returns an emit function that passes on only devices that cannot be opened. They are shown nowhere
+// else.
+func onlyClosedDevices(emit func(measure.Point)) func(measure.Point) {
 	return func(p measure.Point) {
 		if d, ok := p.(*measure.Device); ok && !d.Open {
 			emit(p)
@@ -223,8 +223,8 @@ func unwatched(emit func(measure.Point)) func(measure.Point) {
 	}
 }
 
-// judged returns the exit status for the pairs that were seen last.
-func judged(pairs []timeline.Record) int {
+// pairsExitStatus returns the exit status for the last state of the pairs.
+func pairsExitStatus(pairs []timeline.Record) int {
 	if len(pairs) == 0 {
 		return exitUnknown
 	}

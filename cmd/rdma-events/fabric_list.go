@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-// hostJSON is a host of fabric -list.
+// hostJSON is a host in the output of fabric -list -json.
 type hostJSON struct {
 	Host    string         `json:"host"`
 	Group   string         `json:"group"`
@@ -17,14 +17,14 @@ type hostJSON struct {
 	Address string         `json:"address"`
 }
 
-// writeList says who pings whom.
+// writeList writes which hosts this host pings and which ping it.
 func (o *fabricFlags) writeList(stdout io.Writer, c *agent.FabricConfig) (code int, err error) {
 	l, err := c.ReadPinglist()
 	if err != nil {
 		return exitFailed, err
 	}
 	if o.json {
-		err = indented(stdout, struct {
+		err = writeJSON(stdout, struct {
 			Schema   int        `json:"schema"`
 			Host     string     `json:"host"`
 			Group    string     `json:"group"`
@@ -33,7 +33,7 @@ func (o *fabricFlags) writeList(stdout io.Writer, c *agent.FabricConfig) (code i
 			Groups   int        `json:"groups"`
 			Pings    []hostJSON `json:"pings"`
 			PingedBy []hostJSON `json:"pinged_by"`
-		}{timeline.Schema, l.Own.Name, l.Own.Group, l.Digest, l.Hosts, l.Groups, hostsJSON(l.Pings), hostsJSON(l.PingedBy)})
+		}{timeline.Schema, l.Own.Name, l.Own.Group, l.Digest, l.Hosts, l.Groups, newHostsJSON(l.Pings), newHostsJSON(l.PingedBy)})
 	} else {
 		err = writeHosts(stdout, l)
 	}
@@ -46,7 +46,7 @@ func (o *fabricFlags) writeList(stdout io.Writer, c *agent.FabricConfig) (code i
 	return exitOK, nil
 }
 
-func hostsJSON(peers []pinglist.Peer) []hostJSON {
+func newHostsJSON(peers []pinglist.Peer) []hostJSON {
 	all := []hostJSON{}
 	for _, p := range peers {
 		all = append(all, hostJSON{p.Name, p.Group, p.Scope, p.Address})
@@ -55,7 +55,7 @@ func hostsJSON(peers []pinglist.Peer) []hostJSON {
 }
 
 func writeHosts(w io.Writer, l *agent.Pinglist) error {
-	text := fmt.Sprintf("list %s: %s in %s\n", l.Digest, several(l.Hosts, "host"), several(l.Groups, "group"))
+	text := fmt.Sprintf("list %s: %s in %s\n", l.Digest, formatCount(l.Hosts, "host"), formatCount(l.Groups, "group"))
 	if l.Own.Group == "" {
 		text += fmt.Sprintf("%s is not in it: it pings none, and is pinged by none\n", l.Own.Name)
 	} else {
@@ -73,8 +73,8 @@ func writeHosts(w io.Writer, l *agent.Pinglist) error {
 	return err
 }
 
-// several returns a number of things, as in "1 host".
-func several(n int, thing string) string {
+// formatCount returns a number with its noun, as in "1 host" or "2 hosts".
+func formatCount(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}

@@ -31,10 +31,10 @@ func TestWatchProbesNoHostUnlessItIsAsked(t *testing.T) {
 	path := fabricConfig(t, threeHosts, "fabric.listen = \"127.0.0.1:15000\"\n")
 	c, err := (&watchFlags{config: path}).settings()
 	require.NoError(t, err)
-	require.False(t, c.Fabric.On())
+	require.False(t, c.Fabric.Enabled())
 	c, err = (&watchFlags{config: path, fabric: true}).settings()
 	require.NoError(t, err)
-	require.True(t, c.Fabric.On())
+	require.True(t, c.Fabric.Enabled())
 	require.Empty(t, c.Fabric.Listen, "the plugin has the port")
 }
 
@@ -70,14 +70,14 @@ func TestAHostWithNoOtherIsNotProbed(t *testing.T) {
 	} {
 		c, err := loadConfig(fabricConfig(t, list, "fabric.host = \"gpu01\"\n"))
 		require.NoError(t, err)
-		require.ErrorContains(t, probesSome(&c.Fabric), want)
+		require.ErrorContains(t, requirePings(&c.Fabric), want)
 	}
 	_, err := (&fabricFlags{config: configFile(t, "[[inputs.rdma_events]]\n")}).settings()
 	require.ErrorIs(t, err, errNoHosts)
 	require.ErrorContains(t, err, "rdma_events.conf: ")
 }
 
-// listing returns what fabric -list writes.
+// listing returns the output of fabric -list.
 func listing(t *testing.T, o *fabricFlags, code int) string {
 	t.Helper()
 	o.list = true
@@ -129,13 +129,13 @@ func TestTheExitStatusIsThatOfTheWorstPair(t *testing.T) {
 		{exitFailed, []timeline.Record{pair("own_link", "own_link"), pair("path", "ok")}},
 		{exitFailed, []timeline.Record{pair("", "own_port")}},
 	} {
-		require.Equal(t, tt.code, judged(tt.pairs))
+		require.Equal(t, tt.code, pairsExitStatus(tt.pairs))
 	}
 }
 
 func TestOnlyDevicesThatCannotBeWatchedAreShownBesideTheTable(t *testing.T) {
 	var got []measure.Point
-	emit := unwatched(func(p measure.Point) { got = append(got, p) })
+	emit := onlyClosedDevices(func(p measure.Point) { got = append(got, p) })
 	closed := &measure.Device{Device: "a", At: time.Now()}
 	for _, p := range []measure.Point{&measure.Device{Device: "b", Open: true}, &measure.FabricPeer{}, closed} {
 		emit(p)
@@ -144,5 +144,5 @@ func TestOnlyDevicesThatCannotBeWatchedAreShownBesideTheTable(t *testing.T) {
 }
 
 func TestHelpOfFabricSaysItsExitStatus(t *testing.T) {
-	require.True(t, strings.Contains(printed(t, "help", "fabric"), "70: no pair was seen."))
+	require.True(t, strings.Contains(runPrint(t, "help", "fabric"), "70: no pair was seen."))
 }

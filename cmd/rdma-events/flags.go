@@ -7,34 +7,35 @@ import (
 	"io"
 )
 
-// newFlags returns the flags of a subcommand. Its help is the subcommand's line, what it is about, and a line for each flag.
+// newFlags returns an empty flag set for a subcommand. Its help consists of the synopsis, the text about the
+// subcommand, and a line for each flag.
 func newFlags(name string, stderr io.Writer) *flag.FlagSet {
 	set := flag.NewFlagSet("rdma-events "+name, flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
-		c := find(name)
+		c := findSubcommand(name)
 		fmt.Fprintf(stderr, "usage: %s\n\n%s", c.synopsis(), c.about)
 		set.PrintDefaults()
 	}
 	return set
 }
 
-// parse parses the arguments of a subcommand that takes only flags. instead is what to do with another argument. If ok is
-// false, the subcommand ends with the exit status.
-func parse(set *flag.FlagSet, args []string, instead string) (code int, ok bool) {
+// parseFlags parses the arguments of a subcommand that takes only flags. instead tells the user what to do instead of
+// any other argument. If ok is false, the subcommand must exit with code.
+func parseFlags(set *flag.FlagSet, args []string, instead string) (code int, ok bool) {
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK, false
 	case err != nil:
 		return exitUsage, false
 	case set.NArg() > 0:
-		return misused(set, fmt.Sprintf("%q is not a flag: %s", set.Arg(0), instead)), false
+		return reportMisuse(set, fmt.Sprintf("%q is not a flag: %s", set.Arg(0), instead)), false
 	}
 	return exitOK, true
 }
 
-// misused says what is wrong with the arguments of a subcommand, and returns the exit status.
-func misused(set *flag.FlagSet, what string) int {
+// reportMisuse prints what is wrong with the arguments of a subcommand, and returns the exit status.
+func reportMisuse(set *flag.FlagSet, what string) int {
 	fmt.Fprintf(set.Output(), "%s: %s\n", set.Name(), what)
 	return exitUsage
 }

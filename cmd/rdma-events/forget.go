@@ -13,12 +13,12 @@ import (
 	"rdma_events/internal/device/memory"
 )
 
-const forgetAbout = `Makes this host no longer remember a port, as in mlx5_1:2, or a device with all of
-its ports, as in mlx5_1. A port that is forgotten need not be active, has no best
-rate, and a device that is forgotten is not missing, until the port is active or the
-device is open for a minute again. A running plugin notices it at its next interval.
-The option expect goes on. Root may do it, and the user that the plugin runs as.
-Exit status 0: it is not remembered any more; 1: it was not remembered; 2: failed.
+const forgetAbout = `Makes this host forget a port, as in mlx5_1:2, or a device with all of its ports, as
+in mlx5_1. A forgotten port need not be active and has no best rate, and a forgotten
+device is not missing, until the port is active or the device is open for a minute
+again. A running plugin applies this at its next interval. The options expect and
+expected stay in effect. Only root and the plugin's user may run the command.
+Exit status 0: forgotten; 1: the host did not remember it; 2: failed.
 `
 
 // forgetFlags are the flags of the subcommand forget.
@@ -35,20 +35,20 @@ func forget(args []string, stdout, stderr io.Writer) int {
 	var o forgetFlags
 	set := o.define(stderr)
 	var what string
-	if len(args) > 0 && !strings.HasPrefix(args[len(args)-1], "-") { // the last one, so that the flags come before it
+	if len(args) > 0 && !strings.HasPrefix(args[len(args)-1], "-") { // flags come first
 		what, args = args[len(args)-1], args[:len(args)-1]
 	}
-	if code, ok := parse(set, args, "name one port or device, after the flags"); !ok {
+	if code, ok := parseFlags(set, args, "name one port or device, after the flags"); !ok {
 		return code
 	}
 	device, port, err := parseSubject(what)
 	if err != nil {
-		return misused(set, err.Error())
+		return reportMisuse(set, err.Error())
 	}
 	was, err := memory.Forget(o.directory, device, port)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		err = fmt.Errorf("only root and the user that the plugin runs as may do this: %w", err)
+		err = fmt.Errorf("only root and the plugin's user may do this: %w", err)
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("no plugin has a memory in %s: name its state directory with -directory: %w", o.directory, err)
 	}
@@ -60,12 +60,12 @@ func forget(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "W! %s: it was not remembered\n", what)
 		return exitWarning
 	}
-	return done(fmt.Fprintf(stdout, "%s: no longer remembered\n", what))
+	return exitAfterWrite(fmt.Fprintf(stdout, "%s: no longer remembered\n", what))
 }
 
 var errSubject = errors.New("want a port, as in mlx5_1:2, or a device, as in mlx5_1")
 
-// parseSubject parses the name of a device, or of a port of one. Port 0 is the device.
+// parseSubject parses the name of a device or of a port. Port 0 stands for the device.
 func parseSubject(text string) (device string, port int, err error) {
 	device, number, isPort := strings.Cut(text, ":")
 	if isPort {

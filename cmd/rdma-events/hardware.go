@@ -24,11 +24,10 @@ import (
 	"rdma_events/internal/sys/process"
 )
 
-// patience returns the time limits of the workers. They are longer than those of
-// the plugin, because nothing waits for this run, and a worker that is slow on a
-// busy host must not count as stuck. If a kill does not end a worker in time, the
-// worker counts as stuck in the kernel, and no further worker is started.
-func patience() process.Timing {
+// hardwareTiming returns the time limits of the workers. They are longer than those of the plugin, because nothing
+// waits for this run, and a slow worker on a busy host must not count as stuck. If a worker cannot be killed in time,
+// it counts as stuck in the kernel, and no further worker is started.
+func hardwareTiming() process.Timing {
 	return process.Timing{Start: 20 * time.Second, Grace: 5 * time.Second, Kill: 10 * time.Second}
 }
 
@@ -38,8 +37,7 @@ type hardwareFlags struct {
 	yes                 bool
 }
 
-// tryHardware tries one device and writes the file. It returns the exit status:
-// exitOK if the file was written, doctor.Fail if not.
+// tryHardware tries one device and writes the file. It returns exitOK if the file was written, otherwise doctor.Fail.
 func tryHardware(ctx context.Context, o hardwareFlags, stderr io.Writer) int {
 	path, err := o.run(ctx, stderr)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -49,7 +47,7 @@ func tryHardware(ctx context.Context, o hardwareFlags, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return int(doctor.Fail)
 	}
-	fmt.Fprintf(stderr, "%s is written; docs/reference/compatibility.md says what it holds and where to send it\n", path)
+	fmt.Fprintf(stderr, "%s is written; docs/reference/compatibility.md describes its content and where to send it\n", path)
 	return exitOK
 }
 
@@ -64,7 +62,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 		if o.device, err = chooseDevice(sysfs, o.device); err != nil {
 			return "", err
 		}
-		if until := releasedDevices()(identify(o.device)); until != "" {
+		if until := releasedUntilFunc()(identifyDevice(o.device)); until != "" {
 			return "", fmt.Errorf("%s is %s: it is not opened; rdma-events resume ends that", o.device, until)
 		}
 	case o.device == "":
@@ -74,31 +72,31 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	if err != nil {
 		return "", err
 	}
-	p, err := inspect.OpenProgram(program)
+	p, err := inspect.OpenWorkerProgram(program)
 	if err != nil {
 		return "", err
 	}
-	p.Timing = patience()
-	defer func() { _ = p.Close() }() // it can only leave our own directory behind, which the next start removes
-	return o.write(func() (*hardware.Report, error) {
-		return hardware.Run(ctx, o.host(ctx, c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})
+	p.Timing = hardwareTiming()
+	defer func() { _ = p.Close() }() // an error only leaves the program's own directory behind, which the next start removes
+	return o.writeFile(func() (*hardware.Report, error) {
+		return hardware.Run(ctx, o.newHost(ctx, c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})
 	})
 }
 
-// host returns this machine, or a simulation if the configuration selects it.
-func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.Program, stderr io.Writer) *hardware.Host {
+// newHost returns this machine, or a simulation if the configuration selects it.
+func (o hardwareFlags) newHost(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.WorkerProgram, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: inspect.RunningKernel().Release, Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
-		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.QueryUse, Program: inspect.ProgramOf, Mono: clock.Monotonic, Now: time.Now,
+		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.QueryUse, Program: inspect.FindProgram, Mono: clock.Monotonic, Now: time.Now,
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}
-	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {
-		h.Ask = askOn(ctx, os.Stdin, stderr)
+	if isTTY(os.Stdin) && isTTY(os.Stderr) {
+		h.Ask = newAsker(ctx, os.Stdin, stderr)
 	}
 	if c.Simulated() {
 		h.Simulated, h.Use = true, nil
 		p.Request = c.Request()
-		p.Reads = c.Reads(p.Request)
+		p.WorkerFiles = c.WorkerFiles(p.Request)
 	}
 	return h
 }
@@ -129,8 +127,8 @@ func chooseDevice(sysfs sysfs.FS, device string) (string, error) {
 // write writes the file atomically, with mode 0600. It creates a temporary file
 // before the run, so that a directory without write permission is an error before
 // the device is tried.
-func (o hardwareFlags) write(run func() (*hardware.Report, error)) (path string, err error) {
-	if path, err = o.path(); err != nil {
+func (o hardwareFlags) writeFile(run func() (*hardware.Report, error)) (path string, err error) {
+	if path, err = o.outputPath(); err != nil {
 		return "", err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".rdma-events-hardware-*") // has mode 0600
@@ -157,7 +155,7 @@ func (o hardwareFlags) write(run func() (*hardware.Report, error)) (path string,
 	return path, nil
 }
 
-func (o hardwareFlags) path() (string, error) {
+func (o hardwareFlags) outputPath() (string, error) {
 	if o.out != "" {
 		return o.out, nil
 	}
@@ -168,10 +166,10 @@ func (o hardwareFlags) path() (string, error) {
 	return fmt.Sprintf("rdma-events-hardware-%s-%s.json", filepath.Base(host), hardware.Label(o.device)), nil
 }
 
-// askOn returns a function that asks a question on a terminal. Any answer other
-// than "y" or "yes" is a no, and so is the end of ctx. The goroutine that reads
-// the terminal ends with the process, because such a read cannot be interrupted.
-func askOn(ctx context.Context, in io.Reader, out io.Writer) func(question string) bool {
+// newAsker returns a function that asks a yes-or-no question on a terminal. Any answer other than "y" or "yes" means
+// no, and so does the end of ctx. The goroutine that reads the terminal ends with the process, because such a read
+// cannot be interrupted.
+func newAsker(ctx context.Context, in io.Reader, out io.Writer) func(question string) bool {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -198,8 +196,8 @@ func askOn(ctx context.Context, in io.Reader, out io.Writer) func(question strin
 	}
 }
 
-// isAnswered reports whether f is a terminal.
-func isAnswered(f *os.File) bool {
+// isTTY reports whether f is a terminal.
+func isTTY(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }

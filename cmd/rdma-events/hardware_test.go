@@ -44,7 +44,7 @@ func TestDeviceIsNamedOrTheOnlyOne(t *testing.T) {
 
 func TestAllButYesIsNo(t *testing.T) {
 	var out bytes.Buffer
-	ask := askOn(t.Context(), strings.NewReader("y\nYES \n\nn\nyellow\n"), &out)
+	ask := newAsker(t.Context(), strings.NewReader("y\nYES \n\nn\nyellow\n"), &out)
 	var got []bool
 	for range 6 { // the last question gets no answer
 		got = append(got, ask("Try it?"))
@@ -58,7 +58,7 @@ func TestQuestionEndsWithTheContext(t *testing.T) {
 	silent, speaker := io.Pipe()
 	defer speaker.Close()
 	var out bytes.Buffer
-	ask := askOn(ctx, silent, &out)
+	ask := newAsker(ctx, silent, &out)
 	cancel()
 	require.False(t, ask("Try it?"))
 	require.Empty(t, out.String())
@@ -67,10 +67,10 @@ func TestQuestionEndsWithTheContext(t *testing.T) {
 func TestFileIsNamedByHostAndDevice(t *testing.T) {
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	path, err := hardwareFlags{device: "rocex525400123456"}.path()
+	path, err := hardwareFlags{device: "rocex525400123456"}.outputPath()
 	require.NoError(t, err)
 	require.Equal(t, "rdma-events-hardware-"+host+"-rocexx.json", path)
-	path, err = hardwareFlags{device: "mlx5_0", out: "x.json"}.path()
+	path, err = hardwareFlags{device: "mlx5_0", out: "x.json"}.outputPath()
 	require.NoError(t, err)
 	require.Equal(t, "x.json", path)
 }

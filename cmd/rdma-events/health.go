@@ -12,16 +12,16 @@ import (
 	"rdma_events/internal/agent/statustext"
 )
 
-const healthAbout = `Prints one line of at most 80 characters with what is wrong on this host, by the
-names of the alerts, for health checks as those of Slurm and of
-node-problem-detector. It comes from the running plugin.
-Exit status 0: no problem; 1: a warning; 2: a critical one; 70: cannot tell, as
-when no plugin runs, or after a start while a device has not been opened or a
-port that should be active has not been down for long enough to be a problem.
-With -format npd, 0: no critical problem; 1: a critical one; 2: cannot tell. With
--format npd-warning, 1: a warning or a critical one.
-It judges by the alerts that a host can judge; -json has the others, which need
-other hosts or a database, as not_judged.
+const healthAbout = `Prints the problems of this host, by the names of the alerts, in one line of at
+most 80 characters, for health checks such as those of Slurm and of
+node-problem-detector. The running plugin provides the status.
+Exit status 0: no problem; 1: a warning; 2: a critical problem; 70: unknown, for
+example if no plugin runs, or after a start while a device has not been opened yet
+or a port has not been down for long enough to be a problem.
+With -format npd, 0: no critical problem; 1: a critical problem; 2: unknown. With
+-format npd-warning, 1: a warning or a critical problem.
+The command evaluates the alerts that one host can judge. -json lists the others,
+which need other hosts or a database, as not_judged.
 `
 
 // The formats of health.
@@ -40,61 +40,62 @@ type healthFlags struct {
 func (o *healthFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("health", stderr)
 	set.StringVar(&o.format, "format", formatText,
-		"text; or npd: the exit statuses of node-problem-detector for a condition; or npd-warning: for its events")
-	set.BoolVar(&o.json, "json", false, "write one JSON object: problems and status")
+		"text; npd: exit statuses for a condition of node-problem-detector; npd-warning: exit statuses for its events")
+	set.BoolVar(&o.json, "json", false, "write the status and the problems as one JSON object")
 	set.StringVar(&o.dir, "dir", "", dirText)
 	return set
 }
 
 // judge runs the subcommand health.
-func judge(args []string, stdout, stderr io.Writer) int {
+func showHealth(args []string, stdout, stderr io.Writer) int {
 	var o healthFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "health takes flags alone"); !ok {
+	if code, ok := parseFlags(set, args, "health takes only flags"); !ok {
 		return code
 	}
 	switch {
 	case o.format != formatText && o.format != formatNPD && o.format != formatNPDWarning:
-		return misused(set, fmt.Sprintf("-format %q is not allowed: want text, npd or npd-warning", o.format))
+		return reportMisuse(set, fmt.Sprintf("-format %q is not allowed: want text, npd or npd-warning", o.format))
 	case o.json && o.format != formatText:
-		return misused(set, "-json and -format "+o.format+" do not go together")
+		return reportMisuse(set, "-json and -format "+o.format+" do not go together")
 	}
 	found, err := statusfile.Read(o.dir)
 	code := exitUnknown
 	switch {
 	case err != nil && o.json:
-		err = indented(stdout, healthJSON{health.Schema, named(code), err.Error(), []health.Problem{}, nil, notJudged()})
+		err = writeJSON(stdout, healthJSON{health.Schema, statusName(code), err.Error(), []health.Problem{}, nil, notJudged()})
 	case err != nil:
-		fmt.Fprintln(stderr, "E!", err) // it may be longer than a line of health
+		fmt.Fprintln(stderr, "E!", err) // the error may be longer than a line of health
 		_, err = fmt.Fprintln(stdout, "cannot tell:", statusfile.ErrNone)
 	case o.json:
-		code = statusExit(found.Status)
-		err = indented(stdout, healthJSON{health.Schema, named(code), "", found.Problems, found.Pending, notJudged()})
+		code = exitStatus(found.Status)
+		err = writeJSON(stdout, healthJSON{health.Schema, statusName(code), "", found.Problems, found.Pending, notJudged()})
 	default:
-		code = statusExit(found.Status)
-		_, err = fmt.Fprintln(stdout, statustext.Line(found.Status, time.Now()))
+		code = exitStatus(found.Status)
+		_, err = fmt.Fprintln(stdout, statustext.SummaryLine(found.Status, time.Now()))
 	}
 	if err != nil {
 		code = exitUnknown
 	}
 	switch o.format {
 	case formatNPD:
-		return npd(code, exitFailed)
+		return npdStatus(code, exitFailed)
 	case formatNPDWarning:
-		return npd(code, exitWarning)
+		return npdStatus(code, exitWarning)
 	}
 	return code
 }
 
-// statusExit returns the exit status for a status. What is pending may become critical, so that it hides warnings.
-func statusExit(s *health.Status) int {
+// exitStatus returns the exit status for a status. A pending fact may turn out to be critical, so it takes precedence
+// over warnings.
+func exitStatus(s *health.Status) int {
 	if s.Worst() != alerts.Critical && len(s.Pending) > 0 {
 		return exitUnknown
 	}
-	return exitStatusOf(s.Worst())
+	return exitStatusFor(s.Worst())
 }
 
-// notJudged returns the alerts that a host cannot judge, with what it lacks.
+// notJudged returns the alerts that one host cannot judge, each with what it lacks.
 func notJudged() map[string]string {
 	not := map[string]string{}
 	for _, a := range alerts.Table() {
@@ -105,18 +106,19 @@ func notJudged() map[string]string {
 	return not
 }
 
-// healthJSON is what health -json prints.
+// healthJSON is the output of health -json.
 type healthJSON struct {
 	Schema   int              `json:"schema"`
 	Status   string           `json:"status"` // ok, warning, critical or unknown
 	Text     string           `json:"text,omitempty"`
 	Problems []health.Problem `json:"problems"`
 	Pending  []health.Pending `json:"pending,omitempty"`
-	// NotJudged are the alerts that need more than this host, by name, with what they need.
+	// NotJudged lists the alerts that one host cannot judge, by name, with what they need.
 	NotJudged map[string]string `json:"not_judged"`
 }
 
-func named(code int) string {
+// statusName returns the word for an exit status in the JSON output.
+func statusName(code int) string {
 	switch code {
 	case exitFailed:
 		return string(alerts.Critical)
@@ -128,9 +130,9 @@ func named(code int) string {
 	return "ok"
 }
 
-// npd returns the exit status that node-problem-detector's custom plugins have for an exit status of this program: 1 is a problem, of those
-// from least on.
-func npd(code, least int) int {
+// npdStatus converts an exit status of this program to one of a custom plugin of node-problem-detector, where 1 stands
+// for a problem. Statuses from least on count as problems.
+func npdStatus(code, least int) int {
 	switch {
 	case code == exitUnknown:
 		return 2

@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/agent/health"
 )
 
-// largeStatus returns the status of a host with that many devices. Each device has two ports, and each port has 16 probes, one per
+// largeStatus returns the status of a host with n devices. Each device has two ports. Each port has 16 probes, one per
 // completion vector, and one problem.
 func largeStatus(devices int, now time.Time) *health.Status {
 	s := &health.Status{Schema: health.Schema, Host: "gpu-17", Time: now, Source: health.SourcePlugin}
@@ -44,7 +44,8 @@ func largeStatus(devices int, now time.Time) *health.Status {
 	return s
 }
 
-// Health checks run it on each node, and stop what takes too long. The bound is ten times that of the contract, for a busy machine.
+// Health checks run the command on each node with a time limit. The bound is ten times the documented one, for a busy
+// machine.
 func TestHealthAnswersInTimeForManyDevicesAndPlugins(t *testing.T) {
 	dir := writeStatus(t, largeStatus(64, time.Now()))
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))

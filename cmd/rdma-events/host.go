@@ -17,23 +17,20 @@ import (
 	"rdma_events/internal/sys/execd"
 )
 
-// host runs a service input as Telegraf's shim does, with guarantees that the
-// shim does not give. Stop is always called and always returns, even if Telegraf
-// does not read. The process waits, for a limited time, until Telegraf has read
-// the output.
-type host struct {
+// pluginHost runs a service input as Telegraf's shim does, with additional guarantees. Stop is always called and always
+// returns, even if Telegraf does not read. The process waits, for a limited time, until Telegraf has read the output.
+type pluginHost struct {
 	plugin   telegraf.ServiceInput
 	in       *execd.Input
 	out      *execd.Output
 	log      telegraf.Logger
 	interval time.Duration // 0: gather only when prompted
-	limit    time.Duration // for the plugin's Stop, and until the output is read
+	limit    time.Duration // time limit for the plugin's Stop and until the output has been read
 	signals  <-chan os.Signal
 }
 
-// run runs the plugin. It blocks until ctx is done or a standard stream has ended,
-// and the plugin has stopped.
-func (h *host) run(ctx context.Context) error {
+// run runs the plugin. It blocks until ctx is done or a standard stream has ended, and the plugin has stopped.
+func (h *pluginHost) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lines, err := newLineWriter(h.out, h.log, cancel)
@@ -49,35 +46,34 @@ func (h *host) run(ctx context.Context) error {
 	var reader sync.WaitGroup
 	reader.Go(func() { cancel(h.readPrompts(prompts)) })
 
-	h.gather(ctx, acc, prompts)
+	h.gatherOnPrompts(ctx, acc, prompts)
 	deadline, release := context.WithTimeout(context.Background(), h.limit)
 	defer release()
 	h.plugin.Stop()
 	h.in.Interrupt()
 	reader.Wait()
-	h.drain(deadline)
-	return ending(context.Cause(ctx))
+	h.drainOutput(deadline)
+	return ignoreNormalEnd(context.Cause(ctx))
 }
 
-// drain waits until Telegraf has read everything, has closed its end, or ctx is
-// done.
-func (h *host) drain(ctx context.Context) {
+// drainOutput waits until Telegraf has read everything or has closed its end, or ctx is done.
+func (h *pluginHost) drainOutput(ctx context.Context) {
 	if !h.out.Drain(ctx) {
-		h.log.Warn("Stopping: Telegraf does not read standard output; what is in the pipe is lost")
+		h.log.Warn("stop: Telegraf does not read standard output, so the output in the pipe is lost")
 	}
 }
 
-// ending returns nil for the ordinary reasons to end, and other causes as they are.
-func ending(cause error) error {
+// ignoreNormalEnd returns nil if cause is a normal reason to end, otherwise cause.
+func ignoreNormalEnd(cause error) error {
 	if errors.Is(cause, io.EOF) || errors.Is(cause, context.Canceled) {
 		return nil
 	}
 	return cause
 }
 
-// gather calls Gather at each tick, line of input and signal, until ctx is done.
-// Several lines of input that come during a Gather lead to one more Gather.
-func (h *host) gather(ctx context.Context, acc telegraf.Accumulator, prompts <-chan struct{}) {
+// gatherOnPrompts calls Gather at each tick, line of input and signal, until ctx is done. Several lines that arrive
+// during a Gather cause only one more Gather.
+func (h *pluginHost) gatherOnPrompts(ctx context.Context, acc telegraf.Accumulator, prompts <-chan struct{}) {
 	var ticks <-chan time.Time
 	if h.interval > 0 {
 		t := time.NewTicker(h.interval)
@@ -96,15 +92,14 @@ func (h *host) gather(ctx context.Context, acc telegraf.Accumulator, prompts <-c
 			return // stopping has priority over gathering
 		}
 		if err := h.plugin.Gather(acc); err != nil {
-			h.log.Errorf("Gathering: %v", err)
+			h.log.Errorf("gather failed, error %v", err)
 		}
 	}
 }
 
-// readPrompts sends a prompt for each read that contains the end of a line. It
-// blocks until a read fails and returns that error: io.EOF if Telegraf has closed
-// its end.
-func (h *host) readPrompts(prompts chan<- struct{}) error {
+// readPrompts sends a prompt for each read that contains an end of a line. It blocks until a read fails, and returns
+// that error, which is io.EOF if Telegraf has closed its end.
+func (h *pluginHost) readPrompts(prompts chan<- struct{}) error {
 	buf := make([]byte, 512)
 	for {
 		n, err := h.in.Read(buf)
@@ -121,9 +116,8 @@ func (h *host) readPrompts(prompts chan<- struct{}) error {
 	}
 }
 
-// lineWriter writes metrics as line protocol. It is the metric maker of Telegraf's
-// accumulator and passes no metric on to the accumulator's channel. So there is no
-// channel that could be closed too early or block for ever.
+// lineWriter writes metrics as line protocol. It implements the metric maker of Telegraf's accumulator and passes no
+// metric on to the accumulator's channel. Therefore no channel can be closed too early or block for ever.
 type lineWriter struct {
 	out  io.Writer
 	log  telegraf.Logger
@@ -155,7 +149,7 @@ func (w *lineWriter) MakeMetric(m telegraf.Metric) telegraf.Metric {
 	defer w.mu.Unlock()
 	line, err := w.serializer.Serialize(m)
 	if err != nil {
-		w.log.Errorf("Serializing %s: %v", m.Name(), err)
+		w.log.Errorf("serialize metric failed, name %s, error %v", m.Name(), err)
 		m.Reject()
 		return nil
 	}

@@ -39,9 +39,9 @@ func (r *sink) Stop() {
 	r.stopped = true
 }
 
-// rig is a host between two pipes.
-type rig struct {
-	host
+// testHost is a pluginHost between two pipes.
+type testHost struct {
+	pluginHost
 	plugin *sink
 	log    *testutil.CaptureLogger
 	stdin  *os.File // the test writes to it
@@ -49,7 +49,7 @@ type rig struct {
 	result chan error
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *testHost {
 	t.Helper()
 	inR, inW := pipe(t)
 	outR, outW := pipe(t)
@@ -61,8 +61,8 @@ func newRig(t *testing.T) *rig {
 		require.NoError(t, in.Close())
 		require.NoError(t, out.Close())
 	})
-	r := &rig{plugin: &sink{}, log: &testutil.CaptureLogger{}, stdin: inW, stdout: outR, result: make(chan error, 1)}
-	r.host = host{plugin: r.plugin, in: in, out: out, log: r.log, limit: time.Second}
+	r := &testHost{plugin: &sink{}, log: &testutil.CaptureLogger{}, stdin: inW, stdout: outR, result: make(chan error, 1)}
+	r.pluginHost = pluginHost{plugin: r.plugin, in: in, out: out, log: r.log, limit: time.Second}
 	return r
 }
 
@@ -80,7 +80,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-func (r *rig) start(ctx context.Context) { go func() { r.result <- r.run(ctx) }() }
+func (r *testHost) start(ctx context.Context) { go func() { r.result <- r.run(ctx) }() }
 
 func TestALineOnStandardInputPromptsAndItsEndStops(t *testing.T) {
 	r := newRig(t)
@@ -148,7 +148,7 @@ func TestWhatIsNotReadInTimeIsSaidToBeLost(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.drain(ctx)
+	r.drainOutput(ctx)
 	require.Len(t, r.log.Warnings(), 1)
 }
 
@@ -158,6 +158,6 @@ func (*broken) Start(telegraf.Accumulator) error { return io.ErrUnexpectedEOF }
 
 func TestAFailedStartIsTheResult(t *testing.T) {
 	r := newRig(t)
-	r.host.plugin = &broken{}
+	r.pluginHost.plugin = &broken{}
 	require.ErrorIs(t, r.run(t.Context()), io.ErrUnexpectedEOF)
 }

@@ -16,22 +16,22 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// learn runs check -learn. Without a configuration it looks at the devices that the default one watches.
-func learn(config string, stdout, stderr io.Writer) int {
+// learnExpected runs check -learn. Without a configuration it opens the devices that the default one selects.
+func learnExpected(config string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c, err := loadConfig(config)
 	var points []measure.Point
 	if err == nil {
-		c.Expect, c.Expected = nil, nil // what the host should have had until now
-		points, err = openOnce(ctx, c)
+		c.Expect, c.Expected = nil, nil // do not require what the configuration expects so far
+		points, err = openDevicesOnce(ctx, c)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	l := lessonOf(points)
-	code := done(io.WriteString(stdout, l.text(c.ExpectedDown)))
+	l := learnFrom(points)
+	code := exitAfterWrite(io.WriteString(stdout, l.format(c.ExpectedDown)))
 	for _, why := range l.unknown {
 		fmt.Fprintln(stderr, "W!", why)
 		code = max(code, exitWarning)
@@ -39,16 +39,17 @@ func learn(config string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// lesson is what a host has.
-type lesson struct {
-	devices map[float64][]string // that are open, by the least rate of their active ports; 0: none is active
+// learned contains the devices and ports of a host.
+type learned struct {
+	devices map[float64][]string // open devices, by the lowest rate of their active ports; 0: no active port
 	down    []string             // ports that are not active, as in "mlx5_0:2"
-	unknown []string             // devices of which nothing is learned, with why
+	unknown []string             // devices that are left out, with the reason
 }
 
-// lessonOf returns what points of all devices and ports show. A soft device is left out: an administrator makes it and deletes it.
-func lessonOf(points []measure.Point) lesson {
-	l := lesson{devices: map[float64][]string{}}
+// learnFrom returns what the points of all devices and ports show. Soft devices are left out, because an administrator
+// creates and deletes them.
+func learnFrom(points []measure.Point) learned {
+	l := learned{devices: map[float64][]string{}}
 	rates := map[string]float64{}
 	for p := range measure.OfType[*measure.Port](points) {
 		up, known := p.Up()
@@ -66,7 +67,7 @@ func lessonOf(points []measure.Point) lesson {
 			l.unknown = append(l.unknown, fmt.Sprintf("%s is left out: it is not watched (%s)", d.Device, d.Reason))
 		case d.Attr.PCIAddress == "":
 			l.down = slices.DeleteFunc(l.down, func(port string) bool { return strings.HasPrefix(port, d.Device+":") })
-			l.unknown = append(l.unknown, d.Device+" is left out: it is no hardware")
+			l.unknown = append(l.unknown, d.Device+" is left out: it is a soft device")
 		default:
 			rate := rates[d.Device]
 			l.devices[rate] = append(l.devices[rate], d.Device)
@@ -75,8 +76,9 @@ func lessonOf(points []measure.Point) lesson {
 	return l
 }
 
-// text returns the sections, and before them the option expected_down if ports are down that it does not have yet.
-func (l *lesson) text(expectedDown []string) string {
+// format returns the sections. If ports are down that expectedDown does not contain, the option expected_down comes
+// first.
+func (l *learned) format(expectedDown []string) string {
 	var b strings.Builder
 	all := slices.Clone(expectedDown)
 	for _, port := range l.down {
@@ -90,7 +92,7 @@ func (l *lesson) text(expectedDown []string) string {
 	}
 	for _, rate := range slices.Backward(slices.Sorted(maps.Keys(l.devices))) {
 		names := l.devices[rate]
-		fmt.Fprintf(&b, "  [[inputs.rdma_events.expected]]\n    devices = %s\n    count = %d\n", quotedList(patterns(names)), len(names))
+		fmt.Fprintf(&b, "  [[inputs.rdma_events.expected]]\n    devices = %s\n    count = %d\n", quotedList(globsFor(names)), len(names))
 		if rate > 0 {
 			fmt.Fprintf(&b, "    rate_gbps = %s\n", strconv.FormatFloat(rate, 'f', -1, 64))
 		}
@@ -106,13 +108,13 @@ func quotedList(texts []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// leastRun is how many names in a row become one glob.
-const leastRun = 3
+// minRun is the minimum number of consecutive names that become one glob.
+const minRun = 3
 
-// patterns returns globs that match the names and no others: mlx5_[0-7] for a row of numbers that differ in their last digit. The names
-// that are in no row stay.
-func patterns(names []string) []string {
-	rows := map[string][]int{} // the last digits by what is before them
+// globsFor returns globs that match exactly the names: mlx5_[0-7] for consecutive names that differ in their last
+// digit. Other names stay as they are.
+func globsFor(names []string) []string {
+	rows := map[string][]int{} // last digits by the text before them
 	var order []string
 	for _, name := range names {
 		stem, digit := name, -1
@@ -141,9 +143,9 @@ func patterns(names []string) []string {
 	return all
 }
 
-// pattern returns the glob of a row of names, or the names of a short one.
+// pattern returns the glob for consecutive names, or the names if they are few.
 func pattern(stem string, digits []int) []string {
-	if len(digits) >= leastRun {
+	if len(digits) >= minRun {
 		return []string{fmt.Sprintf("%s[%d-%d]", stem, digits[0], digits[len(digits)-1])}
 	}
 	var all []string

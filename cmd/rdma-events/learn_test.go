@@ -18,7 +18,7 @@ func TestNamesInARowBecomeOneGlob(t *testing.T) {
 		{[]string{"mlx5_8", "mlx5_9", "mlx5_10", "mlx5_11", "mlx5_12"}, []string{"mlx5_8", "mlx5_9", "mlx5_1[0-2]"}},
 		{[]string{"rocep25s0f0", "rocep25s0f1", "storage", "bnxt_re0"}, []string{"bnxt_re0", "storage", "rocep25s0f0", "rocep25s0f1"}},
 	} {
-		require.Equal(t, tt.want, patterns(tt.names))
+		require.Equal(t, tt.want, globsFor(tt.names))
 	}
 }
 
@@ -32,7 +32,7 @@ func TestLearnedAreActivePortsByTheirRate(t *testing.T) {
 			Attr: verbs.PortAttr{State: state, RateGbps: rate},
 		}
 	}
-	l := lessonOf([]measure.Point{
+	l := learnFrom([]measure.Point{
 		device("mlx5_0", "0000:3b:00.0"), device("mlx5_1", "0000:3c:00.0"), device("mlx5_2", "0000:3d:00.0"), device("rxe0", ""),
 		&measure.Device{Device: "mlx5_3", Present: true, Reason: status.ReasonReleased}, &measure.Device{Device: "mlx5_4"},
 		port("mlx5_0", 1, verbs.PortActive, 400), port("mlx5_0", 2, verbs.PortActive, 200), port("mlx5_1", 1, verbs.PortActive, 200),
@@ -40,7 +40,7 @@ func TestLearnedAreActivePortsByTheirRate(t *testing.T) {
 	})
 	require.Equal(t, map[float64][]string{200: {"mlx5_0", "mlx5_1"}, 0: {"mlx5_2"}}, l.devices)
 	require.Equal(t, []string{"mlx5_1:2", "mlx5_2:1"}, l.down)
-	require.Equal(t, []string{"rxe0 is left out: it is no hardware", "mlx5_3 is left out: it is not watched (released)"}, l.unknown)
-	require.NotContains(t, l.text([]string{"mlx5_2:1", "mlx5_1:2"}), "expected_down", "the configuration has them")
-	require.Contains(t, l.text([]string{"mlx5_9:1"}), `expected_down = ["mlx5_9:1", "mlx5_1:2", "mlx5_2:1"]`)
+	require.Equal(t, []string{"rxe0 is left out: it is a soft device", "mlx5_3 is left out: it is not watched (released)"}, l.unknown)
+	require.NotContains(t, l.format([]string{"mlx5_2:1", "mlx5_1:2"}), "expected_down", "the configuration has them")
+	require.Contains(t, l.format([]string{"mlx5_9:1"}), `expected_down = ["mlx5_9:1", "mlx5_1:2", "mlx5_2:1"]`)
 }

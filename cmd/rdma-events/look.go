@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// openTime is how long one look waits for devices to be opened.
-	openTime = 10 * time.Second
-	// lookAgain is how often it asks whether they are.
-	lookAgain = 50 * time.Millisecond
+	// openTimeout is the time limit for opening the devices.
+	openTimeout = 10 * time.Second
+	// openPollInterval is the time between two checks whether the devices have been opened.
+	openPollInterval = 50 * time.Millisecond
 )
 
-// errUnsettled is wrapped by the error of look if it is not known of each device whether it can be watched.
-var errUnsettled = errors.New("cannot tell of each device how it is")
+// errIncomplete is wrapped by the error of examineOnce if the state of some devices is unknown.
+var errIncomplete = errors.New("the state of some devices is unknown")
 
-// look opens all devices of a configuration once, without probes. With errUnsettled it returns what is known.
-func look(ctx context.Context, config string) (_ *health.Status, err error) {
+// examineOnce opens all devices of a configuration once, without probes. With errIncomplete it also returns the part of
+// the status that is known.
+func examineOnce(ctx context.Context, config string) (_ *health.Status, err error) {
 	c, err := loadConfig(config)
 	if err != nil {
 		return nil, err
@@ -34,19 +35,19 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("find name of host: %w", err)
 	}
-	points, err := openOnce(ctx, c)
-	if err != nil && !errors.Is(err, errUnsettled) {
+	points, err := openDevicesOnce(ctx, c)
+	if err != nil && !errors.Is(err, errIncomplete) {
 		return nil, err
 	}
-	s := health.Look(buildVersion(), host, points, time.Now())
+	s := health.JudgeOnce(buildVersion(), host, points, time.Now())
 	return s, errors.Join(err, ctx.Err())
 }
 
-// openOnce is look for a configuration, and returns the points of the devices.
-func openOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
+// openDevicesOnce opens the devices of a configuration once, without probes, and returns their points.
+func openDevicesOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
 	c.Probe.Interval = 0
-	c.Applications.Events = false // the plugin's own tracer is enough for the host
-	c.Fabric.Off()
+	c.Applications.Events = false // one tracer on the host is enough
+	c.Fabric.Disable()
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -64,23 +65,24 @@ func openOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
 	if err != nil {
 		return nil, err
 	}
-	points, err := opened(ctx, devices, wanted)
+	points, err := runUntilOpened(ctx, devices, wanted)
 	if err = errors.Join(err, devices.Close()); err != nil {
 		return nil, err
 	}
-	if settled(points) < wanted {
-		err = fmt.Errorf("%w: not all have answered within %s", errUnsettled, openTime)
+	if countSettled(points) < wanted {
+		err = fmt.Errorf("%w: they have not answered within %s", errIncomplete, openTimeout)
 	}
 	return points, err
 }
 
-// opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.
-func opened(ctx context.Context, devices *agent.Watcher, wanted int) ([]measure.Point, error) {
-	ctx, stop := context.WithTimeout(ctx, openTime)
+// runUntilOpened runs the devices until as many as wanted are open or refused, or the time is over, and returns their
+// points.
+func runUntilOpened(ctx context.Context, devices *agent.Watcher, wanted int) ([]measure.Point, error) {
+	ctx, stop := context.WithTimeout(ctx, openTimeout)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- devices.Run(ctx) }()
-	tick := time.NewTicker(lookAgain)
+	tick := time.NewTicker(openPollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -89,15 +91,16 @@ func opened(ctx context.Context, devices *agent.Watcher, wanted int) ([]measure.
 		}
 		i := devices.Gather(time.Now())
 		points := append(i.Points, i.Own)
-		if ctx.Err() != nil || settled(points) >= wanted {
+		if ctx.Err() != nil || countSettled(points) >= wanted {
 			stop()
 			return points, <-ended
 		}
 	}
 }
 
-// settled counts the devices of which it is known whether they can be watched, and the state of their ports.
-func settled(points []measure.Point) int {
+// countSettled returns the number of devices for which it is known whether they can be watched, and what state their
+// ports have.
+func countSettled(points []measure.Point) int {
 	n := 0
 	unknown := map[string]bool{}
 	for p := range measure.OfType[*measure.Port](points) {

@@ -1,8 +1,7 @@
-// Command rdma-events is an external Telegraf input plugin for inputs.execd: it
-// reports events, acknowledgement latency and port states of RDMA devices as
-// line protocol on standard output.
+// Command rdma-events is an external Telegraf input plugin for inputs.execd. It reports events, acknowledgement latency
+// and port states of RDMA devices as line protocol on standard output.
 //
-// Without a subcommand it runs the plugin, with the flags of Telegraf's shim.
+// Without a subcommand it runs the plugin, with the same flags as Telegraf's shim.
 package main
 
 import (
@@ -20,66 +19,66 @@ import (
 // The exit statuses.
 const (
 	exitOK      = 0
-	exitWarning = 1  // of what was looked at, something is odd
-	exitFailed  = 2  // it is broken, or the command could not do its work
-	exitUsage   = 64 // the command was used wrongly; EX_USAGE of sysexits.h
-	exitUnknown = 70 // it is not known how things are; EX_SOFTWARE
+	exitWarning = 1  // a warning was reported
+	exitFailed  = 2  // a failure was reported, or the command failed
+	exitUsage   = 64 // wrong usage; EX_USAGE of sysexits.h
+	exitUnknown = 70 // the state is unknown; EX_SOFTWARE
 )
 
-func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(runCommand(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// command runs a subcommand or the plugin and returns the exit status. The plugin
-// uses the process' own standard descriptors instead of stdout and stderr; watch
-// and doctor use its standard output.
-func command(args []string, stdout, stderr io.Writer) int {
-	if slices.ContainsFunc(args, asksForHelp) {
-		stderr = stdout // who asks for help has made no mistake
+// runCommand runs a subcommand or the plugin, and returns the exit status. The plugin uses the process's own standard
+// descriptors instead of stdout and stderr. watch, fabric and doctor use the process's standard output.
+func runCommand(args []string, stdout, stderr io.Writer) int {
+	if slices.ContainsFunc(args, isHelpFlag) {
+		stderr = stdout // requested help is output, not an error
 	}
 	if len(args) > 0 {
-		if c := find(strings.TrimLeft(args[0], "-")); c != nil && (c.name == args[0] || c.alsoFlag) {
-			if c.flags == nil && slices.ContainsFunc(args, asksForHelp) {
-				return help([]string{c.name}, stdout, stderr)
+		if c := findSubcommand(strings.TrimLeft(args[0], "-")); c != nil && (c.name == args[0] || c.alsoFlag) {
+			if c.flags == nil && slices.ContainsFunc(args, isHelpFlag) {
+				return printHelp([]string{c.name}, stdout, stderr)
 			}
 			return c.run(args[1:], stdout, stderr)
 		}
 	}
-	var o flags
+	var o pluginFlags
 	if code, ok := o.parse(args, stderr); !ok {
 		return code
 	}
-	return serve(&o)
+	return runPlugin(&o)
 }
 
-func done(_ int, err error) int {
+// exitAfterWrite returns the exit status after a write with this result.
+func exitAfterWrite(_ int, err error) int {
 	if err != nil {
 		return exitFailed
 	}
 	return exitOK
 }
 
-// flags are the flags of the example program of Telegraf's shim.
-type flags struct {
+// pluginFlags are the flags of the plugin, the same as in the example program of Telegraf's shim.
+type pluginFlags struct {
 	config       string
 	pollInterval time.Duration // 0: gather only when prompted
 	disabled     bool
 }
 
-func (o *flags) define(stderr io.Writer) *flag.FlagSet {
+func (o *pluginFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := flag.NewFlagSet("rdma-events", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
 		fmt.Fprint(stderr, usage())
 		set.PrintDefaults()
 	}
-	set.StringVar(&o.config, "config", "", "path to the config file for this plugin")
-	set.DurationVar(&o.pollInterval, "poll_interval", time.Second, "how often to send metrics")
+	set.StringVar(&o.config, "config", "", "path of the plugin's configuration")
+	set.DurationVar(&o.pollInterval, "poll_interval", time.Second, "time between two gatherings of metrics")
 	set.BoolVar(&o.disabled, "poll_interval_disabled", false,
-		"set to true to disable polling. Metrics are then sent when a line comes on standard input")
+		"gather metrics only when a line arrives on standard input")
 	return set
 }
 
-// parse parses the plugin's flags. If ok is false, there is nothing to run.
-func (o *flags) parse(args []string, stderr io.Writer) (code int, ok bool) {
+// parse parses the plugin's flags. If ok is false, the program must exit with code.
+func (o *pluginFlags) parse(args []string, stderr io.Writer) (code int, ok bool) {
 	set := o.define(stderr)
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -100,8 +99,8 @@ func (o *flags) parse(args []string, stderr io.Writer) (code int, ok bool) {
 	return exitOK, true
 }
 
-// serve runs the plugin as a child of Telegraf.
-func serve(o *flags) int {
+// runPlugin runs the plugin as a child process of Telegraf.
+func runPlugin(o *pluginFlags) int {
 	refuseHugePages()
 	limitWakeUps()
 	s, err := openStreams(os.Stdin, os.Stdout, os.Stderr)
@@ -110,7 +109,7 @@ func serve(o *flags) int {
 		return exitFailed
 	}
 	defer s.close()
-	ctx, prompts, stop := signals(context.Background())
+	ctx, prompts, stop := notifySignals(context.Background())
 	defer stop()
 	if err := s.run(ctx, o, prompts); err != nil {
 		s.log.Error(err)

@@ -16,8 +16,8 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// asProgram makes the test binary behave as the program itself, because the
-// effects of signals and closed descriptors are only visible from outside.
+// asProgram makes the test binary behave as the program itself, because effects of signals and closed descriptors are
+// visible only from outside.
 const asProgram = "RDMA_EVENTS_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -65,7 +65,7 @@ func TestVersionSampleAndUsage(t *testing.T) {
 		{[]string{"start"}, exitUsage, "", `"start" is neither a subcommand nor a flag`},
 		{[]string{"-poll"}, exitUsage, "", "flag provided but not defined: -poll"},
 		{[]string{"-poll_interval", "-1s"}, exitUsage, "", "-poll_interval -1s is not allowed"},
-		{[]string{"check", "-help"}, exitOK, "path to the config file to check", ""},
+		{[]string{"check", "-help"}, exitOK, "path of the configuration to check", ""},
 		{[]string{"check"}, exitUsage, "", "rdma-events check: -config is missing"},
 		{[]string{"check", "rdma_events.conf"}, exitUsage, "", `"rdma_events.conf" is not a flag: name the file with -config`},
 		{[]string{"watch", "-help"}, exitOK, "usage: rdma-events watch", ""},
@@ -78,7 +78,7 @@ func TestVersionSampleAndUsage(t *testing.T) {
 		{[]string{"fabric"}, exitFailed, "", "E! fabric.peers_file is not set, so that no other host is probed: name a configuration"},
 		{[]string{"fabric", "-list"}, exitFailed, "", "E! fabric.peers_file is not set"},
 		{[]string{"fabric", "mlx5_0"}, exitUsage, "", `"mlx5_0" is not a flag: name a device with -device`},
-		{[]string{"fabric", "-device", "["}, exitUsage, "", `-device "[" is no glob`},
+		{[]string{"fabric", "-device", "["}, exitUsage, "", `-device "[" is not a glob`},
 		{[]string{"fabric", "-for", "-1s"}, exitUsage, "", "-for -1s is not allowed"},
 		{[]string{"fabric", "-every", "10ms"}, exitUsage, "", "-every 10ms is not allowed: want 1s or more"},
 		{[]string{"fabric", "-demo", "-config", "f"}, exitUsage, "", "-demo goes neither with -config nor with -peers-file"},
@@ -99,7 +99,7 @@ func TestVersionSampleAndUsage(t *testing.T) {
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			require.Equal(t, tt.code, command(tt.args, &stdout, &stderr))
+			require.Equal(t, tt.code, runCommand(tt.args, &stdout, &stderr))
 			require.Contains(t, stdout.String(), tt.stdout)
 			require.Contains(t, stderr.String(), tt.stderr)
 		})
@@ -110,13 +110,13 @@ func TestTheFlagsAreThoseOfTheShim(t *testing.T) {
 	var stderr bytes.Buffer
 	for _, tt := range []struct {
 		args []string
-		want flags
+		want pluginFlags
 	}{
-		{[]string{"-config", "f", "-poll_interval", "2s"}, flags{config: "f", pollInterval: 2 * time.Second}},
-		{nil, flags{pollInterval: time.Second}},
-		{[]string{"--poll_interval_disabled"}, flags{disabled: true}},
+		{[]string{"-config", "f", "-poll_interval", "2s"}, pluginFlags{config: "f", pollInterval: 2 * time.Second}},
+		{nil, pluginFlags{pollInterval: time.Second}},
+		{[]string{"--poll_interval_disabled"}, pluginFlags{disabled: true}},
 	} {
-		var o flags
+		var o pluginFlags
 		code, ok := o.parse(tt.args, &stderr)
 		require.True(t, ok)
 		require.Equal(t, exitOK, code)
@@ -146,7 +146,7 @@ func TestCheckSaysOkOrOneLine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := configFile(t, "[[inputs.rdma_events]]\n"+tt.config+"\n")
 			var stdout, stderr bytes.Buffer
-			code := command([]string{"check", "-config", path}, &stdout, &stderr)
+			code := runCommand([]string{"check", "-config", path}, &stdout, &stderr)
 			if tt.want == "" {
 				require.True(t, strings.HasSuffix(stdout.String(), "\nok\n"), "%s%s", stdout.String(), stderr.String())
 				require.Equal(t, exitOK, code)
@@ -174,7 +174,7 @@ func TestCheckSaysWhatAConfigurationMeansHere(t *testing.T) {
   sim.profile = "fleet4"
 `)
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitWarning, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
+	require.Equal(t, exitWarning, runCommand([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
 	require.Equal(t, path+`: backend sim, probe auto every 1s
 devices here: sim0, sim1, sim2, sim3
 watched: sim0, sim1
@@ -196,8 +196,8 @@ devices here: mlx5_0, mlx5_1 (a virtual function), mlx5_2 (a scalable function)
 watched: mlx5_0
 skipped: 2 virtual or scalable functions are not watched, because their physical functions are visible here; virtual_functions = true watches all
 ok
-`, meaning("x.conf", &c, []verbs.Found{physical, virtual, scalable}, nil))
-	require.Contains(t, meaning("x.conf", &c, []verbs.Found{virtual, scalable}, nil), "\nwatched: mlx5_1, mlx5_2\nok\n")
+`, describeConfig("x.conf", &c, []verbs.Found{physical, virtual, scalable}, nil))
+	require.Contains(t, describeConfig("x.conf", &c, []verbs.Found{virtual, scalable}, nil), "\nwatched: mlx5_1, mlx5_2\nok\n")
 }
 
 func TestCheckSaysWhomThisHostPings(t *testing.T) {
@@ -213,7 +213,7 @@ func TestCheckSaysWhomThisHostPings(t *testing.T) {
   fabric.devices = ["sim[01]"]
 `)
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitOK, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
+	require.Equal(t, exitOK, runCommand([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
 	require.Equal(t, path+`: backend sim, probe auto every 1s
 devices here: sim0, sim1, sim2, sim3
 watched: sim0, sim1, sim2, sim3
@@ -237,7 +237,7 @@ func TestCheckFindsAnOddFabric(t *testing.T) {
 		path := configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\nbackend = \"sim\"\nfabric.host = \"gpu99\"\n"+
 			"fabric.peers_file = \""+list+"\"\n"+tt.options+"\n")
 		var stdout, stderr bytes.Buffer
-		require.Equal(t, exitWarning, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
+		require.Equal(t, exitWarning, runCommand([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
 		require.Contains(t, stdout.String(), tt.want)
 		require.Equal(t, 1, strings.Count(stdout.String(), "odd: "), stdout.String())
 	}

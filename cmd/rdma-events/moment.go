@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// moment is a flag that names a point in time: a duration ago, a time of the clock, or seconds since 1970.
-type moment struct {
+// timeFlag is a flag that names a point in time: a duration ago, a date and time, or seconds since 1970.
+type timeFlag struct {
 	text string
 	ago  time.Duration
-	at   time.Time // zero: so long ago as ago says
+	at   time.Time // zero: use ago
 }
 
-// momentUsage says what a moment may be.
-const momentUsage = `so long ago as in 1h, or at a time as in "2026-11-26 14:02", 2026-11-26T14:02:00Z or @1795701720`
+// timeFlagUsage describes the accepted values.
+const timeFlagUsage = `a duration ago such as 1h, or a time such as "2026-11-26 14:02", 2026-11-26T14:02:00Z or @1795701720`
 
-// agoMoment returns a moment so long ago.
-func agoMoment(d time.Duration) moment { return moment{text: d.String(), ago: d} }
+// durationAgo returns a timeFlag that names the time d ago.
+func durationAgo(d time.Duration) timeFlag { return timeFlag{text: d.String(), ago: d} }
 
 // String implements flag.Value.
-func (m *moment) String() string { return m.text }
+func (m *timeFlag) String() string { return m.text }
 
 // Set implements flag.Value.
-func (m *moment) Set(text string) error {
-	*m = moment{text: text}
+func (m *timeFlag) Set(text string) error {
+	*m = timeFlag{text: text}
 	if text == "" || text == "0" {
 		return nil
 	}
 	if d, err := time.ParseDuration(text); err == nil {
-		*m = agoMoment(d)
+		*m = durationAgo(d)
 		return nil
 	}
 	if seconds, ok := strings.CutPrefix(text, "@"); ok {
@@ -45,20 +45,20 @@ func (m *moment) Set(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("want %s", momentUsage)
+	return fmt.Errorf("want %s", timeFlagUsage)
 }
 
-// time returns the point in time; the zero Time if none was named.
-func (m *moment) time(now time.Time) time.Time {
+// resolve returns the point in time, or the zero Time if none was named.
+func (m *timeFlag) resolve(now time.Time) time.Time {
 	if m.at.IsZero() && m.ago != 0 {
 		return now.Add(-m.ago)
 	}
 	return m.at
 }
 
-// window returns the times of -since and -until. complaint is what is wrong with them.
-func window(since, until *moment, now time.Time) (from, to time.Time, complaint string) {
-	from, to = since.time(now), until.time(now)
+// resolveWindow returns the times of -since and -until. complaint describes what is wrong with them, or is "".
+func resolveWindow(since, until *timeFlag, now time.Time) (from, to time.Time, complaint string) {
+	from, to = since.resolve(now), until.resolve(now)
 	switch {
 	case from.After(now):
 		return from, to, fmt.Sprintf("-since %s is in the future", since)

@@ -29,29 +29,29 @@ func printText(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	page := template.Must(template.New(args[0]).Funcs(template.FuncMap{
-		"roff": roff, "sentence": sentence, "quoted": quoted, "plain": plain, "join": strings.Join, "paragraphs": paragraphs,
+		"roff": roff, "sentence": capitalize, "quoted": shellQuote, "plain": zshEscape, "join": strings.Join, "paragraphs": splitParagraphs,
 	}).Parse(texts[args[0]]))
 	err := page.Execute(stdout, struct {
 		Plugin   []describedFlag
-		Commands []described
+		Commands []describedCommand
 		Alerts   []string
-	}{describeFlags(new(flags).define(io.Discard)), describeCommands(), gen.RuleIDs()})
-	return done(0, err)
+	}{describeFlags(new(pluginFlags).define(io.Discard)), describeCommands(), gen.RuleIDs()})
+	return exitAfterWrite(0, err)
 }
 
-// described is a command as man page and completions have it.
-type described struct {
+// describedCommand describes a command for the man page and the completions.
+type describedCommand struct {
 	Name, Synopsis, Does, About string
 	Flags                       []describedFlag
 }
 
-// describedFlag is a flag. Value is the name of its value, "" where it takes none.
+// describedFlag describes a flag. Value is the name of its value, or "" if it takes none.
 type describedFlag struct{ Name, Value, Text, Default string }
 
-func describeCommands() []described {
-	var all []described
+func describeCommands() []describedCommand {
+	var all []describedCommand
 	for _, c := range subcommands() {
-		d := described{Name: c.name, Synopsis: c.args, Does: c.does, About: c.about}
+		d := describedCommand{Name: c.name, Synopsis: c.args, Does: c.summary, About: c.about}
 		if c.flags != nil {
 			d.Flags = describeFlags(c.flags(io.Discard))
 		}
@@ -60,7 +60,7 @@ func describeCommands() []described {
 	return all
 }
 
-// describeFlags returns the flags in the order of their names.
+// describeFlags returns the flags sorted by name.
 func describeFlags(set *flag.FlagSet) []describedFlag {
 	var all []describedFlag
 	set.VisitAll(func(f *flag.Flag) {
@@ -74,10 +74,10 @@ func describeFlags(set *flag.FlagSet) []describedFlag {
 	return all
 }
 
-// roffWidth is the width above which mandoc -T lint finds fault with a line.
+// roffWidth is the line width above which mandoc -T lint complains.
 const roffWidth = 80
 
-// roff returns the text as lines of mdoc(7), in which each sentence begins a line.
+// roff returns the text as lines of mdoc(7). Each sentence begins on a new line.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	var lines []string
@@ -88,7 +88,7 @@ func roff(text string) string {
 			line = ""
 		}
 		if line == "" {
-			line = strings.TrimLeft(word, ".'") // a control character there
+			line = strings.TrimLeft(word, ".'") // they are control characters at the start of a line
 			continue
 		}
 		line += " " + word
@@ -97,12 +97,12 @@ func roff(text string) string {
 }
 
 // paragraphs splits a text at its empty lines.
-func paragraphs(text string) []string { return strings.Split(strings.TrimSpace(text), "\n\n") }
+func splitParagraphs(text string) []string { return strings.Split(strings.TrimSpace(text), "\n\n") }
 
-// quoted returns the text as one word of a shell.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+// shellQuote returns the text as one word of a shell.
+func shellQuote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// plain returns a description as _arguments takes it (zshcompsys(1)), which reads colons and brackets.
-func plain(text string) string {
+// zshEscape escapes a description for _arguments (zshcompsys(1)), to which colons and brackets have a meaning.
+func zshEscape(text string) string {
 	return strings.NewReplacer(":", `\:`, "[", "(", "]", ")").Replace(text)
 }

@@ -21,20 +21,20 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// printed returns what a command prints on standard output.
-func printed(t *testing.T, args ...string) string {
+// runPrint returns the standard output of a command.
+func runPrint(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitOK, command(args, &stdout, &stderr), "%v: %s", args, stderr.String())
+	require.Equal(t, exitOK, runCommand(args, &stdout, &stderr), "%v: %s", args, stderr.String())
 	return stdout.String()
 }
 
 func TestHelpOfAllCommands(t *testing.T) {
 	var b strings.Builder
-	b.WriteString(printed(t, "help"))
+	b.WriteString(runPrint(t, "help"))
 	for _, c := range subcommands() {
-		b.WriteString("\n--- help " + c.name + "\n" + printed(t, "help", c.name))
-		require.Equal(t, printed(t, "help", c.name), printed(t, c.name, "--help"))
+		b.WriteString("\n--- help " + c.name + "\n" + runPrint(t, "help", c.name))
+		require.Equal(t, runPrint(t, "help", c.name), runPrint(t, c.name, "--help"))
 	}
 	const golden = "testdata/help.txt"
 	if *update {
@@ -53,12 +53,12 @@ var commandsTemplate string
 
 // TestCommandsDocumentHasTheHelp compares docs/reference/commands.md with the help; -update rewrites it.
 func TestCommandsDocumentHasTheHelp(t *testing.T) {
-	page := template.Must(template.New("commands").Funcs(template.FuncMap{"sentence": sentence, "trim": strings.TrimSpace}).Parse(commandsTemplate))
+	page := template.Must(template.New("commands").Funcs(template.FuncMap{"sentence": capitalize, "trim": strings.TrimSpace}).Parse(commandsTemplate))
 	var b strings.Builder
 	require.NoError(t, page.Execute(&b, struct {
 		Plugin   []describedFlag
-		Commands []described
-	}{describeFlags(new(flags).define(io.Discard)), describeCommands()}))
+		Commands []describedCommand
+	}{describeFlags(new(pluginFlags).define(io.Discard)), describeCommands()}))
 	if *update {
 		require.NoError(t, document.Rewrite(commandsDocument, "commands", b.String()))
 	}
@@ -79,13 +79,13 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// bold matches what makes a terminal print a character twice.
+// bold matches the sequences that make a terminal print a character in bold.
 var bold = regexp.MustCompile(`.\x08`)
 
 func TestMandocFindsNoFaultWithTheManPage(t *testing.T) {
 	mandoc := tool(t, "mandoc")
 	path := filepath.Join(t.TempDir(), "rdma-events.1")
-	require.NoError(t, os.WriteFile(path, []byte(printed(t, "print", "man")), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte(runPrint(t, "print", "man")), 0o600))
 	said, err := exec.CommandContext(t.Context(), mandoc, "-T", "lint", "-W", "style", path).CombinedOutput()
 	for line := range strings.Lines(string(said)) {
 		// The pages of other packages may not be on this host, nor the index of its pages.
@@ -113,7 +113,7 @@ func TestBashCompletesCommandsFlagsAndAlerts(t *testing.T) {
 		"rdma-events print z":                   "zsh",
 		"rdma-events assets -engine prometheus": "prometheus",
 	} {
-		script := printed(t, "print", "bash") + `
+		script := runPrint(t, "print", "bash") + `
 COMP_WORDS=(` + line + `); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _rdma_events; echo "${COMPREPLY[*]}"`
 		out, err := exec.CommandContext(t.Context(), bash, "--norc", "-euo", "pipefail", "-c", script).CombinedOutput()
 		require.NoError(t, err, "%s: %s", line, out)
@@ -124,7 +124,7 @@ COMP_WORDS=(` + line + `); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _rdma_events; 
 func TestZshLoadsItsCompletionAndCompletes(t *testing.T) {
 	zsh := tool(t, "zsh")
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "_rdma-events"), []byte(printed(t, "print", "zsh")), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "_rdma-events"), []byte(runPrint(t, "print", "zsh")), 0o600))
 	// zpty gives zsh a terminal of its own, since it completes nothing without one (zshmodules(1)).
 	script := `
 zmodload zsh/zpty

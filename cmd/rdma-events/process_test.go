@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is the program itself as a child process, as Telegraf runs it.
+// program is the program as a child process, as Telegraf runs it.
 type program struct {
 	*exec.Cmd
 	stdin  io.WriteCloser
@@ -69,8 +69,8 @@ func TestSIGTERMEndsTheProgramInOrder(t *testing.T) {
 	require.NoError(t, p.Wait())
 }
 
-// signalUntilLine sends a signal repeatedly until the program writes a line. A
-// signal gathers nothing if the last interval is still being written.
+// signalUntilLine sends a signal repeatedly until the program writes a line. A signal has no effect while the last
+// interval is still being written.
 func (p *program) signalUntilLine(t *testing.T, s os.Signal, lines *bufio.Reader) string {
 	t.Helper()
 	got := make(chan string, 1)
@@ -127,7 +127,7 @@ func TestProgramEndsInTimeWithUnreadOutput(t *testing.T) {
 	took := time.Since(began)
 	t.Logf("ended after %v", took.Round(time.Millisecond))
 	require.Less(t, took, 3*time.Second, "ten times what is promised")
-	require.Contains(t, p.stderr.String(), "W! Stopping: Telegraf did not read within 250ms; ")
+	require.Contains(t, p.stderr.String(), "W! agent: Telegraf did not read the last points in time, timeout 250ms, ")
 }
 
 // queued returns the number of unread bytes in a pipe.

@@ -22,34 +22,35 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-const releaseAbout = `Has the running plugin close its devices, so that a driver can be unloaded, a card
-reset or a PCI function given away. The command returns when they are closed. None
-is opened before rdma-events resume or the end of the time, also no device that
-appears meanwhile, and not after a restart of Telegraf or of the plugin. A release
-that lasts longer goes on. Root may do it, and the user that the plugin runs as.
-Exit status 0: all are closed; 2: not all are, and the lines say which.
+const releaseAbout = `Makes the running plugin close its devices, so that a driver can be unloaded, a
+card reset or a PCI function given away. The command returns when the devices are
+closed. The plugin opens no device, also no new one, until rdma-events resume or
+the end of the time, even if Telegraf or the plugin is restarted. An earlier
+release that lasts longer stays in effect. Only root and the plugin's user may run
+the command.
+Exit status 0: all devices are closed; 2: the named devices are not.
 `
 
-const resumeAbout = `Ends what rdma-events release began: the devices are watched again.
+const resumeAbout = `Ends a release by rdma-events release: the plugin watches the devices again.
 `
 
-// defaultRelease is how long devices are released for, and letGoTime how long the command waits for the plugins. A worker is
-// killed after 3 s at most, the limit of the option shutdown_timeout. othersTime is how long it waits for programs that look
-// for releases every second.
+// defaultReleaseTime is the default duration of a release. pluginWaitTime is how long the command waits for the
+// plugins; a worker is killed after 3 s at most, the limit of the option shutdown_timeout. otherWaitTime is how long it
+// waits for other programs, which check for releases every second.
 const (
-	defaultRelease = 10 * time.Minute
-	letGoTime      = 20 * time.Second
-	othersTime     = 5 * time.Second
+	defaultReleaseTime = 10 * time.Minute
+	pluginWaitTime     = 20 * time.Second
+	otherWaitTime      = 5 * time.Second
 )
 
 // releaseFlags are the flags of the subcommands release and resume.
 type releaseFlags struct {
 	resume      bool
 	device, dir string
-	span        time.Duration
+	duration    time.Duration
 
-	ended bool        // there was a release, which resume has ended
-	set   release.Set // the releases of dir after write
+	hadRelease bool        // resume has ended a release
+	set        release.Set // the releases of dir after writeRelease
 }
 
 func (o *releaseFlags) define(stderr io.Writer) *flag.FlagSet {
@@ -58,10 +59,10 @@ func (o *releaseFlags) define(stderr io.Writer) *flag.FlagSet {
 		name, does = "resume", "watch again"
 	}
 	set := newFlags(name, stderr)
-	set.StringVar(&o.device, "device", "", does+" only the device of this name")
+	set.StringVar(&o.device, "device", "", does+" only the device with this name")
 	set.StringVar(&o.dir, "dir", "", dirText)
 	if !o.resume {
-		set.DurationVar(&o.span, "for", defaultRelease, "how long, 24h at most")
+		set.DurationVar(&o.duration, "for", defaultReleaseTime, "duration of the release, at most 24h")
 	}
 	return set
 }
@@ -78,44 +79,44 @@ func resumeDevices(args []string, stdout, stderr io.Writer) int {
 
 func (o *releaseFlags) run(args []string, stdout, stderr io.Writer) int {
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name a device with -device"); !ok {
+	if code, ok := parseFlags(set, args, "name a device with -device"); !ok {
 		return code
 	}
 	switch {
 	case o.device != "" && !agent.IsDevice(o.device):
-		return misused(set, fmt.Sprintf("-device %q is no name of a device: without -device, all are released", o.device))
-	case !o.resume && (o.span < time.Second || o.span > release.Longest):
-		return misused(set, fmt.Sprintf("-for %s is not allowed: want 1s to %s", o.span, release.Longest))
+		return reportMisuse(set, fmt.Sprintf("-device %q is not the name of a device: without -device, all are released", o.device))
+	case !o.resume && (o.duration < time.Second || o.duration > release.MaxDuration):
+		return reportMisuse(set, fmt.Sprintf("-for %s is not allowed: want 1s to %s", o.duration, release.MaxDuration))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, letGoTime)
+	ctx, cancel := context.WithTimeout(ctx, pluginWaitTime)
 	defer cancel()
 	err := o.findDir()
 	if err == nil {
-		err = o.write()
+		err = o.writeRelease()
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("only root and the user that the plugin runs as may do this: %w", err)
+		err = fmt.Errorf("only root and the plugin's user may do this: %w", err)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	if code := o.report(release.Ask(ctx, o.dir), stdout, stderr); code != exitOK || o.resume {
+	if code := o.reportPlugins(release.AskPlugins(ctx, o.dir), stdout, stderr); code != exitOK || o.resume {
 		return code
 	}
 	return o.reportOthers(ctx, stderr)
 }
 
-// reportOthers waits for workers of programs that were not asked, as a plugin without a directory and rdma-events watch, and says
-// which go on. It returns the exit status.
+// reportOthers waits for workers of programs that AskPlugins does not reach, such as a plugin without a directory or
+// rdma-events watch. It prints which of them still have a device open, and returns the exit status.
 func (o *releaseFlags) reportOthers(ctx context.Context, stderr io.Writer) int {
-	ctx, cancel := context.WithTimeout(ctx, othersTime)
+	ctx, cancel := context.WithTimeout(ctx, otherWaitTime)
 	defer cancel()
 	held := release.AwaitHolders(ctx, "/", agent.WorkerName, func(device string) bool {
-		_, ok := o.set.Until(identify(device), clock.Boot())
-		return ok && o.concerns(device)
+		_, ok := o.set.Until(identifyDevice(device), clock.Boot())
+		return ok && o.includes(device)
 	})
 	code := exitOK
 	for _, h := range held {
@@ -125,8 +126,8 @@ func (o *releaseFlags) reportOthers(ctx context.Context, stderr io.Writer) int {
 	return code
 }
 
-// findDir finds the directory of the plugins' status. Root makes it where no plugin has run since the boot: one that starts
-// reads it.
+// findDir finds the directory of the status files. If no plugin has run since the boot, root creates it: a plugin that
+// starts reads it.
 func (o *releaseFlags) findDir() error {
 	if o.dir != "" {
 		return nil
@@ -151,57 +152,57 @@ func (o *releaseFlags) findDir() error {
 	return nil
 }
 
-// write writes or removes the file, which counts for plugins that start later, too.
-func (o *releaseFlags) write() error {
-	boot, now := release.Boot(), clock.Boot()
-	set, _ := release.Read([]string{o.dir}, boot, now) // what is not valid releases nothing
-	e, err := o.entry(set, now), error(nil)
+// writeRelease writes or removes the file. It also applies to plugins that start later.
+func (o *releaseFlags) writeRelease() error {
+	boot, now := release.BootID(), clock.Boot()
+	set, _ := release.Read([]string{o.dir}, boot, now) // invalid files release nothing
+	e, err := o.newEntry(set, now), error(nil)
 	_, all := set.All(now)
 	switch {
 	case !o.resume || o.device != "" && all:
 		err = release.Write(o.dir, boot, e)
 	case o.device == "":
-		o.ended = set.Active(now)
+		o.hadRelease = set.Active(now)
 		err = release.Remove(o.dir)
 	default:
-		err = release.Forget(o.dir, o.device)
+		err = release.RemoveDevice(o.dir, o.device)
 	}
 	o.set, _ = release.Read([]string{o.dir}, boot, now)
 	return err
 }
 
-// entry returns what release writes, beside the releases of set: one that lasts longer goes on.
-func (o *releaseFlags) entry(set release.Set, now int64) release.Entry {
+// newEntry returns the entry to write. If an existing release in set lasts longer, the entry lasts as long.
+func (o *releaseFlags) newEntry(set release.Set, now int64) release.Entry {
 	e := release.Entry{Device: o.device}
 	if o.device != "" {
-		f := identify(o.device)
+		f := identifyDevice(o.device)
 		e.NodeGUID, e.PCI = f.NodeGUID, f.PCI
 	}
 	if !o.resume {
-		e.Until = max(now+int64(o.span), endOf(set, o.device, now))
+		e.Until = max(now+int64(o.duration), releaseEnd(set, o.device, now))
 	}
 	return e
 }
 
-// endOf returns when the releases of set that concern a device end, in ns of CLOCK_BOOTTIME. For device "" it is the end of the
-// release of all devices.
-func endOf(set release.Set, device string, now int64) int64 {
+// releaseEnd returns the end of the releases in set that apply to a device, in ns of CLOCK_BOOTTIME. For device "" it
+// is the end of the release of all devices.
+func releaseEnd(set release.Set, device string, now int64) int64 {
 	until, _ := set.All(now)
 	if device != "" {
-		until, _ = set.Until(identify(device), now)
+		until, _ = set.Until(identifyDevice(device), now)
 	}
 	return until
 }
 
-// formatEnd returns the local time at which the release of a device ends, or that of all devices for "".
+// formatEnd returns the local time at which the release of a device, or of all devices for "", ends.
 func (o *releaseFlags) formatEnd(device string) string {
 	now := clock.Boot()
-	until := endOf(o.set, device, now)
+	until := releaseEnd(o.set, device, now)
 	return time.Now().Add(time.Duration(until - now)).Format(time.DateTime)
 }
 
-// report says how the devices are now, one a line, and returns the exit status.
-func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer) int {
+// reportPlugins prints the state of the devices, one per line, and returns the exit status.
+func (o *releaseFlags) reportPlugins(plugins []release.Plugin, stdout, stderr io.Writer) int {
 	code := exitOK
 	var named []string
 	for i := range plugins {
@@ -213,7 +214,7 @@ func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer
 		}
 		for _, d := range p.Released {
 			switch {
-			case !o.concerns(d.Device):
+			case !o.includes(d.Device):
 				continue
 			case o.resume:
 				fmt.Fprintf(stderr, "E! %s: still released, by another directory than %s\n", d.Device, o.dir)
@@ -227,25 +228,25 @@ func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer
 			named = append(named, d.Device)
 		}
 		for _, device := range p.Resumed {
-			if o.resume && o.concerns(device) {
+			if o.resume && o.includes(device) {
 				fmt.Fprintf(stdout, "%s: watched again\n", device)
 				named = append(named, device)
 			}
 		}
 	}
 	if code == exitOK {
-		fmt.Fprint(stdout, o.summary(plugins, named))
+		fmt.Fprint(stdout, o.summarize(plugins, named))
 	}
 	return code
 }
 
-func (o *releaseFlags) concerns(device string) bool { return o.device == "" || o.device == device }
+func (o *releaseFlags) includes(device string) bool { return o.device == "" || o.device == device }
 
-// summary says what is so beyond the devices that were named, "" for nothing.
-func (o *releaseFlags) summary(plugins []release.Plugin, named []string) string {
+// summarize returns what applies apart from the devices that were named, or "".
+func (o *releaseFlags) summarize(plugins []release.Plugin, named []string) string {
 	until := o.formatEnd(o.device)
 	switch {
-	case o.resume && len(named) == 0 && o.ended:
+	case o.resume && len(named) == 0 && o.hadRelease:
 		return "the release is ended; none of its devices is here now\n"
 	case o.resume && len(named) == 0:
 		return "no device was released\n"
@@ -261,17 +262,17 @@ func (o *releaseFlags) summary(plugins []release.Plugin, named []string) string 
 	return ""
 }
 
-// identify returns what is known of a device of this host without asking its driver.
-func identify(device string) verbs.Found {
+// identifyDevice returns the attributes of a device on this host, without a request to its driver.
+func identifyDevice(device string) verbs.Found {
 	devices := sysfs.New("/sys")
 	f, _ := devices.Function(device) // without the network devices, if they cannot be listed
 	f.NodeGUID = devices.NodeGUID(device)
 	return f
 }
 
-// releasedDevices returns a function that says of a device of this host until when it is released, "" for one that is not.
-func releasedDevices() func(f verbs.Found) string {
-	k := release.NewKeeper(release.Config{Dirs: release.Dirs(statusfile.Dirs()...), Now: clock.Boot, Boot: release.Boot()})
+// releasedUntilFunc returns a function that returns until when a device of this host is released, or "" if it is not.
+func releasedUntilFunc() func(f verbs.Found) string {
+	k := release.NewKeeper(release.Config{Dirs: release.UniqueDirs(statusfile.Dirs()...), Now: clock.Boot, Boot: release.BootID()})
 	return func(f verbs.Found) string {
 		until, ok := k.Until(f)
 		if !ok {

@@ -12,11 +12,11 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// leftOf returns for how much longer a device is released, in whole minutes.
+// leftOf returns the remaining duration of a device's release in whole minutes.
 func leftOf(t *testing.T, dir, device string) int {
 	t.Helper()
 	now := clock.Boot()
-	set, err := release.Read([]string{dir}, release.Boot(), now)
+	set, err := release.Read([]string{dir}, release.BootID(), now)
 	require.NoError(t, err)
 	until, ok := set.Until(verbs.Found{Name: device}, now)
 	if !ok {
@@ -25,7 +25,7 @@ func leftOf(t *testing.T, dir, device string) int {
 	return int(time.Duration(until - now).Round(time.Minute).Minutes())
 }
 
-// An installer's release is not cut short by that of a line in modprobe.d.
+// A shorter release by a line in modprobe.d does not shorten the release of an installer.
 func TestAnotherReleaseEndsNoneThatLastsLonger(t *testing.T) {
 	const all = ""
 	dir := t.TempDir()
@@ -33,23 +33,23 @@ func TestAnotherReleaseEndsNoneThatLastsLonger(t *testing.T) {
 	write := func(o releaseFlags) {
 		t.Helper()
 		o.dir = dir
-		require.NoError(t, o.write())
+		require.NoError(t, o.writeRelease())
 	}
-	write(releaseFlags{device: all, span: time.Hour})
-	write(releaseFlags{device: all, span: 10 * time.Minute})
+	write(releaseFlags{device: all, duration: time.Hour})
+	write(releaseFlags{device: all, duration: 10 * time.Minute})
 	require.Equal(t, 60, leftOf(t, dir, "sim0"))
-	write(releaseFlags{device: "sim0", span: 10 * time.Minute})
+	write(releaseFlags{device: "sim0", duration: 10 * time.Minute})
 	require.Equal(t, 60, leftOf(t, dir, "sim0"), "it is one of all")
-	write(releaseFlags{device: "sim0", span: 2 * time.Hour})
-	write(releaseFlags{device: all, span: 90 * time.Minute})
+	write(releaseFlags{device: "sim0", duration: 2 * time.Hour})
+	write(releaseFlags{device: all, duration: 90 * time.Minute})
 	require.Equal(t, 120, leftOf(t, dir, "sim0"))
 	require.Equal(t, 90, leftOf(t, dir, "sim1"))
 
 	write(releaseFlags{device: "sim1", resume: true})
 	require.Zero(t, leftOf(t, dir, "sim1"))
-	write(releaseFlags{device: "sim1", span: 5 * time.Minute})
+	write(releaseFlags{device: "sim1", duration: 5 * time.Minute})
 	require.Equal(t, 5, leftOf(t, dir, "sim1"), "it was resumed")
-	write(releaseFlags{device: all, span: 10 * time.Minute})
+	write(releaseFlags{device: all, duration: 10 * time.Minute})
 	require.Equal(t, 90, leftOf(t, dir, "sim1"), "and is released with all others again")
 	write(releaseFlags{resume: true})
 	require.Zero(t, leftOf(t, dir, "sim0"))

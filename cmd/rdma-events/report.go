@@ -17,38 +17,39 @@ import (
 	"rdma_events/internal/agent/inspect/report"
 )
 
-const reportAbout = `Prints what was recorded, and writes one archive for a ticket with a vendor: that
-timeline, what the doctor says, a snapshot of each device now, versions, the
-links of the PCI functions, counts of RDMA resources, the plugin's configuration
-without secrets, and the kernel's lines about the devices. It needs no running
-plugin. A device that does not answer costs 10 s and its own part. MANIFEST.txt
-in the archive says what each file is, and why one is missing; the archive has
-addresses of this host, so look through it before you send it.
-Run it as root, who may read the kernel's lines and the records.
-With -timeout it stops after that time and writes what it has so far; the doctor is
-left out. This is meant for the epilog of a job. Where -out is a directory, no file in it is replaced.
-Exit status 0: the archive has it all; 1: parts are missing; 2: no archive.
+const reportAbout = `Prints the recorded events, and writes an archive for a vendor's support ticket:
+the recorded events, the result of the doctor, a snapshot of each device, versions,
+the links of the PCI functions, counts of RDMA resources, the plugin's
+configuration without secrets, and lines of the kernel log about the devices. It
+needs no running plugin. A device that does not answer takes 10 s, and only its own
+part is missing. MANIFEST.txt in the archive describes each file, or tells why it is
+missing. The archive contains addresses of this host: look through it before you
+send it. Run the command as root, who may read the kernel log and the records.
+With -timeout it stops after that time and writes the parts that are ready, without
+the doctor. This is meant for the epilog of a job. If -out is a directory, the
+command replaces no file in it.
+Exit status 0: the archive is complete; 1: parts are missing; 2: no archive.
 `
 
 // reportFlags are the flags of the subcommand report.
 type reportFlags struct {
-	since, until                   moment
+	since, until                   timeFlag
 	timeout                        time.Duration
-	from, to                       time.Time // of since and until
+	from, to                       time.Time // resolved from since and until
 	device, out, directory, config string
-	fresh                          bool // the archive replaces no file
+	neverReplaces                  bool // the archive must not replace a file
 }
 
 func (o *reportFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("report", stderr)
-	o.since = agoMoment(24 * time.Hour)
-	set.Var(&o.since, "since", "what was recorded since a `TIME`: "+momentUsage+"; 0: all that is left")
-	set.Var(&o.until, "until", "what was recorded until a `TIME`, as of -since")
-	set.DurationVar(&o.timeout, "timeout", 0, "how long it may take, 1s at least; 0: until all parts are made")
-	set.StringVar(&o.device, "device", "", "only this device, and what concerns the host")
-	set.StringVar(&o.out, "out", "", "the archive, or a directory for it; by default report-HOST-TIME.tar.gz here")
-	set.StringVar(&o.directory, "directory", "", "the recorder's directory; by default the configuration's, else "+defaultRecords)
-	set.StringVar(&o.config, "config", "", "the plugin's configuration: devices, simulator; it is in the archive without secrets")
+	o.since = durationAgo(24 * time.Hour)
+	set.Var(&o.since, "since", "include events since a `TIME`: "+timeFlagUsage+"; 0: from the oldest record")
+	set.Var(&o.until, "until", "include events until a `TIME`, in the form of -since")
+	set.DurationVar(&o.timeout, "timeout", 0, "time limit of the command, at least 1s; 0: no limit")
+	set.StringVar(&o.device, "device", "", "include only this device and the host")
+	set.StringVar(&o.out, "out", "", "path of the archive or of a directory for it; by default report-HOST-TIME.tar.gz in the current directory")
+	set.StringVar(&o.directory, "directory", "", "the recorder's directory; by default that of the configuration, or "+defaultRecords)
+	set.StringVar(&o.config, "config", "", "the plugin's configuration, which selects the devices; the archive contains it without secrets")
 	return set
 }
 
@@ -59,29 +60,29 @@ func writeReport(args []string, stdout, stderr io.Writer) int {
 	}
 	var o reportFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name a device with -device"); !ok {
+	if code, ok := parseFlags(set, args, "name a device with -device"); !ok {
 		return code
 	}
 	began := time.Now()
 	var complaint string
-	if o.from, o.to, complaint = window(&o.since, &o.until, began); complaint != "" {
-		return misused(set, complaint)
+	if o.from, o.to, complaint = resolveWindow(&o.since, &o.until, began); complaint != "" {
+		return reportMisuse(set, complaint)
 	}
-	if o.timeout != 0 && o.timeout < leastTimeout {
-		return misused(set, fmt.Sprintf("-timeout %s is too short: give it %s", o.timeout, leastTimeout))
+	if o.timeout != 0 && o.timeout < minTimeout {
+		return reportMisuse(set, fmt.Sprintf("-timeout %s is too short: give it %s", o.timeout, minTimeout))
 	}
-	made, path, err := o.writeInTime(args, stderr, began)
+	made, path, err := o.writeWithin(args, stderr, began)
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
 	printTimeline(made, stdout)
-	missing := report.Missing(made)
+	missing := report.MissingLines(made)
 	for _, line := range missing {
 		fmt.Fprintln(stderr, "W!", line)
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(stderr, "%s is written, without what the lines above name\n", path)
+		fmt.Fprintf(stderr, "%s is written; the lines above name the missing parts\n", path)
 		return exitWarning
 	}
 	fmt.Fprintf(stderr, "%s is written\n", path)
@@ -89,38 +90,37 @@ func writeReport(args []string, stdout, stderr io.Writer) int {
 }
 
 const (
-	// leastTimeout leaves some time for the parts.
-	leastTimeout = time.Second
-	// archiveTime is what is left of -timeout for the archive when no part is waited for any more, and is an upper bound: half of
-	// the time if that is less.
+	// minTimeout is the minimum of -timeout, which leaves some time for the parts.
+	minTimeout = time.Second
+	// archiveTime is the part of -timeout that is reserved for writing the archive. It is at most half of -timeout.
 	archiveTime = time.Second
 )
 
-// writeInTime is write within -timeout, whatever hangs: what does not end is left behind, and ends with this process.
-func (o *reportFlags) writeInTime(args []string, stderr io.Writer, began time.Time) ([]report.Made, string, error) {
+// writeWithin runs writeArchive within -timeout. A part that hangs is left behind and ends with this process.
+func (o *reportFlags) writeWithin(args []string, stderr io.Writer, began time.Time) ([]report.Result, string, error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	h := report.Header{Version: buildVersion(), Host: hostName(), Began: began, Zone: zone(began), Asked: args}
+	h := report.Header{Version: buildVersion(), Host: hostName(), Began: began, Zone: formatZone(began), Asked: args}
 	name := report.Name(h.Host, h.Began)
 	path := o.out
 	if info, err := os.Stat(path); path == "" || err == nil && info.IsDir() {
-		o.fresh = true
+		o.neverReplaces = true
 		path = filepath.Join(path, name+report.Suffix)
 	}
-	// It is made before the parts, so that a directory without write permission is an error at once.
+	// The archive is created before the parts, so that a directory without write permission is reported at once.
 	out, err := report.Create(path)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w; name another file with -out", err)
 	}
 	type result struct {
-		made []report.Made
+		made []report.Result
 		path string
 		err  error
 	}
 	done := make(chan result, 1)
 	go func() {
 		var r result
-		r.made, r.path, r.err = o.write(ctx, &h, name, out, path, stderr)
+		r.made, r.path, r.err = o.writeArchive(ctx, &h, name, out, path, stderr)
 		out.Discard()
 		done <- r
 	}()
@@ -134,16 +134,16 @@ func (o *reportFlags) writeInTime(args []string, stderr io.Writer, began time.Ti
 	case r := <-done:
 		return r.made, r.path, r.err
 	case <-late:
-		out.Abandon()
+		out.Unlink()
 		return nil, "", fmt.Errorf("no archive is written: it did not end within %s", o.timeout)
 	}
 }
 
-// write makes the parts and writes the archive.
-func (o *reportFlags) write(
+// writeArchive makes the parts and writes the archive.
+func (o *reportFlags) writeArchive(
 	ctx context.Context, h *report.Header, name string, out *report.Output, path string, stderr io.Writer,
-) ([]report.Made, string, error) {
-	p, err := o.plan(ctx, filepath.Dir(path))
+) ([]report.Result, string, error) {
+	p, err := o.newPlan(ctx, filepath.Dir(path))
 	if err != nil {
 		return nil, "", err
 	}
@@ -165,16 +165,16 @@ func (o *reportFlags) write(
 	if err := report.Archive(out, name, h.Began, h.Text(made), made); err != nil {
 		return nil, "", err
 	}
-	if !o.fresh {
+	if !o.neverReplaces {
 		_, err := out.Keep()
 		return made, path, err
 	}
-	path, err = keepNew(out, path)
+	path, err = keepUnderNewName(out, path)
 	return made, path, err
 }
 
-// keepNew keeps an archive under its name or, where that is taken, under one with a number.
-func keepNew(out *report.Output, path string) (string, error) {
+// keepUnderNewName gives the archive its name or, if a file with that name exists, the name with a number appended.
+func keepUnderNewName(out *report.Output, path string) (string, error) {
 	const most = 99
 	for n := 1; ; n++ {
 		name := path
@@ -188,14 +188,14 @@ func keepNew(out *report.Output, path string) (string, error) {
 	}
 }
 
-// printTimeline prints the timeline if it is there. Its reader may end before, as head does.
-func printTimeline(made []report.Made, stdout io.Writer) {
+// printTimeline prints the timeline if it is not missing. The reader may end earlier, for example head.
+func printTimeline(made []report.Result, stdout io.Writer) {
 	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE) // else the process ends before it says what is missing
+	signal.Notify(broken, syscall.SIGPIPE) // otherwise SIGPIPE would end the process before it reports missing parts
 	defer signal.Stop(broken)
 	for i := range made {
 		if made[i].Name == report.TimelineText && made[i].Missing == nil {
-			_, _ = made[i].Data.WriteTo(stdout) // the archive has it
+			_, _ = made[i].Data.WriteTo(stdout) // the archive contains the timeline
 		}
 	}
 }
@@ -208,8 +208,8 @@ func hostName() string {
 	return name
 }
 
-// zone returns the name of the time zone with its distance from UTC.
-func zone(at time.Time) string {
+// formatZone returns the name of the time zone with its offset from UTC.
+func formatZone(at time.Time) string {
 	name, _ := at.Zone()
 	return fmt.Sprintf("%s (UTC%s)", name, at.Format("-07:00"))
 }

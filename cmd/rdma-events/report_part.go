@@ -15,12 +15,12 @@ import (
 	"rdma_events/internal/device/sysfs"
 )
 
-// partArgument is the first argument of `report` in a process that prints one part for another
-// `report`. It is no command for people.
+// partArgument is the first argument of `report` in a process that prints one part for another `report`. It is not
+// meant for users.
 const partArgument = "part"
 
-// hostPart is the query of the part host.
-type hostPart struct {
+// hostQuery is the query for the part "host".
+type hostQuery struct {
 	Devices  []string
 	Programs report.Programs
 }
@@ -31,7 +31,7 @@ func printPart(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "rdma-events report part: it is not to be started by hand")
 		return exitUsage
 	}
-	value, err := partOf(args[0], []byte(args[1]))
+	value, err := makePart(args[0], []byte(args[1]))
 	if err == nil {
 		err = json.NewEncoder(stdout).Encode(value)
 	}
@@ -42,14 +42,15 @@ func printPart(args []string, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-func partOf(name string, query []byte) (any, error) {
+// makePart returns the value of a part.
+func makePart(name string, query []byte) (any, error) {
 	switch name {
 	case "host":
-		var q hostPart
+		var q hostQuery
 		if err := json.Unmarshal(query, &q); err != nil {
 			return nil, fmt.Errorf("read query: %w", err)
 		}
-		return report.ReadHost(os.DirFS("/"), q.query(time.Now())), nil
+		return report.ReadHost(os.DirFS("/"), q.complete(time.Now())), nil
 	case "resources":
 		var devices []string
 		if err := json.Unmarshal(query, &devices); err != nil {
@@ -60,8 +61,8 @@ func partOf(name string, query []byte) (any, error) {
 	return nil, fmt.Errorf("there is no part %q", name)
 }
 
-// query completes what is asked about the host.
-func (q *hostPart) query(now time.Time) report.HostQuery {
+// complete returns the complete query about the host.
+func (q *hostQuery) complete(now time.Time) report.HostQuery {
 	h := report.HostQuery{
 		Time: now, Name: hostName(), Kernel: inspect.RunningKernel(), Programs: q.Programs, Packages: inspect.ListPackages(context.Background()),
 		Modules: []string{"ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm"},

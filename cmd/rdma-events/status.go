@@ -18,11 +18,12 @@ import (
 	"rdma_events/internal/agent/statustext"
 )
 
-const statusAbout = `Shows how each RDMA device of this host is: its ports, since when, and which
-alerts it would raise. It comes from the running plugin, which knows the past;
-where none runs, the devices are opened once, and the first line says so.
-Exit status 0: no problem; 1: a warning; 2: a critical one; 70: cannot tell, as
-while something is pending after a start of the plugin.
+const statusAbout = `Shows the state of each RDMA device and port of this host, since when it has that
+state, and the problems for which alerts fire. The running plugin provides the
+status. If no plugin runs, the command opens the devices once, without knowledge
+of the past, and the first line says so.
+Exit status 0: no problem; 1: a warning; 2: a critical problem; 70: unknown, for
+example while something is pending after a start of the plugin.
 `
 
 // statusFlags are the flags of the subcommand status.
@@ -33,9 +34,9 @@ type statusFlags struct {
 
 func (o *statusFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("status", stderr)
-	set.StringVar(&o.device, "device", "", "only this device; a glob")
+	set.StringVar(&o.device, "device", "", "show only devices that match this glob")
 	set.BoolVar(&o.json, "json", false, "write one JSON object")
-	set.StringVar(&o.config, "config", "", "where no plugin runs: the configuration to open the devices with")
+	set.StringVar(&o.config, "config", "", "the configuration with which the devices are opened if no plugin runs")
 	set.StringVar(&o.dir, "dir", "", dirText)
 	return set
 }
@@ -47,15 +48,15 @@ const dirText = "the directory in which plugins keep their status (default /run/
 func showStatus(args []string, stdout, stderr io.Writer) int {
 	var o statusFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name a device with -device"); !ok {
+	if code, ok := parseFlags(set, args, "name a device with -device"); !ok {
 		return code
 	}
 	if _, err := path.Match(o.device, ""); err != nil {
-		return misused(set, fmt.Sprintf("-device %q is no glob", o.device))
+		return reportMisuse(set, fmt.Sprintf("-device %q is not a glob", o.device))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	s, first, err := o.find(ctx)
+	s, first, err := o.readStatus(ctx)
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 	}
@@ -64,28 +65,28 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	}
 	here := len(s.Devices)
 	if o.device != "" {
-		s.Only(func(device string) bool {
-			ok, _ := path.Match(o.device, device) // it was tried
+		s.KeepOnly(func(device string) bool {
+			ok, _ := path.Match(o.device, device) // the pattern is valid
 			return ok
 		})
 	}
 	if o.json {
-		err = errors.Join(err, indented(stdout, s))
+		err = errors.Join(err, writeJSON(stdout, s))
 	} else {
 		err = errors.Join(err, statustext.WriteScreen(stdout, s, first, time.Now()))
 	}
 	switch {
-	case err != nil, here > 0 && len(s.Devices) == 0: // no device is the one that was asked for
+	case err != nil, here > 0 && len(s.Devices) == 0: // no device matches -device
 		return exitUnknown
 	case here == 0 && s.Source == health.SourceLook:
-		return exitWarning // as the doctor says; a plugin that runs knows by its option expect what is missing
+		return exitWarning // like the doctor; a running plugin knows from its configuration which devices are missing
 	}
-	return statusExit(s)
+	return exitStatus(s)
 }
 
-// find returns the status of the running plugins, else what one look shows, and the first line for people. The status is
-// nil, or with an error of it something is unknown.
-func (o *statusFlags) find(ctx context.Context) (s *health.Status, first string, err error) {
+// readStatus returns the status of the running plugins or, if none runs, the status from opening the devices once.
+// first is the first line for people. If it returns both a status and an error, the status is incomplete.
+func (o *statusFlags) readStatus(ctx context.Context) (s *health.Status, first string, err error) {
 	found, err := statusfile.Read(o.dir)
 	if err == nil {
 		first = fmt.Sprintf("%s, rdma-events %s", found.Host, found.Version)
@@ -97,15 +98,15 @@ func (o *statusFlags) find(ctx context.Context) (s *health.Status, first string,
 	if !errors.Is(err, statusfile.ErrNone) {
 		return nil, "", err
 	}
-	first = err.Error() + ": this is one look, which knows nothing of the past"
-	if s, err = look(ctx, o.config); s != nil {
+	first = err.Error() + ": the devices were opened once, and nothing is known of the past"
+	if s, err = examineOnce(ctx, o.config); s != nil {
 		first = fmt.Sprintf("%s, rdma-events %s; %s", s.Host, s.Version, first)
 	}
 	return s, first, err
 }
 
-// exitStatusOf returns the exit status for the worst problem.
-func exitStatusOf(worst alerts.Severity) int {
+// exitStatusFor returns the exit status for the most severe problem.
+func exitStatusFor(worst alerts.Severity) int {
 	switch worst {
 	case alerts.Critical:
 		return exitFailed
@@ -115,7 +116,7 @@ func exitStatusOf(worst alerts.Severity) int {
 	return exitOK
 }
 
-func indented(w io.Writer, value any) error {
+func writeJSON(w io.Writer, value any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")

@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/agent/statusfile"
 )
 
-// writeStatus has this process, as a plugin, report a status for the rest of the test. It returns the directory.
+// writeStatus makes this process report a status as a plugin does, for the rest of the test. It returns the directory.
 func writeStatus(t *testing.T, s *health.Status) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestStatusEndsAsHealthDoes(t *testing.T) {
 			})
 			var text strings.Builder
 			require.Equal(t, c.want, showStatus([]string{"-dir", dir}, &text, io.Discard), text.String())
-			require.Equal(t, c.want, judge([]string{"-dir", dir}, io.Discard, io.Discard))
+			require.Equal(t, c.want, showHealth([]string{"-dir", dir}, io.Discard, io.Discard))
 			if len(c.pending) > 0 {
 				require.Contains(t, text.String(), "pending   mlx5_1: the device has not been opened yet")
 			}

@@ -19,24 +19,22 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// logDrainTime is how long the last log lines may take to be read at the end.
-// Telegraf reads them at once, or not at all. With a short shutdown_timeout the
-// limit is a tenth of that timeout.
+// logDrainTime is the time that Telegraf has at the end to read the last log lines. Telegraf reads them at once or not
+// at all. With a short shutdown_timeout, the time is a tenth of that timeout.
 const logDrainTime = 300 * time.Millisecond
 
-// streams are the three standard descriptors as execd uses them, and the log.
+// streams contains the three standard descriptors as execd uses them, and the log.
 type streams struct {
 	in       *execd.Input
 	out      *execd.Output
 	err      *execd.Output
 	writer   *execd.LogWriter
 	written  chan struct{} // closed when the log writer has ended
-	logDrain time.Duration // how long close may take
+	logDrain time.Duration // time limit of close
 	log      telegraf.Logger
 }
 
-// openStreams takes over the descriptors and Telegraf's log. The whole process has
-// one such log.
+// openStreams takes over the descriptors and Telegraf's log, which exists once per process.
 func openStreams(stdin, stdout, stderr *os.File) (*streams, error) {
 	s := streams{logDrain: logDrainTime}
 	var errs [3]error
@@ -50,7 +48,7 @@ func openStreams(stdin, stdout, stderr *os.File) (*streams, error) {
 	s.written = make(chan struct{})
 	go func() {
 		defer close(s.written)
-		_ = s.writer.Run() // it fails if no process reads the log, so the error cannot be reported
+		_ = s.writer.Run() // it fails if nobody reads the log, so the error cannot be reported
 	}()
 	// This also prevents Telegraf's logger from storing every message for a sink
 	// that is never set.
@@ -59,8 +57,7 @@ func openStreams(stdin, stdout, stderr *os.File) (*streams, error) {
 	return &s, nil
 }
 
-// close writes the pending log lines, for a limited time, and frees everything
-// except the descriptors.
+// close writes the pending log lines, for a limited time, and releases everything except the descriptors.
 func (s *streams) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.logDrain)
 	defer cancel()
@@ -73,15 +70,14 @@ func (s *streams) close() {
 	s.err.Interrupt()
 	<-s.written
 	for _, c := range []io.Closer{s.in, s.out, s.err} {
-		_ = c.Close() // an eventfd of our own
+		_ = c.Close() // it closes only an eventfd
 	}
 }
 
-// signals returns a context that SIGINT and SIGTERM end, and a channel with the
-// signals that prompt a gathering. These are the signals that execd can be
-// configured to send. Later SIGINT and SIGTERM are ignored, because the shutdown
-// has a time limit anyway.
-func signals(ctx context.Context) (_ context.Context, prompts <-chan os.Signal, stop func()) {
+// notifySignals returns a context that ends at SIGINT or SIGTERM, and a channel of the signals that request a
+// gathering, which execd can be configured to send. Further SIGINT and SIGTERM are ignored, because the shutdown has a
+// time limit anyway.
+func notifySignals(ctx context.Context) (_ context.Context, prompts <-chan os.Signal, stop func()) {
 	// A write to a pipe without a reader must return an error. SIGPIPE would end
 	// the process and leave the workers unsupervised. It is not ignored, because
 	// the workers would inherit that.
@@ -97,9 +93,8 @@ func signals(ctx context.Context) (_ context.Context, prompts <-chan os.Signal, 
 	})
 }
 
-// run runs the plugin until ctx is done, standard input ends or standard output
-// has no reader any more.
-func (s *streams) run(ctx context.Context, o *flags, prompts <-chan os.Signal) error {
+// run runs the plugin until ctx is done, standard input ends, or standard output has no reader any more.
+func (s *streams) run(ctx context.Context, o *pluginFlags, prompts <-chan os.Signal) error {
 	p := rdma_events.New()
 	if o.config == "" {
 		s.log.Info("No config found. Loading default config for plugin rdma_events")
@@ -110,14 +105,14 @@ func (s *streams) run(ctx context.Context, o *flags, prompts <-chan os.Signal) e
 	}
 	p.Config, p.Log, p.Interrupt, p.Version = c, s.log, s.out.Interrupt, buildVersion()
 	if p.StatusDir, err = statusfile.MakeDir(); err != nil {
-		s.log.Infof("%v; `rdma-events status` and `health` do not see this plugin (docs/how-to/install.md)", err)
+		s.log.Infof("status file: disabled, `rdma-events status` and `health` do not show this plugin (docs/how-to/install.md), error %v", err)
 	}
 	if err := p.Init(); err != nil {
 		return err
 	}
 	limit := time.Duration(c.ShutdownTimeout)
 	s.logDrain = min(logDrainTime, limit/10)
-	h := host{
+	h := pluginHost{
 		plugin: p, in: s.in, out: s.out, log: s.log, interval: o.pollInterval, signals: prompts, limit: limit - s.logDrain,
 	}
 	return h.run(ctx)

@@ -6,15 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isTerminal reports whether f is a terminal on which the user wants colours
-// (https://no-color.org describes the variable).
+// isTerminal reports whether f is a terminal and the user wants colours (https://no-color.org).
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// columns returns the terminal's width, 80 if the terminal does not report it.
-func columns(f *os.File) int {
+// terminalColumns returns the width of the terminal, or 80 if the terminal does not report it.
+func terminalColumns(f *os.File) int {
 	const usual = 80
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col == 0 {
@@ -23,8 +22,8 @@ func columns(f *os.File) int {
 	return int(size.Col)
 }
 
-// rows returns how many lines the terminal has, 24 if the terminal does not report it.
-func rows(f *os.File) int {
+// terminalRows returns the number of lines of the terminal, or 24 if the terminal does not report it.
+func terminalRows(f *os.File) int {
 	const usual = 24
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Row == 0 {

@@ -2,8 +2,8 @@ package main
 
 import "strings"
 
-// unitName returns a unit as the plugin names it: 1234 and job-1234 are the Slurm job job_1234, and a bare UID or pod-UID is the pod
-// pod_UID. Everything else stays as it is.
+// unitName returns the name that the plugin uses for a unit: job_1234 for the Slurm job 1234 or job-1234, and pod_UID
+// for a pod UID or pod-UID. Other texts stay unchanged.
 func unitName(text string) string {
 	if text != "" && strings.Trim(text, "0123456789") == "" && len(text) < podDigits {
 		return "job_" + text
@@ -20,5 +20,5 @@ func unitName(text string) string {
 	return text
 }
 
-// podDigits is how many hexadecimal digits the UID of a pod has.
+// podDigits is the number of hexadecimal digits in the UID of a pod.
 const podDigits = 32

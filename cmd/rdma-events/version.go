@@ -10,8 +10,8 @@ import (
 // version and commit are set by the linker with -X main.version and -X main.commit.
 var version, commit string
 
-// describeBuild returns version, commit and compiler. If the linker did not set
-// the commit, it comes from the build information of the compiler.
+// describeBuild returns the version, commit and compiler. If the linker did not set the commit, it comes from the
+// compiler's build information.
 func describeBuild() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

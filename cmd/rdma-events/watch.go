@@ -19,14 +19,14 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-const watchAbout = `Shows what happens on the RDMA devices of this host until it is interrupted:
-asynchronous events with the change of state that they made and how long the
-state before had lasted, devices that come and go, and with -probe how long a
-completion event takes to wake a thread. -apps also shows what the programs of
-this host experience: the errors of their queues, whether they read them, and
-where they hang. -fabric also probes the other hosts of fabric.peers_file, and
-shows what is said of each pair when that changes. -demo shows simulated devices,
-on a host without any, and with -fabric a simulated network between hosts.
+const watchAbout = `Shows the events of this host's RDMA devices until it is interrupted: asynchronous
+events, with the change of state that they cause and the duration of the previous
+state, and devices that appear and disappear. -probe also shows how long a
+completion event takes to wake a thread. -apps also shows events of applications:
+errors of their queues, whether they read these errors, and calls that hang.
+-fabric also probes the other hosts of fabric.peers_file, and shows each pair whose
+verdict changes. -demo shows simulated devices and needs no RDMA device; with
+-fabric it shows a simulated network between hosts.
 `
 
 // watchFlags are the flags of the subcommand watch.
@@ -57,31 +57,31 @@ func watchLive(args []string, stdout *os.File, stderr io.Writer) int {
 func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 	var o watchFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name a device with -device"); !ok {
+	if code, ok := parseFlags(set, args, "name a device with -device"); !ok {
 		return nil, code
 	}
 	switch {
 	case o.demo && o.config != "":
-		return nil, misused(set, "-demo and -config do not go together: the demonstration has its own devices")
+		return nil, reportMisuse(set, "-demo and -config do not go together: the demonstration has its own devices")
 	case o.limit < 0:
-		return nil, misused(set, fmt.Sprintf("-for %s is not allowed: want 0 or more", o.limit))
+		return nil, reportMisuse(set, fmt.Sprintf("-for %s is not allowed: want 0 or more", o.limit))
 	}
 	return &o, exitOK
 }
 
 func (o *watchFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("watch", stderr)
-	set.StringVar(&o.config, "config", "", "the plugin's configuration: devices, ports, probes, simulator")
-	set.Func("device", "only this device; a glob, and may be given more than once", func(glob string) error {
+	set.StringVar(&o.config, "config", "", "the plugin's configuration, which selects devices, ports and probes")
+	set.Func("device", "show only devices that match this glob; may be repeated", func(glob string) error {
 		o.devices = append(o.devices, glob)
 		return nil
 	})
-	set.DurationVar(&o.limit, "for", 0, "how long to watch; 0: until interrupted")
-	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
-	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
-	set.BoolVar(&o.apps, "apps", false, "show what applications experience; needs rdma-events-tracer")
-	set.BoolVar(&o.fabric, "fabric", false, "probe other hosts, and show what is said of them; needs fabric.peers_file")
-	set.BoolVar(&o.demo, "demo", false, "show simulated devices, on which a bit of everything happens within a minute")
+	set.DurationVar(&o.limit, "for", 0, "duration of the watch; 0: until interrupted")
+	set.BoolVar(&o.json, "json", false, "write one JSON object per line")
+	set.BoolVar(&o.probe, "probe", false, "run probes and show the wake-up latency of each port")
+	set.BoolVar(&o.apps, "apps", false, "show events and errors of applications; needs rdma-events-tracer")
+	set.BoolVar(&o.fabric, "fabric", false, "probe other hosts and show verdicts that change; needs fabric.peers_file")
+	set.BoolVar(&o.demo, "demo", false, "show simulated devices with events of every kind within a minute")
 	return set
 }
 
@@ -92,9 +92,9 @@ func (o *watchFlags) settings() (agent.Config, error) {
 		return c, err
 	}
 	if o.demo {
-		simulated(&c)
+		simulateDevices(&c)
 	}
-	if err := o.hosts(&c); err != nil {
+	if err := o.configureFabric(&c); err != nil {
 		return c, err
 	}
 	if len(o.devices) > 0 {
@@ -107,23 +107,23 @@ func (o *watchFlags) settings() (agent.Config, error) {
 		c.Probe.Interval = agent.DefaultConfig().Probe.Interval
 	}
 	c.Probe.Histogram = true
-	c.Applications.Events = o.apps // else a tracer beside the plugin's would count all once more for nothing
+	c.Applications.Events = o.apps // a second tracer beside the plugin's is started only on request
 	return c, c.Check()
 }
 
-// hosts has other hosts be probed, or not.
-func (o *watchFlags) hosts(c *agent.Config) error {
+// configureFabric turns probes of other hosts on or off.
+func (o *watchFlags) configureFabric(c *agent.Config) error {
 	if !o.fabric {
-		c.Fabric.Off() // else hosts would be probed for nothing
+		c.Fabric.Disable() // else hosts would be probed for nothing
 		return nil
 	}
 	if o.demo {
-		if err := simulatedHosts(c); err != nil {
+		if err := simulateHosts(c); err != nil {
 			return err
 		}
 	}
-	c.Fabric.ProbeOnly() // the plugin has the port
-	return needHosts(c, o.config)
+	c.Fabric.ProbeOnly() // the plugin may occupy the port
+	return requireHosts(c, o.config)
 }
 
 func (o *watchFlags) run(stdout *os.File) error {
@@ -135,25 +135,25 @@ func (o *watchFlags) run(stdout *os.File) error {
 	if err != nil {
 		return fmt.Errorf("open standard output: %w", err)
 	}
-	defer func() { _ = out.Close() }() // an eventfd of our own
+	defer func() { _ = out.Close() }() // it closes only an eventfd
 	screen := live.New(live.Config{
 		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Probes: o.probe, Apps: o.apps,
-		Width: func() int { return columns(stdout) }, Now: time.Now,
+		Width: func() int { return terminalColumns(stdout) }, Now: time.Now,
 	})
 	if o.demo {
-		screen.Log().Info(demonstration(o.fabric))
+		screen.Log().Info(demoNotice(o.fabric))
 	}
 	devices, err := agent.Open(&c, screen.Emit, screen.Log())
 	if err != nil {
 		return err
 	}
-	ctx, stop := until(context.Background(), o.limit)
+	ctx, stop := limitContext(context.Background(), o.limit)
 	defer stop()
-	return errors.Join(show(ctx, screen, devices, out), devices.Close())
+	return errors.Join(runScreen(ctx, screen, devices, out), devices.Close())
 }
 
-// until returns a context that ends after a time, 0 for none, or at SIGINT, SIGTERM or SIGHUP.
-func until(ctx context.Context, limit time.Duration) (context.Context, func()) {
+// limitContext returns a context that ends after limit (0: no limit) or at SIGINT, SIGTERM or SIGHUP.
+func limitContext(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	// A write to a pipe without a reader must return an error. SIGPIPE would end
 	// the process and leave the runtime directory behind.
 	pipe := make(chan os.Signal, 1)
@@ -169,13 +169,12 @@ func until(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	}
 }
 
-// drainTime is how long the reader of standard output may take at the end.
+// drainTime is the time that the reader of standard output has at the end to read the last output.
 const drainTime = time.Second
 
-// show watches until ctx is done or a write to standard output fails. A reader
-// that has closed its end is no error. A reader that has stopped reading loses the
-// last output.
-func show(ctx context.Context, screen *live.Screen, devices *agent.Watcher, out *execd.Output) error {
+// runScreen watches until ctx is done or a write to standard output fails. It is no error if the reader has closed its
+// end. If the reader has stopped reading, the last output is lost.
+func runScreen(ctx context.Context, screen *live.Screen, devices *agent.Watcher, out *execd.Output) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shown, finish := context.WithCancel(context.Background())

@@ -84,7 +84,7 @@ func TestToWatchStartsNoTracer(t *testing.T) {
 }
 
 func TestTheTimeToWatchEnds(t *testing.T) {
-	ctx, stop := until(context.Background(), time.Millisecond)
+	ctx, stop := limitContext(context.Background(), time.Millisecond)
 	defer stop()
 	<-ctx.Done()
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)

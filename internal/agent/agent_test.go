@@ -16,12 +16,12 @@ import (
 	"rdma_events/tests/accumulator"
 )
 
-// fakeWatcher emits the points that a test wants and records the calls that it gets.
+// fakeWatcher emits points as a test configures it, and records calls.
 type fakeWatcher struct {
 	emit     func(measure.Point)
 	gathered int
 	closed   bool
-	linger   chan struct{} // nil: Run returns as soon as ctx is done
+	linger   chan struct{} // Run blocks on it after ctx is done; nil: Run returns at once
 	last     func(emit func(measure.Point))
 }
 
@@ -67,7 +67,7 @@ func portErr(port int, total uint64) *measure.Event {
 	}
 }
 
-// events adds up the events of all points.
+// events returns the number of events in all points, and the number of points with events.
 func events(acc *testutil.Accumulator) (sum int64, points int) {
 	for _, m := range acc.GetTelegrafMetrics() {
 		if v, ok := m.GetField("count"); ok && m.Name() == "rdma_async_event" {
@@ -152,7 +152,7 @@ func TestStopEndsInTimeWhileTelegrafDoesNotRead(t *testing.T) {
 		a.Stop(acc.Open)
 		require.Equal(t, time.Duration(a.config.ShutdownTimeout)*5/6, time.Since(before))
 		require.Len(t, log.at(slog.LevelWarn), 1)
-		require.Contains(t, log.at(slog.LevelWarn)[0], "4 points with 1 events are lost")
+		require.Contains(t, log.at(slog.LevelWarn)[0], "lost_points 4, lost_events 1")
 	})
 }
 

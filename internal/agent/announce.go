@@ -10,7 +10,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// announcer logs that devices have been opened. Errors are logged where they are noticed.
+// announcer logs each device when it is opened. Errors are logged where they occur, not here.
 type announcer struct {
 	log *slog.Logger
 
@@ -22,8 +22,8 @@ func newAnnouncer(log *slog.Logger) *announcer {
 	return &announcer{log: log, open: make(map[string]bool)}
 }
 
-// announceOpened logs that a device has been opened, if a point says so.
-func (a *announcer) announceOpened(p measure.Point) {
+// logIfOpened logs one line if the point shows that a device has just been opened.
+func (a *announcer) logIfOpened(p measure.Point) {
 	v, ok := p.(*measure.Device)
 	if !ok {
 		return
@@ -37,12 +37,12 @@ func (a *announcer) announceOpened(p measure.Point) {
 	}
 	a.mu.Unlock()
 	if opened {
-		a.log.Info("open: "+summary(v), "device", v.Device)
+		a.log.Info("open: "+describeDevice(v), "device", v.Device)
 	}
 }
 
-// summary returns the attributes of a device that readers of the log need.
-func summary(v *measure.Device) string {
+// describeDevice returns the attributes of a device for the log line.
+func describeDevice(v *measure.Device) string {
 	s := fmt.Sprintf("driver %s, ports %d, completion vectors %d", v.Attr.Driver, v.Attr.Ports, v.Attr.Vectors)
 	if v.Attr.Firmware != "" {
 		s += ", firmware " + v.Attr.Firmware
@@ -53,14 +53,14 @@ func summary(v *measure.Device) string {
 	return s
 }
 
-// listening logs that the host has no RDMA device.
-type listening struct {
+// loggingDiscovery is a Discovery that logs a line when the host has no RDMA device.
+type loggingDiscovery struct {
 	verbs.Discovery
 	log *slog.Logger
 }
 
 // Run implements verbs.Discovery.
-func (l listening) Run(ctx context.Context, report func([]verbs.Found)) error {
+func (l loggingDiscovery) Run(ctx context.Context, report func([]verbs.Found)) error {
 	return l.Discovery.Run(ctx, func(found []verbs.Found) {
 		if len(found) == 0 {
 			l.log.Info(`no RDMA devices on this host, waiting for one; backend = "sim" simulates some, as rdma-events watch -demo does`)

@@ -26,7 +26,7 @@ func TestEachOpeningIsLoggedOnce(t *testing.T) {
 	v, closed, event := openDevice(), openDevice(), &measure.Event{}
 	closed.Open = false
 	for _, p := range []measure.Point{closed, v, v, event, closed, v} {
-		a.announceOpened(p)
+		a.logIfOpened(p)
 	}
 	line := "open: driver mlx5_core, ports 1, completion vectors 63, firmware 22.39.2048, device mlx5_0"
 	require.Equal(t, []string{line, line}, log.at(slog.LevelInfo))
@@ -35,12 +35,12 @@ func TestEachOpeningIsLoggedOnce(t *testing.T) {
 func TestADriverWithoutEventsIsSaidToHaveNone(t *testing.T) {
 	v := openDevice()
 	v.Attr.EventsSupported = false
-	require.Contains(t, summary(v), "raises no asynchronous events")
+	require.Contains(t, describeDevice(v), "raises no asynchronous events")
 }
 
-type sets [][]verbs.Found
+type fakeDiscovery [][]verbs.Found
 
-func (s sets) Run(_ context.Context, report func([]verbs.Found)) error {
+func (s fakeDiscovery) Run(_ context.Context, report func([]verbs.Found)) error {
 	for _, set := range s {
 		report(set)
 	}
@@ -50,7 +50,7 @@ func (s sets) Run(_ context.Context, report func([]verbs.Found)) error {
 func TestAHostWithoutDevicesIsLogged(t *testing.T) {
 	log := &captured{}
 	reports := 0
-	l := listening{sets{nil, {{Name: "mlx5_0"}}}, log.logger()}
+	l := loggingDiscovery{fakeDiscovery{nil, {{Name: "mlx5_0"}}}, log.logger()}
 	require.NoError(t, l.Run(t.Context(), func([]verbs.Found) { reports++ }))
 	require.Equal(t, 2, reports)
 	require.Len(t, log.at(slog.LevelInfo), 1)

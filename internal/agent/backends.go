@@ -13,27 +13,29 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// backendRow is one value of the option backend, as the host uses it. The rows of the worker need cgo, and are in its program.
+// backendRow describes one value of the option backend as the host process uses it. The functions that need cgo are in
+// the worker program.
 type backendRow struct {
-	Name string // the value of the option
-	// Discover returns the discovery of the backend's devices. warn is called with each
-	// problem that delays it; the error is that of the request.
-	Discover func(r verbs.Request, warn func(error)) (verbs.Discovery, error)
-	// Process returns the process of a thread that a worker has named; false: it is not there, or
-	// not visible. It may be called concurrently. The error is that of the request.
-	Process func(verbs.Request) (func(thread int) (identity.Process, bool), error)
-	// Reads returns the files, besides libraries, that a worker reads for a request.
-	Reads func(verbs.Request) []string
-	// Network returns what reaches the host processes of other hosts, where the backend simulates
-	// them too. Nil: they are reached over TCP. The error is that of the request.
-	Network func(verbs.Request) (exchange.Network, error)
+	Name string // value of the option
+	// NewDiscovery returns the discovery of the backend's devices. The discovery calls warn with each problem that
+	// delays it. The error is about the request.
+	NewDiscovery func(r verbs.Request, warn func(error)) (verbs.Discovery, error)
+	// ProcessLookup returns a function that finds the process of a thread ID that a worker has reported. The function
+	// returns false if the thread does not exist or is not visible. It may be called concurrently. The error is about
+	// the request.
+	ProcessLookup func(verbs.Request) (func(thread int) (identity.Process, bool), error)
+	// WorkerFiles returns the files, apart from libraries, that a worker must read to serve the request.
+	WorkerFiles func(verbs.Request) []string
+	// NewNetwork returns the connections to the plugins of other hosts, if the backend simulates those hosts. It is nil
+	// if other hosts are reached over TCP. The error is about the request.
+	NewNetwork func(verbs.Request) (exchange.Network, error)
 }
 
 // backendRows returns all backends.
 func backendRows() []backendRow {
 	return []backendRow{
-		{verbs.BackendVerbs, discoverVerbs, processOfHost, readsNothing, nil},
-		{verbs.BackendSim, discoverSim, simulatedProcess, readsScenario, simulatedNetwork},
+		{verbs.BackendVerbs, newVerbsDiscovery, hostProcessLookup, noWorkerFiles, nil},
+		{verbs.BackendSim, newSimDiscovery, simulatedProcessLookup, scenarioFile, newSimNetwork},
 	}
 }
 
@@ -46,7 +48,7 @@ func BackendNames() []string {
 	return names
 }
 
-// findBackend returns the backend of a name.
+// findBackend returns the backend with the given name.
 func findBackend(name string) (backendRow, bool) {
 	i := slices.IndexFunc(backendRows(), func(r backendRow) bool { return r.Name == name })
 	if i < 0 {
@@ -55,22 +57,22 @@ func findBackend(name string) (backendRow, bool) {
 	return backendRows()[i], true
 }
 
-func discoverVerbs(_ verbs.Request, warn func(error)) (verbs.Discovery, error) {
+func newVerbsDiscovery(_ verbs.Request, warn func(error)) (verbs.Discovery, error) {
 	return hotplug.New(hotplug.Config{Warn: warn}), nil
 }
 
-func readsNothing(verbs.Request) []string { return nil }
+func noWorkerFiles(verbs.Request) []string { return nil }
 
-func processOfHost(verbs.Request) (func(thread int) (identity.Process, bool), error) {
+func hostProcessLookup(verbs.Request) (func(thread int) (identity.Process, bool), error) {
 	return identity.NewReader("/proc").Process, nil
 }
 
-// loadWorld loads the simulation that a request describes.
+// loadWorld loads the simulation that the request describes.
 func loadWorld(r verbs.Request) (*devices.World, error) {
 	return devices.Load(devices.Options{Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch})
 }
 
-func discoverSim(r verbs.Request, _ func(error)) (verbs.Discovery, error) {
+func newSimDiscovery(r verbs.Request, _ func(error)) (verbs.Discovery, error) {
 	world, err := loadWorld(r)
 	if err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func discoverSim(r verbs.Request, _ func(error)) (verbs.Discovery, error) {
 	return hotplug.NewSimulated(world, clock.Monotonic), nil
 }
 
-func simulatedProcess(r verbs.Request) (func(thread int) (identity.Process, bool), error) {
+func simulatedProcessLookup(r verbs.Request) (func(thread int) (identity.Process, bool), error) {
 	world, err := loadWorld(r)
 	return func(thread int) (identity.Process, bool) {
 		p, ok := world.Process(thread, clock.Monotonic())
@@ -86,7 +88,7 @@ func simulatedProcess(r verbs.Request) (func(thread int) (identity.Process, bool
 	}, err
 }
 
-func simulatedNetwork(r verbs.Request) (exchange.Network, error) {
+func newSimNetwork(r verbs.Request) (exchange.Network, error) {
 	world, err := loadWorld(r)
 	if err != nil {
 		return nil, err
@@ -94,8 +96,8 @@ func simulatedNetwork(r verbs.Request) (exchange.Network, error) {
 	return peers.New(world), nil
 }
 
-// readsScenario returns the file of the scenario. A scenario without a path is built in.
-func readsScenario(r verbs.Request) []string {
+// scenarioFile returns the file of the scenario. It returns nothing for a built-in scenario, which has no path.
+func scenarioFile(r verbs.Request) []string {
 	if !filepath.IsAbs(r.Sim.Scenario) {
 		return nil
 	}

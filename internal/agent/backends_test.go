@@ -22,22 +22,22 @@ func TestEachBackendIsFoundByItsName(t *testing.T) {
 func TestOnlyAScenarioOfAFileIsRead(t *testing.T) {
 	row, _ := findBackend(verbs.BackendSim)
 	r := verbs.Request{Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}
-	require.Equal(t, []string{"/etc/drops.toml"}, row.Reads(r))
+	require.Equal(t, []string{"/etc/drops.toml"}, row.WorkerFiles(r))
 	r.Sim.Scenario = "drops"
-	require.Empty(t, row.Reads(r))
+	require.Empty(t, row.WorkerFiles(r))
 	row, _ = findBackend(verbs.BackendVerbs)
-	require.Empty(t, row.Reads(verbs.Request{Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}))
+	require.Empty(t, row.WorkerFiles(verbs.Request{Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}))
 }
 
 func TestUnknownProfileIsAnError(t *testing.T) {
 	row, _ := findBackend(verbs.BackendSim)
-	_, err := row.Discover(verbs.Request{Sim: verbs.Simulation{Profile: "x"}}, nil)
+	_, err := row.NewDiscovery(verbs.Request{Sim: verbs.Simulation{Profile: "x"}}, nil)
 	require.Error(t, err)
 }
 
 func TestSimulatedHostsAreReachedWithoutANetwork(t *testing.T) {
 	row, _ := findBackend(verbs.BackendSim)
-	network, err := row.Network(verbs.Request{Sim: verbs.Simulation{Profile: "roce2", Scenario: "fabric", Seed: 1}})
+	network, err := row.NewNetwork(verbs.Request{Sim: verbs.Simulation{Profile: "roce2", Scenario: "fabric", Seed: 1}})
 	require.NoError(t, err)
 	peer, err := network.Peer(pinglist.Host{Name: "gpu02"})
 	require.NoError(t, err)
@@ -45,8 +45,8 @@ func TestSimulatedHostsAreReachedWithoutANetwork(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, state.Ports, 2)
 	require.NoError(t, peer.Close())
-	_, err = row.Network(verbs.Request{Sim: verbs.Simulation{Profile: "x"}})
+	_, err = row.NewNetwork(verbs.Request{Sim: verbs.Simulation{Profile: "x"}})
 	require.Error(t, err)
 	row, _ = findBackend(verbs.BackendVerbs)
-	require.Nil(t, row.Network)
+	require.Nil(t, row.NewNetwork)
 }

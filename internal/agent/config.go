@@ -1,5 +1,5 @@
-// A new option is a field of Config with its default here, a row of options (options.go, fabric_options.go, roles.go or expected.go) with
-// its key and what it may be, and its text in sample.conf of the plugin.
+// A new option needs a field of Config with its default in this file, a row with its key and allowed values
+// (options.go, fabric_options.go, roles.go or expected.go), and a description in the plugin's sample.conf.
 
 package agent
 
@@ -13,14 +13,14 @@ import (
 	"rdma_events/internal/record/recorder"
 )
 
-// Config holds the options of [[inputs.rdma_events]]; sample.conf has the meaning of each
-// option. DefaultConfig returns the values of options that are not set.
+// Config holds the options of [[inputs.rdma_events]]. The plugin's sample.conf describes each option. DefaultConfig
+// returns the values of options that are not set.
 type Config struct {
 	Backend          string             `toml:"backend"`
 	Devices          []string           `toml:"devices"`
 	DevicesExclude   []string           `toml:"devices_exclude"`
 	Ports            []string           `toml:"ports"`
-	VirtualFunctions *bool              `toml:"virtual_functions"` // nil: those whose physical function is not visible
+	VirtualFunctions *bool              `toml:"virtual_functions"` // nil: only functions whose physical function is not visible
 	Expect           []string           `toml:"expect"`
 	ExpectedDown     []string           `toml:"expected_down"`
 	Expected         []ExpectedConfig   `toml:"expected"`
@@ -94,8 +94,8 @@ type FabricConfig struct {
 	TrafficClass int      `toml:"traffic_class"`
 	ServiceLevel int      `toml:"service_level"`
 
-	hosts     *pinglist.List // instead of those of PeersFile; nil: there are none
-	peersPort int            // where other hosts listen; 0: where this one does
+	hosts     *pinglist.List // replaces the list of PeersFile; nil: PeersFile counts
+	peersPort int            // TCP port of other hosts; 0: the port of Listen
 }
 
 // SimConfig is [inputs.rdma_events.sim].
@@ -105,8 +105,7 @@ type SimConfig struct {
 	Seed     int64  `toml:"seed"`
 }
 
-// allVectors as the only one of probe.vectors stands for all completion vectors of a
-// device.
+// allVectors, as the only entry of probe.vectors, selects all completion vectors of a device.
 const allVectors = -1
 
 // DefaultConfig returns the configuration of an empty [[inputs.rdma_events]].
@@ -145,9 +144,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// CountVectors returns how many completion vectors of a device have probes. has is the
-// number of vectors of the device, 0 if unknown. A vector that the device lacks gets no
-// probe.
+// CountVectors returns the number of completion vectors of a device that are probed. has is the number of vectors of
+// the device, or 0 if it is unknown. Configured vectors that the device lacks are not counted.
 func (c *ProbeConfig) CountVectors(has int) int {
 	switch {
 	case !c.probing():
@@ -164,5 +162,5 @@ func (c *ProbeConfig) CountVectors(has int) int {
 	return n
 }
 
-// probing reports whether there are any probes.
+// probing reports whether probes are enabled.
 func (c *ProbeConfig) probing() bool { return c.Interval > 0 && c.Method != methodNone }

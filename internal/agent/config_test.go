@@ -239,7 +239,7 @@ func TestProbedVectorsAreCounted(t *testing.T) {
 }
 
 func TestGlobsWithBracesAloneAreGlobs(t *testing.T) {
-	f, err := compile([]string{"mlx5_{0,1}"})
+	f, err := compileGlobs([]string{"mlx5_{0,1}"})
 	require.NoError(t, err)
 	require.True(t, f.Match("mlx5_1"))
 	require.False(t, f.Match("mlx5_2"))

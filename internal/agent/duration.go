@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Duration is a time in the configuration. Its text is what Telegraf accepts for its own options: that of
-// time.ParseDuration, also with days as in "1d12h", or a number of seconds. The empty text is 0.
+// Duration is a duration in the configuration. It accepts the same text as Telegraf's own options: the format of
+// time.ParseDuration, also with days as in "1d12h", or a number of seconds. An empty text is 0.
 type Duration time.Duration
 
-var days = regexp.MustCompile(`(\d+(?:\.\d+)?)d`)
+var daysPattern = regexp.MustCompile(`(\d+(?:\.\d+)?)d`)
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (d *Duration) UnmarshalText(text []byte) error {
@@ -24,7 +24,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 		*d = Duration(seconds * float64(time.Second))
 		return nil
 	}
-	inHours := days.ReplaceAllFunc(text, func(part []byte) []byte {
+	inHours := daysPattern.ReplaceAllFunc(text, func(part []byte) []byte {
 		n, _ := strconv.ParseFloat(string(part[:len(part)-1]), 64) // the expression has matched a number
 		return append(strconv.AppendFloat(nil, n*24, 'f', -1, 64), 'h')
 	})

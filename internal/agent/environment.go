@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Expand puts variables of the environment into the text of a configuration, as
-// Telegraf's shim does: $NAME and ${NAME}, everywhere, escaped for a TOML string. An unset
-// variable becomes ${NAME}, which Parse refuses as a value. The shim would put an empty
-// text there, which turns options off. lookup is os.LookupEnv.
+// Expand replaces $NAME and ${NAME} in the text of a configuration by environment variables, as Telegraf's shim does:
+// it replaces them everywhere, also in comments, and escapes the values for a TOML string. An unset variable becomes
+// ${NAME}, which Parse rejects as part of a value. The shim would insert an empty text, which turns options off. lookup
+// is usually os.LookupEnv.
 func Expand(text string, lookup func(name string) (value string, ok bool)) string {
 	escape := strings.NewReplacer(`"`, `\"`, `\`, `\\`)
 	return os.Expand(text, func(name string) string {
@@ -22,18 +22,18 @@ func Expand(text string, lookup func(name string) (value string, ok bool)) strin
 	})
 }
 
-var unset = regexp.MustCompile(`\$\{([^{}]+)\}`)
+var unsetPattern = regexp.MustCompile(`\$\{([^{}]+)\}`)
 
-// unsetIn returns the name of the first unset variable in a value of TOML, "" for none.
-func unsetIn(value any) string {
+// findUnsetVariable returns the name of the first unset variable in a TOML value, or "" if there is none.
+func findUnsetVariable(value any) string {
 	switch value := value.(type) {
 	case string:
-		if m := unset.FindStringSubmatch(value); m != nil {
+		if m := unsetPattern.FindStringSubmatch(value); m != nil {
 			return m[1]
 		}
 	case []any:
 		for _, v := range value {
-			if name := unsetIn(v); name != "" {
+			if name := findUnsetVariable(v); name != "" {
 				return name
 			}
 		}
@@ -41,12 +41,14 @@ func unsetIn(value any) string {
 	return ""
 }
 
-// nodeName names the variable that has the name of a pod's node, as in packaging/kubernetes.
-const nodeName = "NODE_NAME"
+// nodeNameVariable is the environment variable with the name of a pod's node. The manifests in packaging/kubernetes set
+// it.
+const nodeNameVariable = "NODE_NAME"
 
-// hostName returns the name of this host. In a pod that is the name of its node: a pod has another one after each replacement.
+// hostName returns the name of this host. In a pod it returns the name of the node, because a pod gets a new name
+// whenever it is replaced.
 func hostName() (string, error) {
-	if name := os.Getenv(nodeName); name != "" {
+	if name := os.Getenv(nodeNameVariable); name != "" {
 		return name, nil
 	}
 	name, err := os.Hostname()

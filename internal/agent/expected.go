@@ -9,28 +9,29 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// expectedSection is the name of the sections of ExpectedConfig.
+// expectedSection is the name of the TOML sections that are parsed into ExpectedConfig.
 const expectedSection = "expected"
 
-// ExpectedConfig is a section [[inputs.rdma_events.expected]]: devices that must be present, with all of their ports active.
+// ExpectedConfig is a section [[inputs.rdma_events.expected]]. It lists devices that must be present with all of their
+// ports active.
 type ExpectedConfig struct {
 	Devices  []string `toml:"devices"`
-	Count    int      `toml:"count"`     // 0: that of the names
-	RateGbps float64  `toml:"rate_gbps"` // of each port, 0: any
+	Count    int      `toml:"count"`     // 0: the number of names
+	RateGbps float64  `toml:"rate_gbps"` // minimum of each port; 0: any rate
 }
 
 func (e *ExpectedConfig) options() []option {
 	const want = `names of devices or globs on them, as in ["mlx5_[0-7]"]`
-	areGlobs := each(&e.Devices, isGlob)
+	areGlobs := allValid(&e.Devices, isGlob)
 	return []option{
 		{"expected.devices", &e.Devices, want, func() bool { return len(e.Devices) > 0 && areGlobs() }},
-		{"expected.count", &e.Count, `a number from 1 to 1024`, within(&e.Count, 0, 1024)},
+		{"expected.count", &e.Count, `a number from 1 to 1024`, intWithin(&e.Count, 0, 1024)},
 		{"expected.rate_gbps", &e.RateGbps, `a number from 0 to 100000`, func() bool { return e.RateGbps >= 0 && e.RateGbps <= 100_000 }},
 	}
 }
 
-// validate checks the values of the section, and then whether they contradict each other or the options that choose devices. wants is
-// that of Config.Wants.
+// validate checks each value of the section, and then whether the values contradict each other or the options that
+// select devices. wants is the filter of Config.DeviceFilter.
 func (e *ExpectedConfig) validate(c *Config, wants func(device string) bool) error {
 	for _, o := range e.options() {
 		if !o.valid() {
@@ -53,7 +54,7 @@ func (e *ExpectedConfig) validate(c *Config, wants func(device string) bool) err
 	return nil
 }
 
-// names returns the devices that the section names without a glob, each once.
+// names returns the devices that the section lists by name, without duplicates.
 func (e *ExpectedConfig) names() []string {
 	var names []string
 	for _, name := range e.Devices {
@@ -64,21 +65,22 @@ func (e *ExpectedConfig) names() []string {
 	return names
 }
 
+// globs returns the entries of the section that are globs.
 func (e *ExpectedConfig) globs() []string {
 	return slices.DeleteFunc(slices.Clone(e.Devices), isDevice)
 }
 
-// label returns the names and globs in words.
+// label returns the names and globs of the section as one text.
 func (e *ExpectedConfig) label() string { return strings.Join(e.Devices, ", ") }
 
-// matches returns a function that reports whether a device is one of the section's. The section has been checked.
-func (e *ExpectedConfig) matches() func(device string) bool {
-	g, err := compile(e.Devices)
+// matcher returns a function that reports whether the section matches a device. The section must have been validated.
+func (e *ExpectedConfig) matcher() func(device string) bool {
+	g, err := compileGlobs(e.Devices)
 	return func(device string) bool { return err == nil && g.Match(device) }
 }
 
-// text says what the section wants.
-func (e *ExpectedConfig) text() string {
+// describe returns what the section requires, as text for people.
+func (e *ExpectedConfig) describe() string {
 	devices, ports := e.label(), ""
 	if e.Count > 0 {
 		devices = fmt.Sprintf("%d of %s", e.Count, devices)
@@ -89,16 +91,17 @@ func (e *ExpectedConfig) text() string {
 	return devices + ", with all ports active" + ports
 }
 
-// ExplainExpected says what each of the sections expected wants.
-func (c *Config) ExplainExpected() []string {
+// DescribeExpected returns one text for each section expected, with what it requires.
+func (c *Config) DescribeExpected() []string {
 	var all []string
 	for i := range c.Expected {
-		all = append(all, c.Expected[i].text())
+		all = append(all, c.Expected[i].describe())
 	}
 	return all
 }
 
-// ExpectedNames returns the names of the devices that the configuration requires by name rather than by a glob.
+// ExpectedNames returns the devices that the configuration requires by name: those of expect, and the names without a
+// glob in the sections expected.
 func (c *Config) ExpectedNames() []string {
 	names := slices.Clone(c.Expect)
 	for i := range c.Expected {
@@ -111,18 +114,19 @@ func (c *Config) ExpectedNames() []string {
 	return names
 }
 
-// ExpectedRate returns the least rate in Gbit/s that the sections expected want of a port, 0 for any.
+// ExpectedRate returns the minimum rate in Gbit/s that the sections expected require of a port, or 0 if they require
+// none.
 func (c *Config) ExpectedRate(device string, port int) float64 {
-	rateGbps, _ := c.configured()(device, port)
+	rateGbps, _ := c.expectationFunc()(device, port)
 	return rateGbps
 }
 
-// configured returns a function that reports whether a section wants the ports of a device to be active, and at which least rate, 0 for
-// any. Of several sections with the device the one with the highest rate counts.
-func (c *Config) configured() func(device string, port int) (rateGbps float64, ok bool) {
+// expectationFunc returns a function that reports whether a section requires the ports of a device to be active, and
+// the minimum rate that it requires (0: any rate). If several sections match the device, the highest rate applies.
+func (c *Config) expectationFunc() func(device string, port int) (rateGbps float64, ok bool) {
 	var matches []func(string) bool
 	for i := range c.Expected {
-		matches = append(matches, c.Expected[i].matches())
+		matches = append(matches, c.Expected[i].matcher())
 	}
 	return func(device string, _ int) (rateGbps float64, ok bool) {
 		for i := range matches {
@@ -134,20 +138,20 @@ func (c *Config) configured() func(device string, port int) (rateGbps float64, o
 	}
 }
 
-// ExpectedGroups returns the sections that count devices. A section without a glob needs no count: each of its
-// devices is missed by its name.
+// ExpectedGroups returns the sections that require a number of devices. A section without a glob is not among them,
+// because each of its devices is reported by name if it is missing.
 func (c *Config) ExpectedGroups() []monitor.Group {
 	var all []monitor.Group
 	for i := range c.Expected {
 		if e := &c.Expected[i]; len(e.globs()) > 0 {
-			all = append(all, monitor.Group{Label: e.label(), Matches: e.matches(), Count: e.Count})
+			all = append(all, monitor.Group{Label: e.label(), Matches: e.matcher(), Count: e.Count})
 		}
 	}
 	return all
 }
 
-// oddExpected is Odd for the sections expected.
-func (c *Config) oddExpected(found []verbs.Found) (all []string) {
+// expectedMismatches returns the mismatches of the sections expected. See Mismatches.
+func (c *Config) expectedMismatches(found []verbs.Found) (all []string) {
 	for i := range c.Expected {
 		e := &c.Expected[i]
 		here := map[string]bool{}
@@ -162,7 +166,7 @@ func (c *Config) oddExpected(found []verbs.Found) (all []string) {
 		if len(e.globs()) == 0 {
 			continue
 		}
-		matches, n := e.matches(), 0
+		matches, n := e.matcher(), 0
 		for name, watched := range here {
 			if watched && matches(name) {
 				n++

@@ -37,7 +37,7 @@ func TestSectionsExpectedReachTheMonitor(t *testing.T) {
     devices = ["mlx5_1"]
 `)
 	require.NoError(t, err)
-	m, err := p.monitorConfig(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+	m, err := p.monitorConfig(fakeDiscovery{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Equal(t, []string{"mlx5_9", "mlx5_8", "mlx5_1"}, m.Expect, "each that is missing is named")
 	require.Len(t, m.Groups, 1)
@@ -73,6 +73,6 @@ func TestWhatIsExpectedAndNotHereIsOdd(t *testing.T) {
 	require.Equal(t, []string{
 		"expected: 2 devices that are watched here match mlx5_[0-3], and 4 must be there",
 		"expected: mlx5_9 is not here now, so it is reported as missing",
-	}, p.Odd(here))
-	require.Equal(t, []string{"4 of mlx5_[0-3], with all ports active", "mlx5_8, mlx5_9, with all ports active"}, p.ExplainExpected())
+	}, p.Mismatches(here))
+	require.Equal(t, []string{"4 of mlx5_[0-3], with all ports active", "mlx5_8, mlx5_9, with all ports active"}, p.DescribeExpected())
 }

@@ -22,11 +22,11 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// probing is what probes other hosts, and answers them.
-type probing struct {
+// fabricService probes other hosts and answers their requests.
+type fabricService struct {
 	keeper   *pairs.Keeper
-	server   *exchange.Server // nil: no host is answered
-	listener net.Listener     // nil likewise
+	server   *exchange.Server // nil: this host does not listen
+	listener net.Listener     // nil if server is nil
 	list     *listFile
 	log      *slog.Logger
 
@@ -34,17 +34,18 @@ type probing struct {
 	orders map[string]*worker.Orders // by device
 }
 
-// openProbing opens what the probes between hosts need, nil without fabric.peers_file. The errors are one line.
-func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slog.Logger) (*probing, error) {
+// openFabricService acquires the resources of the probes between hosts. It returns nil without fabric.peers_file.
+// Errors are one line.
+func (c *Config) openFabricService(r verbs.Request, emit func(measure.Point), log *slog.Logger) (*fabricService, error) {
 	f := &c.Fabric
-	if !f.On() {
+	if !f.Enabled() {
 		return nil, nil
 	}
 	host, err := f.HostName()
 	if err != nil {
 		return nil, err
 	}
-	p := &probing{log: log, orders: map[string]*worker.Orders{}, list: f.list(host, log)}
+	p := &fabricService{log: log, orders: map[string]*worker.Orders{}, list: f.newListFile(host, log)}
 	list, err := p.list.open()
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slo
 	}
 	p.keeper = pairs.New(pairs.Config{
 		Host: host, Peers: f.Peers, Probe: f.Probe, Interval: time.Duration(f.Interval), Window: time.Duration(c.Probe.Window), Network: network,
-		Orders: p.ordersOf, Mono: clock.Monotonic, Random: random, Announce: p.announce, Emit: emit, Log: log,
+		Orders: p.pairOrders, Mono: clock.Monotonic, Random: randomBits, Announce: p.announceChange, Emit: emit, Log: log,
 	}, list)
 	if credentials == nil || f.Listen == "" {
 		return p, nil
@@ -71,7 +72,7 @@ func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slo
 	return p, nil
 }
 
-// readCredentials reads what proves who this host is; nil for simulated peers, which do not ask.
+// readCredentials reads the key or the certificate of this host. It returns nil for simulated peers, which need none.
 func (c *Config) readCredentials(host string, log *slog.Logger) (*exchange.Credentials, error) {
 	f := &c.Fabric
 	if c.Simulated() {
@@ -84,21 +85,22 @@ func (c *Config) readCredentials(host string, log *slog.Logger) (*exchange.Crede
 	return credentials, nil
 }
 
-// newNetwork makes what reaches the other hosts.
+// newNetwork returns the network that connects to other hosts: a simulated one if the backend has one, else TCP.
 func (c *Config) newNetwork(r verbs.Request, host string, credentials *exchange.Credentials) (exchange.Network, error) {
 	row, ok := findBackend(c.Backend)
-	if ok && row.Network != nil {
-		network, err := row.Network(r)
+	if ok && row.NewNetwork != nil {
+		network, err := row.NewNetwork(r)
 		if err != nil {
 			return nil, fmt.Errorf("%s.%s: %w", table, c.Backend, err)
 		}
 		return network, nil
 	}
-	return exchange.New(exchange.NetworkConfig{Host: host, Credentials: credentials, Port: c.Fabric.port()}), nil
+	return exchange.New(exchange.NetworkConfig{Host: host, Credentials: credentials, Port: c.Fabric.peerListenPort()}), nil
 }
 
-// port returns where other hosts listen: all hosts have the same configuration.
-func (c *FabricConfig) port() int {
+// peerListenPort returns the TCP port of other hosts. It is the port of fabric.listen, because all hosts have the same
+// configuration.
+func (c *FabricConfig) peerListenPort() int {
 	if c.peersPort != 0 {
 		return c.peersPort
 	}
@@ -106,20 +108,20 @@ func (c *FabricConfig) port() int {
 	if listen == "" {
 		listen = DefaultConfig().Fabric.Listen
 	}
-	_, text, _ := net.SplitHostPort(listen) // Check has refused what is no address
+	_, text, _ := net.SplitHostPort(listen) // Validate has rejected invalid addresses
 	port, _ := strconv.Atoi(text)
 	return port
 }
 
-// random returns bits that no other process can guess.
-func random() uint64 {
+// randomBits returns 64 bits that no other process can guess.
+func randomBits() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // it never returns an error
+	_, _ = rand.Read(b[:]) // rand.Read never returns an error
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// of returns the orders for the worker of a device.
-func (p *probing) of(device string) *worker.Orders {
+// workerOrders returns the channel of orders to the worker of a device. The receiver may be nil.
+func (p *fabricService) workerOrders(device string) *worker.Orders {
 	if p == nil {
 		return nil
 	}
@@ -131,15 +133,17 @@ func (p *probing) of(device string) *worker.Orders {
 	return p.orders[device]
 }
 
-// ordersOf returns the orders for a device as the keeper gives them. The functions on the way of an order to the device's worker
-// and to C are listed in docs/explanation/architecture.md, "Path of an order".
-func (p *probing) ordersOf(device string) pairs.Orders { return post{p.of(device)} }
+// pairOrders returns the orders of a device as the keeper of the pairs gives them. docs/explanation/architecture.md
+// lists the functions from here to the worker and its C code, in "The path of an order".
+func (p *fabricService) pairOrders(device string) pairs.Orders {
+	return keeperOrders{p.workerOrders(device)}
+}
 
-// post gives orders as the keeper wants them: without a worker there is no Fabric.
-type post struct{ *worker.Orders }
+// keeperOrders implements pairs.Orders. It reports a missing worker as a missing Fabric.
+type keeperOrders struct{ *worker.Orders }
 
 // Order implements pairs.Orders.
-func (p post) Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err error) {
+func (p keeperOrders) Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err error) {
 	rc, err = p.Orders.Order(ctx, o)
 	if errors.Is(err, worker.ErrNoWorker) {
 		return 0, fmt.Errorf("%w: %w", verbs.ErrNoFabric, err)
@@ -147,36 +151,37 @@ func (p post) Order(ctx context.Context, o verbs.FabricOrder) (rc uint32, err er
 	return rc, err
 }
 
-func (p *probing) announce(c exchange.Change) {
+// announceChange tells connected hosts that a local Fabric has changed.
+func (p *fabricService) announceChange(c exchange.Change) {
 	if p.server != nil {
 		p.server.AnnounceChange(c)
 	}
 }
 
-// run probes and answers until ctx is done.
-func (p *probing) run(ctx context.Context) {
+// run probes other hosts and answers their requests until ctx is done.
+func (p *fabricService) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { p.keeper.Run(ctx) })
-	wg.Go(func() { p.list.watch(ctx, p.relist) })
+	wg.Go(func() { p.list.watch(ctx, p.replaceList) })
 	if p.server == nil {
 		return
 	}
 	if err := p.server.Serve(ctx, p.listener); err != nil {
-		p.log.Error("other hosts are not answered any more: " + err.Error())
+		p.log.Error("peer server stopped", "error", err)
 	}
 }
 
-// relist takes another list. Hosts that it does not have are strangers from now on.
-func (p *probing) relist(l *pinglist.List) {
+// replaceList applies a new list. Hosts that are not in it are refused from now on.
+func (p *fabricService) replaceList(l *pinglist.List) {
 	p.keeper.SetList(l)
 	if p.server != nil {
 		p.server.EndUnlisted()
 	}
 }
 
-// close releases what run would have released.
-func (p *probing) close() error {
+// close releases the socket if run has not been called.
+func (p *fabricService) close() error {
 	if p == nil || p.listener == nil {
 		return nil
 	}
@@ -186,10 +191,10 @@ func (p *probing) close() error {
 	return nil
 }
 
-// checkProbing checks the files of the fabric's options. The error is one line.
-func (c *Config) checkProbing() error {
+// checkFabricFiles checks the files that the section fabric names. The error is one line.
+func (c *Config) checkFabricFiles() error {
 	f := &c.Fabric
-	if !f.On() {
+	if !f.Enabled() {
 		return nil
 	}
 	host, err := f.HostName()
@@ -197,15 +202,15 @@ func (c *Config) checkProbing() error {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
-	if _, err := f.list(host, log).read(); err != nil {
+	if _, err := f.newListFile(host, log).read(); err != nil {
 		return err
 	}
 	_, err = c.readCredentials(host, log)
 	return err
 }
 
-// update passes what the monitor tells about a device on to the pairs.
-func (p *probing) update(u monitor.Update) {
+// handleUpdate passes the updates of the monitor about a device to the keeper of the pairs.
+func (p *fabricService) handleUpdate(u monitor.Update) {
 	switch {
 	case u.Item != nil && u.Item.FabricPort != nil:
 		p.keeper.HandlePort(u.Device, u.Item.FabricPort, u.Offset)
@@ -220,7 +225,7 @@ func (p *probing) update(u monitor.Update) {
 	}
 }
 
-func (p *probing) updatePort(port *measure.Port, offset int64) {
+func (p *fabricService) updatePort(port *measure.Port, offset int64) {
 	if port.HasState {
 		p.keeper.HandlePortState(port.Device, port.Port, port.State, offset)
 	}

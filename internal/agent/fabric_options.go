@@ -23,20 +23,20 @@ func (c *FabricConfig) options() []option {
 		path("fabric.tls_key", &c.TLSKey),
 		path("fabric.tls_ca", &c.TLSCA),
 		{"fabric.listen", &c.Listen, `an address and a port from 1 to 65535, as in ":14791", or ""`, func() bool { return isListen(c.Listen) }},
-		{"fabric.host", &c.Host, `the name of this host in fabric.peers_file, or ""`, always},
+		{"fabric.host", &c.Host, `the name of this host in fabric.peers_file, or ""`, anyValue},
 		{
 			"fabric.devices", &c.Devices, `a list of globs on device names, as in ["mlx5_*"]`,
-			func() bool { return len(c.Devices) > 0 && each(&c.Devices, isGlob)() },
+			func() bool { return len(c.Devices) > 0 && allValid(&c.Devices, isGlob)() },
 		},
-		{"fabric.probe", &c.Probe, `true or false`, always},
-		{"fabric.peers", &c.Peers, `a number from 1 to 32`, within(&c.Peers, 1, pairs.MaxPeers)},
+		{"fabric.probe", &c.Probe, `true or false`, anyValue},
+		{"fabric.peers", &c.Peers, `a number from 1 to 32`, intWithin(&c.Peers, 1, pairs.MaxPeers)},
 		{
 			"fabric.interval", &c.Interval, `a duration from "100ms" to "1m"`,
-			lastsWithin(&c.Interval, 100*time.Millisecond, time.Minute),
+			durationWithin(&c.Interval, 100*time.Millisecond, time.Minute),
 		},
-		{"fabric.paths", &c.Paths, `a number from 1 to 4`, within(&c.Paths, 1, verbs.MaxFabricPaths)},
-		{"fabric.traffic_class", &c.TrafficClass, `a number from 0 to 255`, within(&c.TrafficClass, 0, 255)},
-		{"fabric.service_level", &c.ServiceLevel, `a number from 0 to 15`, within(&c.ServiceLevel, 0, 15)},
+		{"fabric.paths", &c.Paths, `a number from 1 to 4`, intWithin(&c.Paths, 1, verbs.MaxFabricPaths)},
+		{"fabric.traffic_class", &c.TrafficClass, `a number from 0 to 255`, intWithin(&c.TrafficClass, 0, 255)},
+		{"fabric.service_level", &c.ServiceLevel, `a number from 0 to 15`, intWithin(&c.ServiceLevel, 0, 15)},
 	}
 }
 
@@ -52,29 +52,32 @@ func isListen(address string) bool {
 	return err == nil && n >= 1 && n <= 65_535
 }
 
-// On reports whether hosts are probed or answered.
-func (c *FabricConfig) On() bool { return c.PeersFile != "" || c.hosts != nil }
+// Enabled reports whether probes between hosts are configured.
+func (c *FabricConfig) Enabled() bool { return c.PeersFile != "" || c.hosts != nil }
 
-// Off has hosts neither be probed nor answered.
-func (c *FabricConfig) Off() { c.PeersFile, c.hosts = "", nil }
+// Disable turns probes between hosts off.
+func (c *FabricConfig) Disable() { c.PeersFile, c.hosts = "", nil }
 
-// ProbeOnly has other hosts be probed and not answered, as a command does beside the plugin, which has the port.
-func (c *FabricConfig) ProbeOnly() { c.peersPort, c.Listen, c.Probe = c.port(), "", true }
+// ProbeOnly makes this process probe other hosts without listening for their requests. A command uses it while the
+// plugin on the same host occupies the TCP port.
+func (c *FabricConfig) ProbeOnly() { c.peersPort, c.Listen, c.Probe = c.peerListenPort(), "", true }
 
-// Use has the hosts of a list probe each other, instead of those of fabric.peers_file. own is the name of this one.
-func (c *FabricConfig) Use(l *pinglist.List, own string) { c.PeersFile, c.hosts, c.Host = "", l, own }
+// UseList replaces fabric.peers_file by a list. own is the name of this host in the list.
+func (c *FabricConfig) UseList(l *pinglist.List, own string) {
+	c.PeersFile, c.hosts, c.Host = "", l, own
+}
 
-// hasKey reports whether something is configured that proves who this host is.
+// hasKey reports whether a key file or a certificate is configured, by which this host authenticates itself.
 func (c *FabricConfig) hasKey() bool {
 	return c.KeyFile != "" || c.TLSCert != "" && c.TLSKey != "" && c.TLSCA != ""
 }
 
-// validateFabric refuses options of the fabric that contradict each other.
+// validateFabric returns an error if options of the section fabric contradict each other.
 func (c *Config) validateFabric() error {
 	f := &c.Fabric
 	some := f.TLSCert != "" || f.TLSKey != "" || f.TLSCA != ""
 	switch {
-	case !f.On():
+	case !f.Enabled():
 		return nil
 	case f.KeyFile != "" && some:
 		return notAllowed("fabric.key_file", &f.KeyFile, `"" where fabric.tls_cert, fabric.tls_key and fabric.tls_ca are set`)
@@ -88,7 +91,8 @@ func (c *Config) validateFabric() error {
 	return nil
 }
 
-// HostName returns the name of this host in the list.
+// HostName returns the name of this host in the list of hosts: fabric.host or, if that is not set, the name of the
+// host.
 func (c *FabricConfig) HostName() (string, error) {
 	if c.Host != "" {
 		return c.Host, nil
@@ -100,10 +104,11 @@ func (c *FabricConfig) HostName() (string, error) {
 	return name, nil
 }
 
-// fabricRequest returns what the worker of a device is asked for.
+// fabricRequest returns the fabric options for the worker of a device. They are zero if the device takes no part in
+// probes between hosts.
 func (c *Config) fabricRequest(device string) verbs.FabricOptions {
 	f := &c.Fabric
-	if !f.On() || !f.Wants(device) {
+	if !f.Enabled() || !f.IncludesDevice(device) {
 		return verbs.FabricOptions{}
 	}
 	return verbs.FabricOptions{
@@ -112,8 +117,8 @@ func (c *Config) fabricRequest(device string) verbs.FabricOptions {
 	}
 }
 
-// Wants reports whether a device that is watched probes and answers.
-func (c *FabricConfig) Wants(device string) bool {
-	match, err := compile(c.Devices) // Check has refused globs that are none
+// IncludesDevice reports whether fabric.devices matches a watched device.
+func (c *FabricConfig) IncludesDevice(device string) bool {
+	match, err := compileGlobs(c.Devices) // Validate has rejected invalid globs
 	return err == nil && match.Match(device)
 }

@@ -6,9 +6,10 @@ import (
 	"rdma_events/internal/sys/filestate"
 )
 
-// watchFile returns a function that reports whether a file has changed since its last call. Calls must not be concurrent.
-func watchFile(path string) func() bool {
-	last, _ := os.Stat(path) // a file that is missing may come
+// newFileChangeDetector returns a function that reports whether a file has changed since the last call. The function
+// must not be called concurrently.
+func newFileChangeDetector(path string) func() bool {
+	last, _ := os.Stat(path) // the file may be created later
 	return func() bool {
 		now, err := os.Stat(path)
 		if err != nil {

@@ -14,7 +14,7 @@ func TestFileIsSeenToChangeOnce(t *testing.T) {
 		require.NoError(t, os.WriteFile(path+"~", []byte(text), 0o644))
 		require.NoError(t, os.Rename(path+"~", path))
 	}
-	changed := watchFile(path)
+	changed := newFileChangeDetector(path)
 	require.False(t, changed(), "it is missing")
 	for _, text := range []string{"mlx5", "mlx5 irdma", "mlx5 irdma"} {
 		write(text)

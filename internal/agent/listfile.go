@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// listInterval is how often it is looked whether the list has changed. A mounted ConfigMap changes by a link's new target,
-	// which inotify of the file would not see.
+	// listInterval is the time between two checks whether the list has changed. The plugin polls because a mounted
+	// ConfigMap changes by a new target of a symbolic link, which an inotify watch on the file does not see.
 	listInterval = 5 * time.Second
-	// listSettled is the time between two reads that must agree. Programs that write a file in place, such as tee, first empty
-	// it, and a pipe or a network may hold them up in the middle of a line.
+	// listSettled is the time between two reads that must have the same content. Programs that write a file in place,
+	// such as tee, empty it first, and a pipe or a network may delay them in the middle of a line.
 	listSettled = time.Second
-	// listReads limits how often a list that keeps changing is read in a row.
+	// listReads is the maximum number of reads in a row of a list that keeps changing.
 	listReads = 3
 )
 
@@ -32,103 +32,105 @@ var (
 	errBeingWritten = errors.New("it is being written: no two reads of it in a row are the same")
 )
 
-// listFile is the file of fabric.peers_file.
+// listFile reads the list of hosts from fabric.peers_file and reloads it when the file changes.
 type listFile struct {
-	path string
-	kept *pinglist.List // there is no file; nil: there is one
-	host string         // of this host in the list
-	log  *slog.Logger
+	path  string
+	fixed *pinglist.List // list that replaces the file; nil: read the file
+	host  string         // name of this host in the list
+	log   *slog.Logger
 
-	last    reading           // nil info: nothing was read, or it has to be read again
-	used    [sha256.Size]byte // the content of the list in use
-	warned  string
-	without bool // the list that was read last does not have the host
+	lastReading listReading       // its info is nil if nothing was read or the file must be read again
+	usedSum     [sha256.Size]byte // checksum of the list in use
+	lastWarning string
+	lacksHost   bool // the last list does not contain this host
 }
 
-// reading is the result of one read of the file.
-type reading struct {
-	list *pinglist.List // nil: err
+// listReading is the result of one read of the file.
+type listReading struct {
+	list *pinglist.List // nil if err is set
 	err  error
-	info fs.FileInfo       // before the read; nil: the file could not be opened
-	sum  [sha256.Size]byte // of the content, to its end or to the line of err
+	info fs.FileInfo       // from before the read; nil if the file could not be opened
+	sum  [sha256.Size]byte // checksum of the content, to its end or to the line of err
 }
 
-// fault returns why the list of the reading must not replace another one.
-func (r reading) fault() error {
+// rejection returns why this list must not replace the list in use, or nil if it may replace it.
+func (r listReading) rejection() error {
 	if r.err == nil && r.list.Len() == 0 {
 		return errNoHosts
 	}
 	return r.err
 }
 
-// agrees reports whether two readings found the same.
-func (r reading) agrees(o reading) bool {
+// hasSameContent reports whether two readings have the same content and both are valid or both are invalid.
+func (r listReading) hasSameContent(o listReading) bool {
 	return r.sum == o.sum && (r.err == nil) == (o.err == nil)
 }
 
-// settled reports whether the file has been left alone for listSettled. A pipe is read to its end, once.
-func (r reading) settled(now time.Time) bool {
+// isSettled reports whether the file has not changed for listSettled. A pipe always counts as settled: it is read to
+// its end, once.
+func (r listReading) isSettled(now time.Time) bool {
 	return r.info != nil && (!r.info.Mode().IsRegular() || now.Sub(filestate.ChangeTime(r.info)) >= listSettled)
 }
 
-// list returns the list of the configuration, for the host of a name in it.
-func (c *FabricConfig) list(host string, log *slog.Logger) *listFile {
-	return &listFile{path: c.PeersFile, kept: c.hosts, host: host, log: log}
+// newListFile returns the list of the configuration. host is the name of this host in the list.
+func (c *FabricConfig) newListFile(host string, log *slog.Logger) *listFile {
+	return &listFile{path: c.PeersFile, fixed: c.hosts, host: host, log: log}
 }
 
-// read reads the list once, as it is at this moment. The error is one line.
+// read reads the list once, in its current state. The error is one line.
 func (l *listFile) read() (*pinglist.List, error) {
-	if l.kept != nil {
-		return l.kept, nil
+	if l.fixed != nil {
+		return l.fixed, nil
 	}
-	return l.accept(l.readOnce())
+	return l.acceptFirst(l.readOnce())
 }
 
-// open reads the list for the start of the plugin. A file that has just been written is read until two reads agree, for two seconds
-// at most. If it then has no hosts, or is still being written, open logs that and returns an empty list, and watch takes the
-// file once it is complete. The error is one line.
+// open reads the list when the plugin starts. If the file has just been written, open reads it until two reads agree,
+// for at most two seconds. If the file then has no hosts or is still being written, open logs that and returns an empty
+// list; watch applies the file once it is complete. The error is one line.
 func (l *listFile) open() (*pinglist.List, error) {
-	if l.kept != nil {
-		return l.kept, nil
+	if l.fixed != nil {
+		return l.fixed, nil
 	}
 	r := l.readOnce()
-	if !r.settled(time.Now()) {
-		r = l.settle(context.Background(), r)
+	if !r.isSettled(time.Now()) {
+		r = l.readUntilSettled(context.Background(), r)
 	}
-	if err := r.fault(); errors.Is(err, errNoHosts) || errors.Is(err, errBeingWritten) {
-		l.last = r
-		l.warn(err, "this host neither probes others nor answers them until the file is complete")
+	if err := r.rejection(); errors.Is(err, errNoHosts) || errors.Is(err, errBeingWritten) {
+		l.lastReading = r
+		l.warnOnce(err, "this host neither probes others nor answers them until the file is complete")
 		return pinglist.ParseList(strings.NewReader(""))
 	}
-	return l.accept(r)
+	return l.acceptFirst(r)
 }
 
-// accept returns the list of a reading at the start, where no other one is in use.
-func (l *listFile) accept(r reading) (*pinglist.List, error) {
-	l.last = r
+// acceptFirst returns the list of the first reading. There is no previous list to keep, so an error is returned.
+func (l *listFile) acceptFirst(r listReading) (*pinglist.List, error) {
+	l.lastReading = r
 	if r.err != nil {
-		return nil, l.failed(r.err)
+		return nil, l.wrapError(r.err)
 	}
-	l.use(r)
+	l.markInUse(r)
 	return r.list, nil
 }
 
-// use remembers that the list of a reading is in use, and warns if it lacks this host.
-func (l *listFile) use(r reading) {
-	l.used = r.sum
-	if _, ok := r.list.Host(l.host); !ok && !l.without {
+// markInUse remembers that the list of a reading is in use. It logs a warning if the list does not contain this host.
+func (l *listFile) markInUse(r listReading) {
+	l.usedSum = r.sum
+	if _, ok := r.list.Host(l.host); !ok && !l.lacksHost {
 		l.log.Warn(fmt.Sprintf("%s: fabric.peers_file = %q has no host %q: this host neither probes others nor answers them; "+
 			"add it, or set fabric.host to the name that it has there", table, l.path, l.host))
-		l.without = true
+		l.lacksHost = true
 	} else if ok {
-		l.without = false
+		l.lacksHost = false
 	}
 }
 
-func (l *listFile) readOnce() (r reading) {
+// readOnce reads and parses the file. It returns an error as part of the reading.
+func (l *listFile) readOnce() (r listReading) {
 	f, err := os.Open(l.path)
 	if err != nil {
-		return reading{err: err}
+		return listReading{err: err}
 	}
 	defer f.Close()
 	if r.info, r.err = f.Stat(); r.err != nil {
@@ -140,27 +142,28 @@ func (l *listFile) readOnce() (r reading) {
 	return r
 }
 
-// settle reads the list until two reads in a row, listSettled apart, agree. It returns early once ctx is done.
-func (l *listFile) settle(ctx context.Context, r reading) reading {
+// readUntilSettled reads the list until two consecutive reads, listSettled apart, agree. It returns early if ctx is
+// done.
+func (l *listFile) readUntilSettled(ctx context.Context, r listReading) listReading {
 	for range listReads - 1 {
 		select {
 		case <-ctx.Done():
-			return reading{err: ctx.Err()}
+			return listReading{err: ctx.Err()}
 		case <-time.After(listSettled):
 		}
 		next := l.readOnce()
-		if next.agrees(r) {
+		if next.hasSameContent(r) {
 			return next
 		}
 		r = next
 	}
-	return reading{err: errBeingWritten}
+	return listReading{err: errBeingWritten}
 }
 
-// watch calls set with each list that differs from the one in use, until ctx is done. A list that cannot be read, changes while
-// it is read or has no hosts is reported once, and the previous one stays in use.
+// watch calls set with each list that differs from the one in use, until ctx is done. If a list cannot be read, changes
+// while it is read or has no hosts, watch logs one warning and keeps the previous list.
 func (l *listFile) watch(ctx context.Context, set func(*pinglist.List)) {
-	if l.kept != nil {
+	if l.fixed != nil {
 		return
 	}
 	tick := time.NewTicker(listInterval)
@@ -171,41 +174,41 @@ func (l *listFile) watch(ctx context.Context, set func(*pinglist.List)) {
 			return
 		case <-tick.C:
 		}
-		if now, err := os.Stat(l.path); err == nil && l.last.info != nil && filestate.Same(l.last.info, now) {
+		if now, err := os.Stat(l.path); err == nil && l.lastReading.info != nil && filestate.Same(l.lastReading.info, now) {
 			continue
 		}
-		r := l.settle(ctx, l.readOnce())
+		r := l.readUntilSettled(ctx, l.readOnce())
 		if ctx.Err() != nil {
 			return
 		}
-		l.take(r, set)
+		l.applyReading(r, set)
 	}
 }
 
-// take calls set with the list of a reading if it differs from the one in use.
-func (l *listFile) take(r reading, set func(*pinglist.List)) {
-	l.last = r
-	if err := r.fault(); err != nil {
-		l.warn(err, "the previous list stays in use")
+// applyReading calls set with the list of a reading if it differs from the list in use.
+func (l *listFile) applyReading(r listReading, set func(*pinglist.List)) {
+	l.lastReading = r
+	if err := r.rejection(); err != nil {
+		l.warnOnce(err, "the previous list stays in use")
 		return
 	}
-	l.warned = ""
-	if r.sum == l.used {
+	l.lastWarning = ""
+	if r.sum == l.usedSum {
 		return
 	}
-	l.use(r)
+	l.markInUse(r)
 	l.log.Info("peer list reloaded", "hosts", r.list.Len(), "groups", r.list.Groups(), "digest", r.list.Digest())
 	set(r.list)
 }
 
-// warn logs why the file is not used and what follows, unless that was the last warning.
-func (l *listFile) warn(err error, effect string) {
-	if text := l.failed(err).Error(); text != l.warned {
-		l.warned = text
-		l.log.Warn(text + "; " + effect)
+// warnOnce logs why the file is not used and what follows from that. It does not repeat the last warning.
+func (l *listFile) warnOnce(err error, effect string) {
+	if text := l.wrapError(err).Error(); text != l.lastWarning {
+		l.lastWarning = text
+		l.log.Warn("peer list: "+effect, "error", text)
 	}
 }
 
-func (l *listFile) failed(err error) error {
+func (l *listFile) wrapError(err error) error {
 	return fmt.Errorf("%s: fabric.peers_file = %q: %w", table, l.path, err)
 }

@@ -21,7 +21,7 @@ import (
 	"rdma_events/internal/sys/filestate"
 )
 
-// watchedList is a list of hosts in a file that is watched on the fake clock of a synctest bubble.
+// watchedList is a list file that is watched on the fake clock of a synctest bubble.
 type watchedList struct {
 	*listFile
 	t *testing.T
@@ -70,8 +70,8 @@ func (w *watchedList) start() (stop func()) {
 	}
 }
 
-// seen returns the numbers of hosts of the lists that were set so far, and the warnings.
-func (w *watchedList) seen() (sets []int, warnings []string) {
+// results returns the number of hosts of each list that was set so far, and the warnings.
+func (w *watchedList) results() (sets []int, warnings []string) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,16 +98,17 @@ func TestWatchKeepsListWhileFileIsEmpty(t *testing.T) {
 				stop := w.start()
 				w.write(text)
 				time.Sleep(time.Hour)
-				sets, warnings := w.seen()
+				sets, warnings := w.results()
 				require.Empty(t, sets)
 				require.Len(t, warnings, 1)
 				require.Contains(t, warnings[0], w.path)
-				require.Contains(t, warnings[0], "it has no hosts; the previous list stays in use")
+				require.Contains(t, warnings[0], "peer list: the previous list stays in use")
+				require.Contains(t, warnings[0], "it has no hosts")
 
 				w.write(threeListed)
 				time.Sleep(2 * listInterval)
 				stop()
-				sets, warnings = w.seen()
+				sets, warnings = w.results()
 				require.Equal(t, []int{3}, sets)
 				require.Len(t, warnings, 1)
 				require.Contains(t, w.text.String(), "peer list reloaded")
@@ -116,7 +117,8 @@ func TestWatchKeepsListWhileFileIsEmpty(t *testing.T) {
 	}
 }
 
-// Each part would be a list, of fewer hosts or with another group. The watch reads 5 s after its start and then every second.
+// Each part of the file is itself a valid list, with fewer hosts or with another group. The watch reads the file 5 s
+// after its start and then every second.
 func TestWatchWaitsUntilListIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchedList(t, twoListed)
@@ -127,7 +129,7 @@ func TestWatchWaitsUntilListIsWhole(t *testing.T) {
 		for _, end := range []int{0, 5, 14, 15} { // nothing, "a g1", "... c g", "... c g1"
 			w.write(threeListed[:end])
 			time.Sleep(listSettled)
-			sets, _ := w.seen()
+			sets, _ := w.results()
 			require.Empty(t, sets, "%q", threeListed[:end])
 		}
 		w.write(threeListed)
@@ -149,10 +151,11 @@ func TestWatchReportsAFileThatKeepsChanging(t *testing.T) {
 			w.write(text)
 			time.Sleep(listSettled / 2)
 		}
-		sets, warnings := w.seen()
+		sets, warnings := w.results()
 		require.Empty(t, sets)
 		require.Len(t, warnings, 1)
-		require.Contains(t, warnings[0], "it is being written: no two reads of it in a row are the same; the previous list stays in use")
+		require.Contains(t, warnings[0], "the previous list stays in use")
+		require.Contains(t, warnings[0], "it is being written: no two reads of it in a row are the same")
 		time.Sleep(3 * listInterval)
 		stop()
 		require.Equal(t, []int{2}, w.sets)
@@ -179,13 +182,13 @@ func TestWatchIgnoresAChangeThatLeavesTheContent(t *testing.T) {
 		w.write("")
 		time.Sleep(2 * listInterval)
 		stop()
-		sets, warnings := w.seen()
+		sets, warnings := w.results()
 		require.Empty(t, sets)
 		require.Len(t, warnings, 2, "the list was whole in between")
 	})
 }
 
-// The size and the time of the modification stay, as after cp -p of a list of the same length.
+// The size and the modification time stay the same, as after cp -p of a list of the same length.
 func TestWatchTakesAListWithTheOldSizeAndTime(t *testing.T) {
 	w := newWatchedList(t, twoListed)
 	info, err := os.Stat(w.path)
@@ -198,7 +201,7 @@ func TestWatchTakesAListWithTheOldSizeAndTime(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	synctest.Test(t, func(t *testing.T) {
 		w.t = t
-		w.last.info = info
+		w.lastReading.info = info
 		stop := w.start()
 		w.write("a g1\nb g2\n")
 		require.NoError(t, os.Chtimes(w.path, info.ModTime(), info.ModTime()))
@@ -218,7 +221,7 @@ func TestOpenWaitsForAListThatIsBeingWritten(t *testing.T) {
 		l, err := w.open()
 		require.NoError(t, err)
 		require.Equal(t, 3, l.Len())
-		_, warnings := w.seen()
+		_, warnings := w.results()
 		require.Empty(t, warnings)
 	})
 }
@@ -243,11 +246,11 @@ func TestOpenStartsWithoutHostsUntilListIsWhole(t *testing.T) {
 				l, err := w.open()
 				require.NoError(t, err)
 				require.Zero(t, l.Len())
-				_, warnings := w.seen()
+				_, warnings := w.results()
 				require.Len(t, warnings, 1)
 				require.Contains(t, warnings[0], w.path)
 				require.Contains(t, warnings[0], name)
-				require.Contains(t, warnings[0], "; this host neither probes others nor answers them until the file is complete")
+				require.Contains(t, warnings[0], "peer list: this host neither probes others nor answers them until the file is complete")
 				stop := w.start()
 				<-written
 				w.write(threeListed)
@@ -275,10 +278,10 @@ func TestAFileSettlesASecondAfterItsChange(t *testing.T) {
 	w := newWatchedList(t, twoListed)
 	r := w.readOnce()
 	at := filestate.ChangeTime(r.info)
-	require.False(t, r.settled(at.Add(listSettled-1)))
-	require.True(t, r.settled(at.Add(listSettled)))
-	require.False(t, r.settled(at.Add(-time.Hour)), "the host's clock was set back")
-	require.False(t, reading{}.settled(at))
+	require.False(t, r.isSettled(at.Add(listSettled-1)))
+	require.True(t, r.isSettled(at.Add(listSettled)))
+	require.False(t, r.isSettled(at.Add(-time.Hour)), "the host's clock was set back")
+	require.False(t, listReading{}.isSettled(at))
 }
 
 func TestAListIsReadFromAPipe(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// captured keeps what is logged.
+// captured keeps log lines.
 type captured struct {
 	mu    sync.Mutex
 	lines []line

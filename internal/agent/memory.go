@@ -8,8 +8,9 @@ import (
 	"rdma_events/internal/device/memory"
 )
 
-// openMemory opens what this host remembers, in the directory that systemd made for the service, else in the recorder's. Without a
-// directory, and for simulated devices, the memory begins now and ends with the plugin.
+// openMemory opens the memory of the devices that this host has had. It is stored in the directory that systemd made
+// for the service, else in the recorder's directory. Without a directory, and for simulated devices, the memory starts
+// empty and is lost when the plugin ends.
 func (c *Config) openMemory(log *slog.Logger) *memory.Memory {
 	dir := stateDirectory(os.Getenv("STATE_DIRECTORY"))
 	if dir == "" {
@@ -20,7 +21,7 @@ func (c *Config) openMemory(log *slog.Logger) *memory.Memory {
 	}
 	m, err := memory.Open(dir, memory.Machine(), time.Now)
 	if err != nil {
-		log.Warn("memory: " + err.Error())
+		log.Warn("device memory: open failed", "error", err)
 	}
 	return m
 }

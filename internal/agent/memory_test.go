@@ -12,9 +12,9 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// The directory is what systemd gives a service, and what the state component gives a pod.
+// systemd gives a service this directory, and the Kubernetes component "state" gives it to a pod.
 func TestMemoryOutlivesThePluginInTheStateDirectory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), stateName)
+	dir := filepath.Join(t.TempDir(), stateDirName)
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	t.Setenv("STATE_DIRECTORY", dir)
 	c := Config{Backend: verbs.BackendVerbs}

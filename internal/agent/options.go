@@ -15,22 +15,22 @@ import (
 	"rdma_events/internal/record/recorder"
 )
 
-// table is the name of the plugin's TOML table.
+// table is the name of the plugin's table in TOML.
 const table = "inputs.rdma_events"
 
 const methodNone = "none"
 
-// option is one key of the configuration: the target of its value, and the allowed values
-// in words and as a predicate.
+// option describes one key of the configuration: where its value goes, and the allowed values as text and as a
+// predicate.
 type option struct {
-	key    string // below table
+	key    string // relative to table
 	target any    // pointer into a Config
 	want   string
 	valid  func() bool
 }
 
-// quoted returns names as in `"verbs" or "sim"`.
-func quoted(names []string) string {
+// quoteNames joins names as in `"verbs" or "sim"`.
+func quoteNames(names []string) string {
 	var all []string
 	for _, name := range names {
 		all = append(all, strconv.Quote(name))
@@ -38,13 +38,14 @@ func quoted(names []string) string {
 	return strings.Join(all, " or ")
 }
 
-// options returns every key with its target in c.
+// options returns all options, each with its target in c.
 func (c *Config) options() []option {
 	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Roles.options(), c.Probe.options(), c.Evidence.options(), c.Recorder.options(),
 		c.Applications.options(), c.Fabric.options(), c.Sim.options())
 }
 
-// OptionNames returns the names of all options, those in a section as in "probe.interval".
+// OptionNames returns the names of all options. An option in a section has the name of the section, as in
+// "probe.interval".
 func OptionNames() []string {
 	var names []string
 	for _, o := range append(new(Config).options(), new(ExpectedConfig).options()...) {
@@ -60,27 +61,27 @@ func (c *Config) deviceOptions() []option {
 		portList = `a list of ports from 1 to 255, as in ["mlx5_0:1"]`
 	)
 	return []option{
-		{"devices", &c.Devices, globList, each(&c.Devices, isGlob)},
-		{"devices_exclude", &c.DevicesExclude, globList, each(&c.DevicesExclude, isGlob)},
-		{"ports", &c.Ports, portList, each(&c.Ports, isPort)},
-		{"expect", &c.Expect, nameList, each(&c.Expect, isDevice)},
-		{"expected_down", &c.ExpectedDown, portList, each(&c.ExpectedDown, isPort)},
-		{"virtual_functions", &c.VirtualFunctions, `true or false`, always},
+		{"devices", &c.Devices, globList, allValid(&c.Devices, isGlob)},
+		{"devices_exclude", &c.DevicesExclude, globList, allValid(&c.DevicesExclude, isGlob)},
+		{"ports", &c.Ports, portList, allValid(&c.Ports, isPort)},
+		{"expect", &c.Expect, nameList, allValid(&c.Expect, isDevice)},
+		{"expected_down", &c.ExpectedDown, portList, allValid(&c.ExpectedDown, isPort)},
+		{"virtual_functions", &c.VirtualFunctions, `true or false`, anyValue},
 	}
 }
 
 func (c *Config) pluginOptions() []option {
 	return []option{
-		{"backend", &c.Backend, quoted(BackendNames()), oneOf(&c.Backend, BackendNames()...)},
-		{"worker_path", &c.WorkerPath, `the path of rdma-events-worker, or ""`, always},
-		{"max_event_points", &c.MaxEventPoints, `a number from 1 to 10000`, within(&c.MaxEventPoints, 1, 10_000)},
+		{"backend", &c.Backend, quoteNames(BackendNames()), oneOf(&c.Backend, BackendNames()...)},
+		{"worker_path", &c.WorkerPath, `the path of rdma-events-worker, or ""`, anyValue},
+		{"max_event_points", &c.MaxEventPoints, `a number from 1 to 10000`, intWithin(&c.MaxEventPoints, 1, 10_000)},
 		{
 			"state_interval", &c.StateInterval, `"0s", or a duration from "100ms" to "24h"`,
-			zeroOr(&c.StateInterval, lastsWithin(&c.StateInterval, 100*time.Millisecond, 24*time.Hour)),
+			zeroOr(&c.StateInterval, durationWithin(&c.StateInterval, 100*time.Millisecond, 24*time.Hour)),
 		},
 		{
 			"shutdown_timeout", &c.ShutdownTimeout, `a duration from "100ms" to "4s", because Telegraf waits 5 s`,
-			lastsWithin(&c.ShutdownTimeout, 100*time.Millisecond, 4*time.Second),
+			durationWithin(&c.ShutdownTimeout, 100*time.Millisecond, 4*time.Second),
 		},
 	}
 }
@@ -89,9 +90,9 @@ func (c *ProbeConfig) options() []option {
 	return []option{
 		{
 			"probe.interval", &c.Interval, `"0s" for no probes, or a duration from "1ms" to "1h"`,
-			zeroOr(&c.Interval, lastsWithin(&c.Interval, time.Millisecond, time.Hour)),
+			zeroOr(&c.Interval, durationWithin(&c.Interval, time.Millisecond, time.Hour)),
 		},
-		{"probe.timeout", &c.Timeout, `a duration from "100us" to "1h"`, lastsWithin(&c.Timeout, 100*time.Microsecond, time.Hour)},
+		{"probe.timeout", &c.Timeout, `a duration from "100us" to "1h"`, durationWithin(&c.Timeout, 100*time.Microsecond, time.Hour)},
 		{
 			"probe.method", &c.Method, `"auto", "rc_write", "ud_send", "flush" or "none"`,
 			func() bool { return isMethod(c.Method) },
@@ -100,12 +101,12 @@ func (c *ProbeConfig) options() []option {
 			"probe.vectors", &c.Vectors, `a list of different completion vectors, as in [0, 3], or [-1] for all`,
 			func() bool { return areVectors(c.Vectors) },
 		},
-		{"probe.ack_batch", &c.AckBatch, `a number from 1 to 1024`, within(&c.AckBatch, 1, 1024)},
-		{"probe.gid_index", &c.GIDIndex, `a number from 0 to 255, or -1`, within(&c.GIDIndex, -1, 255)},
-		{"probe.pkey_index", &c.PKeyIndex, `a number from 0 to 65535, or -1`, within(&c.PKeyIndex, -1, 65_535)},
-		{"probe.window", &c.Window, `a duration from "10s" to "24h"`, lastsWithin(&c.Window, 10*time.Second, 24*time.Hour)},
-		{"probe.stages", &c.Stages, `true or false`, always},
-		{"probe.histogram", &c.Histogram, `true or false`, always},
+		{"probe.ack_batch", &c.AckBatch, `a number from 1 to 1024`, intWithin(&c.AckBatch, 1, 1024)},
+		{"probe.gid_index", &c.GIDIndex, `a number from 0 to 255, or -1`, intWithin(&c.GIDIndex, -1, 255)},
+		{"probe.pkey_index", &c.PKeyIndex, `a number from 0 to 65535, or -1`, intWithin(&c.PKeyIndex, -1, 65_535)},
+		{"probe.window", &c.Window, `a duration from "10s" to "24h"`, durationWithin(&c.Window, 10*time.Second, 24*time.Hour)},
+		{"probe.stages", &c.Stages, `true or false`, anyValue},
+		{"probe.histogram", &c.Histogram, `true or false`, anyValue},
 	}
 }
 
@@ -113,19 +114,19 @@ func (c *EvidenceConfig) options() []option {
 	return []option{
 		{
 			"evidence.gid_interval", &c.GIDInterval, `"0s", or a duration from "1s" to "24h"`,
-			zeroOr(&c.GIDInterval, lastsWithin(&c.GIDInterval, time.Second, 24*time.Hour)),
+			zeroOr(&c.GIDInterval, durationWithin(&c.GIDInterval, time.Second, 24*time.Hour)),
 		},
 		{
 			"evidence.command_interval", &c.CommandInterval, `"0s", or a duration from "1s" to "24h"`,
-			zeroOr(&c.CommandInterval, lastsWithin(&c.CommandInterval, time.Second, 24*time.Hour)),
+			zeroOr(&c.CommandInterval, durationWithin(&c.CommandInterval, time.Second, 24*time.Hour)),
 		},
 		{
 			"evidence.command_stuck", &c.CommandStuck, `a duration from "1s" to "10m"`,
-			lastsWithin(&c.CommandStuck, time.Second, 10*time.Minute),
+			durationWithin(&c.CommandStuck, time.Second, 10*time.Minute),
 		},
 		{
 			"evidence.snapshot_interval", &c.SnapshotInterval, `"0s", or a duration from "10s" to "24h"`,
-			zeroOr(&c.SnapshotInterval, lastsWithin(&c.SnapshotInterval, 10*time.Second, 24*time.Hour)),
+			zeroOr(&c.SnapshotInterval, durationWithin(&c.SnapshotInterval, 10*time.Second, 24*time.Hour)),
 		},
 		{
 			"evidence.ethtool", &c.Ethtool, `"link", "all" or "off"`,
@@ -140,38 +141,37 @@ func (c *RecorderConfig) options() []option {
 			"recorder.directory", &c.Directory, `an absolute path, or ""`,
 			func() bool { return c.Directory == "" || filepath.IsAbs(c.Directory) },
 		},
-		{"recorder.size_mib", &c.SizeMiB, `a number from 8 to 1024`, within(&c.SizeMiB, recorder.MinSizeMiB, recorder.MaxSizeMiB)},
+		{"recorder.size_mib", &c.SizeMiB, `a number from 8 to 1024`, intWithin(&c.SizeMiB, recorder.MinSizeMiB, recorder.MaxSizeMiB)},
 	}
 }
 
 func (c *ApplicationsConfig) options() []option {
 	return []option{
-		{"applications.objects", &c.Objects, `true or false`, always},
+		{"applications.objects", &c.Objects, `true or false`, anyValue},
 		{
 			"applications.by", &c.By, `["app"] or ["app", "unit"]`,
 			func() bool { return slices.Equal(c.By, []string{"app"}) || slices.Equal(c.By, []string{"app", "unit"}) },
 		},
-		{"applications.max_series", &c.MaxSeries, `a number from 1 to 10000`, within(&c.MaxSeries, 1, 10_000)},
-		{"applications.events", &c.Events, `true or false`, always},
+		{"applications.max_series", &c.MaxSeries, `a number from 1 to 10000`, intWithin(&c.MaxSeries, 1, 10_000)},
+		{"applications.events", &c.Events, `true or false`, anyValue},
 		{
 			"applications.hang_after", &c.HangAfter, `a duration from "1s" to "1h"`,
-			lastsWithin(&c.HangAfter, time.Second, time.Hour),
+			durationWithin(&c.HangAfter, time.Second, time.Hour),
 		},
-		{"applications.hooks", &c.Hooks, quoted(tracer.AllHooks()), oneOf(&c.Hooks, tracer.AllHooks()...)},
-		{"applications.tracer_path", &c.TracerPath, `the path of ` + tracer.ProgramName + `, or ""`, always},
+		{"applications.hooks", &c.Hooks, quoteNames(tracer.AllHooks()), oneOf(&c.Hooks, tracer.AllHooks()...)},
+		{"applications.tracer_path", &c.TracerPath, `the path of ` + tracer.ProgramName + `, or ""`, anyValue},
 	}
 }
 
 func (c *SimConfig) options() []option {
 	return []option{
 		{"sim.profile", &c.Profile, `the name of a profile, as in "roce2"`, func() bool { return c.Profile != "" }},
-		{"sim.scenario", &c.Scenario, `a file, the name of a built-in scenario, or ""`, always},
+		{"sim.scenario", &c.Scenario, `a file, the name of a built-in scenario, or ""`, anyValue},
 		{"sim.seed", &c.Seed, `a number from 0`, func() bool { return c.Seed >= 0 }},
 	}
 }
 
-// Validate checks every value, and then whether the values contradict each other. It does
-// no I/O. The error is one line.
+// Validate checks each value, and then whether the values contradict each other. It does no I/O. The error is one line.
 func (c *Config) Validate() error {
 	for _, o := range c.options() {
 		if !o.valid() {
@@ -191,8 +191,8 @@ func (c *Config) Validate() error {
 	return c.validateDevices()
 }
 
-// validateSim refuses options of the simulator that would have no effect. It accepts
-// default values, which a sample.conf with every option enabled has.
+// validateSim returns an error for an option of the simulator that has no effect, because the backend is another one.
+// Default values are accepted: a sample.conf with every option enabled contains them.
 func (c *Config) validateSim() error {
 	values, defaults := c.Sim, DefaultConfig().Sim
 	for i, o := range values.options() {
@@ -203,20 +203,20 @@ func (c *Config) validateSim() error {
 	return nil
 }
 
-// validateDevices refuses options about devices that contradict each other. An expected
-// device that is left out would be missing for ever.
+// validateDevices returns an error if options about devices contradict each other. For example, a device that is
+// expected and excluded at the same time would be reported as missing for ever.
 func (c *Config) validateDevices() error {
 	if len(c.DevicesExclude) > 0 && excludesAll(c.Devices, c.DevicesExclude) {
-		return notAllowed("devices_exclude", &c.DevicesExclude, "globs that leave some of devices, which is "+literal(&c.Devices))
+		return notAllowed("devices_exclude", &c.DevicesExclude, "globs that leave some of devices, which is "+tomlLiteral(&c.Devices))
 	}
-	passes, err := c.passes()
+	passes, err := c.globFilter()
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(c.Ports, func(port string) bool { return !passes(deviceOf(port)) }) {
+	if slices.ContainsFunc(c.Ports, func(port string) bool { return !passes(devicePart(port)) }) {
 		return notAllowed("ports", &c.Ports, "only ports of devices that devices and devices_exclude let in")
 	}
-	wants, err := c.Wants()
+	wants, err := c.DeviceFilter()
 	if err != nil {
 		return err
 	}
@@ -231,13 +231,13 @@ func (c *Config) validateDevices() error {
 	return nil
 }
 
-// notAllowed returns the error about a bad value, on one line.
+// notAllowed returns the error for a value that is not allowed, on one line.
 func notAllowed(key string, value any, want string) error {
-	return fmt.Errorf("%s: %s = %s is not allowed: want %s", table, key, literal(value), want)
+	return fmt.Errorf("%s: %s = %s is not allowed: want %s", table, key, tomlLiteral(value), want)
 }
 
-// literal returns a value as TOML writes it, on one line.
-func literal(value any) string {
+// tomlLiteral returns a value in TOML syntax, on one line.
+func tomlLiteral(value any) string {
 	if d, ok := value.(*Duration); ok {
 		return strconv.Quote(time.Duration(*d).String())
 	}
@@ -248,17 +248,17 @@ func literal(value any) string {
 	return string(text)
 }
 
-func always() bool { return true }
+func anyValue() bool { return true }
 
 func oneOf(value *string, allowed ...string) func() bool {
 	return func() bool { return slices.Contains(allowed, *value) }
 }
 
-func within(value *int, least, greatest int) func() bool {
+func intWithin(value *int, least, greatest int) func() bool {
 	return func() bool { return *value >= least && *value <= greatest }
 }
 
-func lastsWithin(value *Duration, least, greatest time.Duration) func() bool {
+func durationWithin(value *Duration, least, greatest time.Duration) func() bool {
 	return func() bool { return time.Duration(*value) >= least && time.Duration(*value) <= greatest }
 }
 
@@ -266,21 +266,21 @@ func zeroOr(value *Duration, valid func() bool) func() bool {
 	return func() bool { return *value == 0 || valid() }
 }
 
-func each(values *[]string, valid func(string) bool) func() bool {
+func allValid(values *[]string, valid func(string) bool) func() bool {
 	return func() bool {
 		return !slices.ContainsFunc(*values, func(v string) bool { return !valid(v) })
 	}
 }
 
-// isGlob reports whether compile accepts the pattern and a device can match it. An empty
-// pattern and the bare name of a driver match no device.
+// isGlob reports whether the pattern compiles and can match a device. An empty pattern and the bare name of a driver
+// match no device.
 func isGlob(pattern string) bool {
-	_, err := compile([]string{pattern})
+	_, err := compileGlobs([]string{pattern})
 	return pattern != "" && err == nil && !lacksIndex(pattern)
 }
 
-// isDevice reports whether a device can have this name: the kernel's limit is
-// IB_DEVICE_NAME_MAX, and names are directories of sysfs.
+// isDevice reports whether a device can have this name. The kernel limits names to IB_DEVICE_NAME_MAX bytes, and they
+// must be valid names of directories in sysfs.
 func isDevice(name string) bool {
 	return !lacksIndex(name) && name != "" && len(name) < 64 && !strings.ContainsAny(name, "/: \t\n*?[]{}")
 }
@@ -288,7 +288,8 @@ func isDevice(name string) bool {
 // IsDevice reports whether a device can have this name.
 func IsDevice(name string) bool { return isDevice(name) }
 
-func deviceOf(port string) string {
+// devicePart returns the device of a port, as "mlx5_0" of "mlx5_0:1".
+func devicePart(port string) string {
 	device, _, _ := strings.Cut(port, ":")
 	return device
 }
@@ -298,7 +299,7 @@ func isPort(text string) bool {
 	return ok
 }
 
-// splitPort splits a port, as in "mlx5_0:1".
+// splitPort splits a port as in "mlx5_0:1". ok is false if the text is not a valid port.
 func splitPort(text string) (device string, port int, ok bool) {
 	device, number, _ := strings.Cut(text, ":")
 	n, err := strconv.ParseUint(number, 10, 8)

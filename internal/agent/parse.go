@@ -10,10 +10,9 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Parse parses a configuration file as Telegraf's shim does, but strictly: a key that is
-// not an option, a second instance and a value of the wrong type are errors of one line.
-// The caller has expanded the environment variables in text, by Expand. Plugin.Init checks
-// the values.
+// Parse parses a configuration file. Unlike Telegraf's shim it is strict: it returns a one-line error for a key that is
+// not an option, for a second instance and for a value of the wrong type. The caller must have replaced the environment
+// variables in text with Expand. Parse does not check the values; Config.Validate does.
 func Parse(text string) (Config, error) {
 	var file struct {
 		Inputs map[string]toml.Primitive `toml:"inputs"`
@@ -22,22 +21,22 @@ func Parse(text string) (Config, error) {
 	if err != nil {
 		return Config{}, syntaxError(err)
 	}
-	if err := foreignTable(md.Keys()); err != nil {
+	if err := checkTables(md.Keys()); err != nil {
 		return Config{}, err
 	}
 	d := decoder{&md}
-	values, err := d.instance(file.Inputs)
+	values, err := d.decodeInstance(file.Inputs)
 	if err != nil {
 		return Config{}, err
 	}
 	c := DefaultConfig()
-	if c.Expected, err = d.expectedSections(values); err != nil {
+	if c.Expected, err = d.decodeExpected(values); err != nil {
 		return Config{}, err
 	}
-	return c, d.assign(c.options(), values)
+	return c, d.assignOptions(c.options(), values)
 }
 
-// syntaxError puts the parser's error on one line.
+// syntaxError returns the error of the TOML parser on one line, with the number of the line in the file.
 func syntaxError(err error) error {
 	var syntax toml.ParseError
 	if !errors.As(err, &syntax) {
@@ -47,9 +46,9 @@ func syntaxError(err error) error {
 	return fmt.Errorf("parse configuration: line %d: %s", syntax.Position.Line, message)
 }
 
-// foreignTable returns an error for the first key outside of the plugin's table. Such a
-// file is likely Telegraf's own, with [agent] and outputs.
-func foreignTable(keys []toml.Key) error {
+// checkTables returns an error for the first key outside the plugin's table. A file with such a key is probably
+// Telegraf's own configuration, with [agent] and outputs.
+func checkTables(keys []toml.Key) error {
 	for _, key := range keys {
 		if key.String() != "inputs" && (len(key) < 2 || key[0] != "inputs" || key[1] != "rdma_events") {
 			return fmt.Errorf("%s does not belong here: this file has one [[%s]], and Telegraf's own has the rest", key, table)
@@ -58,17 +57,16 @@ func foreignTable(keys []toml.Key) error {
 	return nil
 }
 
-// decoder decodes one file piece by piece: the TOML package alone does not name the key of
-// a value that it cannot decode.
+// decoder decodes one file value by value, because the TOML package alone does not name the key of a value that it
+// cannot decode.
 type decoder struct{ *toml.MetaData }
 
-// instance returns the values of the only [[inputs.rdma_events]] by their key below it, as
-// toml.Key writes the key: interval in the section probe is probe.interval, and a quoted
-// "probe.interval" keeps its quotes.
-func (d decoder) instance(inputs map[string]toml.Primitive) (map[string]toml.Primitive, error) {
-	// The TOML package decodes a value that is no table to an empty map, without error.
-	if value := d.value(inputs, "rdma_events"); !isTables(value) {
-		return nil, fmt.Errorf("%s = %s is not allowed: want [[%s]]", table, literal(value), table)
+// decodeInstance returns the values of the only [[inputs.rdma_events]]. The keys are relative to it and have the form
+// of toml.Key.String: interval in the section probe is probe.interval, and a quoted "probe.interval" keeps its quotes.
+func (d decoder) decodeInstance(inputs map[string]toml.Primitive) (map[string]toml.Primitive, error) {
+	// The TOML package decodes a value that is not a table into an empty map, without an error.
+	if value := d.rawValue(inputs, "rdma_events"); !isTables(value) {
+		return nil, fmt.Errorf("%s = %s is not allowed: want [[%s]]", table, tomlLiteral(value), table)
 	}
 	var instances []map[string]toml.Primitive
 	if err := d.PrimitiveDecode(inputs["rdma_events"], &instances); err != nil {
@@ -84,7 +82,7 @@ func (d decoder) instance(inputs map[string]toml.Primitive) (map[string]toml.Pri
 		table, len(instances))
 }
 
-// isTables accepts both spellings of an array of tables, [[x]] and x = [{}], and nil.
+// isTables reports whether value is an array of tables, in either spelling ([[x]] or x = [{}]), or nil.
 func isTables(value any) bool {
 	values, ok := value.([]any)
 	if _, proper := value.([]map[string]any); proper || value == nil {
@@ -98,7 +96,7 @@ func isTable(value any) bool {
 	return ok
 }
 
-// flatten replaces the sections by their values.
+// flatten returns the values with those of all sections, each under the key section.name.
 func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Primitive, error) {
 	flat := make(map[string]toml.Primitive, len(values))
 	for key, value := range values {
@@ -110,8 +108,8 @@ func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Prim
 			continue
 		}
 		var section map[string]toml.Primitive
-		if err := d.PrimitiveDecode(p, &section); err != nil || !isTable(d.value(values, name)) {
-			return nil, notAllowed(name, d.value(values, name), "["+table+"."+name+"]")
+		if err := d.PrimitiveDecode(p, &section); err != nil || !isTable(d.rawValue(values, name)) {
+			return nil, notAllowed(name, d.rawValue(values, name), "["+table+"."+name+"]")
 		}
 		delete(flat, name)
 		for key, value := range section {
@@ -125,9 +123,9 @@ func sections() []string {
 	return []string{"roles", "probe", "evidence", "recorder", "applications", "fabric", "sim"}
 }
 
-// assign sets the options that values has, in the order of the file, so that it returns
-// the first of several errors.
-func (d decoder) assign(options []option, values map[string]toml.Primitive) error {
+// assignOptions sets the options that values contains. It proceeds in the order of the file, so that it returns the
+// first of several errors.
+func (d decoder) assignOptions(options []option, values map[string]toml.Primitive) error {
 	for _, key := range d.Keys() {
 		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) || key[2] == expectedSection {
 			continue
@@ -139,14 +137,14 @@ func (d decoder) assign(options []option, values map[string]toml.Primitive) erro
 	return nil
 }
 
-// setOption sets the option of a name, which values has.
+// setOption sets one option to its value in values.
 func (d decoder) setOption(options []option, name string, values map[string]toml.Primitive) error {
-	value := d.value(values, name)
+	value := d.rawValue(values, name)
 	i := slices.IndexFunc(options, func(o option) bool { return o.key == name })
 	if i < 0 {
 		return unknownKey(name, value, options)
 	}
-	if unset := unsetIn(value); unset != "" {
+	if unset := findUnsetVariable(value); unset != "" {
 		return notAllowed(name, value, options[i].want+"; the environment has no "+unset)
 	}
 	if err := d.PrimitiveDecode(values[name], options[i].target); err != nil || isEmptyDuration(options[i].target, value) {
@@ -155,9 +153,9 @@ func (d decoder) setOption(options []option, name string, values map[string]toml
 	return nil
 }
 
-// expectedSections returns the sections [[inputs.rdma_events.expected]] of an instance.
-func (d decoder) expectedSections(values map[string]toml.Primitive) ([]ExpectedConfig, error) {
-	value := d.value(values, expectedSection)
+// decodeExpected returns the sections [[inputs.rdma_events.expected]] of an instance.
+func (d decoder) decodeExpected(values map[string]toml.Primitive) ([]ExpectedConfig, error) {
+	value := d.rawValue(values, expectedSection)
 	if value == nil {
 		return nil, nil
 	}
@@ -180,16 +178,16 @@ func (d decoder) expectedSections(values map[string]toml.Primitive) ([]ExpectedC
 	return all, nil
 }
 
-// isEmptyDuration reports whether value is an empty duration. Telegraf decodes that to 0,
-// which here turns features off.
+// isEmptyDuration reports whether value is an empty duration. Telegraf decodes an empty duration to 0, which would turn
+// features of this plugin off.
 func isEmptyDuration(target, value any) bool {
 	_, ok := target.(*Duration)
 	return ok && value == ""
 }
 
-// value returns a value as the TOML package has parsed it, nil for none. A key of three
-// parts is no option and has none here: its value is inside of another value.
-func (d decoder) value(values map[string]toml.Primitive, name string) any {
+// rawValue returns a value as the TOML package has parsed it, or nil if there is none. A key of three parts has no
+// value here: it is part of another value.
+func (d decoder) rawValue(values map[string]toml.Primitive, name string) any {
 	p, ok := values[name]
 	if !ok {
 		return nil
@@ -205,18 +203,18 @@ func unknownKey(name string, value any, options []option) error {
 	top, _, _ := strings.Cut(name, ".")
 	if slices.Contains(execdOptions(), top) {
 		return fmt.Errorf("%s: %s = %s does not work here: put it on [[inputs.execd]] in Telegraf's own configuration",
-			table, name, literal(value))
+			table, name, tomlLiteral(value))
 	}
 	known := make([]string, len(options))
 	for i, o := range options {
 		known[i] = o.key
 	}
 	slices.Sort(known)
-	return fmt.Errorf("%s: %s = %s is not an option: want one of %s", table, name, literal(value), strings.Join(known, ", "))
+	return fmt.Errorf("%s: %s = %s is not an option: want one of %s", table, name, tomlLiteral(value), strings.Join(known, ", "))
 }
 
-// execdOptions returns the options of every Telegraf input. Telegraf applies them to
-// execd; the plugin's own process has no agent.
+// execdOptions returns the options that every Telegraf input has. They are set on [[inputs.execd]] in Telegraf's own
+// configuration and have no effect in the plugin's process.
 func execdOptions() []string {
 	return []string{
 		"alias", "always_include_global_tags", "always_include_local_tags",

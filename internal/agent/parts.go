@@ -18,37 +18,38 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// part is one part of a Watcher beside the monitor of the devices. A function that the part does not need is nil.
+// part is one part of a Watcher, in addition to the monitor of the devices. Functions that a part does not need are
+// nil.
 type part struct {
 	// run works until ctx is done.
 	run func(ctx context.Context, m *monitor.Monitor)
-	// outlasts makes run go on until the workers have ended.
-	outlasts bool
+	// outlivesWorkers makes run continue until the workers have exited.
+	outlivesWorkers bool
 	// gather adds the points of an interval. It does not block.
 	gather func(i *measure.Interval, now time.Time)
-	// close releases what opening the part has acquired. It is called after run has returned.
+	// close releases the resources of the part. It is called after run has returned.
 	close func() error
 }
 
-// opening opens the parts of a Watcher. Each method opens one part, configures the monitor for it, and starts nothing. A part
-// that the options do not ask for is the zero part.
-type opening struct {
-	config    *Config
-	request   verbs.Request
-	emit      func(measure.Point)
-	statusDir string         // see Options.StatusDir
-	memory    *memory.Memory // of the devices that this host has had
-	log       *slog.Logger
-	monitor   *monitor.Config
-	starts    *process.Starts
+// partOpener opens the parts of a Watcher. Each method opens one part and configures the monitor for it. It starts
+// nothing. If the options disable a part, its method returns the zero part.
+type partOpener struct {
+	config       *Config
+	request      verbs.Request
+	emit         func(measure.Point)
+	statusDir    string         // see Options.StatusDir
+	memory       *memory.Memory // devices that this host has had
+	log          *slog.Logger
+	monitor      *monitor.Config
+	startLimiter *process.Starts
 
-	probing  *probing  // nil without fabric.peers_file
-	programs *programs // of the workers and the tracer
-	tracing  *tracing  // nil without applications.events
+	fabric   *fabricService // nil without fabric.peers_file
+	programs *programs      // the worker and tracer programs
+	tracer   *tracerService // nil without applications.events
 }
 
-// openParts opens all parts. The order of the list is that of their points, which come after those of the monitor.
-func (o *opening) openParts() ([]part, error) {
+// openParts opens all parts. Their points follow those of the monitor, in the order of the list.
+func (o *partOpener) openParts() ([]part, error) {
 	var parts []part
 	for _, open := range []func() (part, error){
 		o.openFabric,
@@ -67,6 +68,7 @@ func (o *opening) openParts() ([]part, error) {
 	return parts, nil
 }
 
+// closeParts closes the parts and returns all of their errors.
 func closeParts(parts []part) error {
 	var all []error
 	for _, p := range parts {
@@ -78,13 +80,13 @@ func closeParts(parts []part) error {
 }
 
 // openFabric opens the probes between hosts.
-func (o *opening) openFabric() (part, error) {
-	p, err := o.config.openProbing(o.request, o.emit, o.log)
+func (o *partOpener) openFabric() (part, error) {
+	p, err := o.config.openFabricService(o.request, o.emit, o.log)
 	if err != nil || p == nil {
 		return part{}, err
 	}
-	o.probing = p
-	o.monitor.Subscribers = append(o.monitor.Subscribers, p.update)
+	o.fabric = p
+	o.monitor.Subscribers = append(o.monitor.Subscribers, p.handleUpdate)
 	return part{
 		run:    func(ctx context.Context, _ *monitor.Monitor) { p.run(ctx) },
 		gather: func(i *measure.Interval, now time.Time) { i.Add(p.keeper.Points(now)...) },
@@ -92,8 +94,8 @@ func (o *opening) openFabric() (part, error) {
 	}, nil
 }
 
-// openWorkers opens the program of the workers. The monitor runs a worker for each device, and its orders come from the fabric.
-func (o *opening) openWorkers() (part, error) {
+// openWorkers opens the worker program. The monitor runs one worker for each device; the fabric gives it orders.
+func (o *partOpener) openWorkers() (part, error) {
 	c := o.config
 	p, err := c.openPrograms()
 	if err != nil {
@@ -102,15 +104,16 @@ func (o *opening) openWorkers() (part, error) {
 	o.programs = p
 	o.monitor.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
-			Exe: p.worker, Dir: p.dir, Request: c.request(device, o.request), Reads: c.Reads(o.request), Timing: c.timing(), Starts: o.starts,
-			Log: o.log, Orders: o.probing.of(device), Present: c.present(device), Expected: slices.Contains(c.ExpectedNames(), device),
+			Exe: p.worker, Dir: p.dir, Request: c.workerRequest(device, o.request), Reads: c.WorkerFiles(o.request), Timing: c.processTiming(), Starts: o.startLimiter,
+			Log: o.log, Orders: o.fabric.workerOrders(device), Present: c.presenceCheck(device), Expected: slices.Contains(c.ExpectedNames(), device),
 		}, h)
 	}
 	return part{close: p.close}, nil
 }
 
-// openApplications opens the picture of which application holds which objects, and the tracer, which adds their events.
-func (o *opening) openApplications() (part, error) {
+// openApplications opens the inventory of which application holds which objects, and the tracer, which adds the events
+// of applications.
+func (o *partOpener) openApplications() (part, error) {
 	holders, err := o.config.Applications.newInventory(o.config.Backend, o.request, o.emit)
 	if err != nil || holders == nil {
 		return part{}, err
@@ -123,10 +126,10 @@ func (o *opening) openApplications() (part, error) {
 			holders.AddObjects(u.Device, u.Item.Objects)
 		}
 	})
-	t := o.config.newTracing(o.programs, holders, o.request, o.starts, o.log)
+	t := o.config.newTracerService(o.programs, holders, o.request, o.startLimiter, o.log)
 	if t != nil {
-		o.tracing = t
-		o.monitor.Discovery = waking{o.monitor.Discovery, t.wake}
+		o.tracer = t
+		o.monitor.Discovery = wakingDiscovery{o.monitor.Discovery, t.wake}
 	}
 	return part{
 		run: func(ctx context.Context, _ *monitor.Monitor) {
@@ -141,14 +144,14 @@ func (o *opening) openApplications() (part, error) {
 			if i.Host != nil {
 				i.Host.Apps = holders.Host()
 			}
-			i.Add(holders.Points(now, t.worker())...)
+			i.Add(holders.Points(now, t.workerStatus())...)
 		},
 	}, nil
 }
 
-// openNetwork opens what tells the monitor about the network devices of the ports: their bonds, and whether they carry the default
-// route. Simulated ports have no network devices.
-func (o *opening) openNetwork() (part, error) {
+// openNetwork opens the sources of facts about the network devices of the ports: the legs of bonds, and which network
+// devices carry the default route. Simulated ports have no network devices.
+func (o *partOpener) openNetwork() (part, error) {
 	if o.config.Simulated() {
 		return part{}, nil
 	}
@@ -160,16 +163,16 @@ func (o *opening) openNetwork() (part, error) {
 	}}, nil
 }
 
-// openReleases opens the releases of devices, and the socket of the commands that release and resume them.
-func (o *opening) openReleases() (part, error) {
+// openReleases opens the releases of devices, and the socket for the commands `rdma-events release` and `resume`.
+func (o *partOpener) openReleases() (part, error) {
 	r := o.config.openReleases(o.statusDir, o.log)
-	o.monitor.Released = r.released
+	o.monitor.Released = r.isReleased
 	r.listen(o.statusDir)
-	return part{run: r.run, outlasts: true, close: r.close}, nil
+	return part{run: r.run, outlivesWorkers: true, close: r.close}, nil
 }
 
-// openMemory opens what this host remembers of its devices.
-func (o *opening) openMemory() (part, error) {
+// openMemory connects the memory of the devices that this host has had to the monitor.
+func (o *partOpener) openMemory() (part, error) {
 	m, begun := o.memory, time.Now()
 	o.monitor.Memory = m
 	if !m.IsPersistent() {
@@ -179,7 +182,7 @@ func (o *opening) openMemory() (part, error) {
 		run: func(ctx context.Context, watching *monitor.Monitor) {
 			m.Run(ctx, func(f memory.Forgotten) { watching.Forget(f.Device, f.Port) }, o.log)
 		},
-		outlasts: true,
-		gather:   func(*measure.Interval, time.Time) { m.RequestSync() },
+		outlivesWorkers: true,
+		gather:          func(*measure.Interval, time.Time) { m.RequestSync() },
 	}, nil
 }

@@ -11,22 +11,23 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// Pinglist is who pings whom as this host sees it.
+// Pinglist describes which hosts this host probes and which hosts probe it.
 type Pinglist struct {
-	Own           pinglist.Host // Group "": the list does not have it
+	Own           pinglist.Host // its Group is "" if the list does not contain it
 	Digest        string
 	Hosts, Groups int
 	Pings         []pinglist.Peer // in the order of the ping list
 	PingedBy      []pinglist.Peer // by group and name
 }
 
-// ReadPinglist returns who pings whom by the list of the configuration, which must be On. It needs no device. The error is one line.
+// ReadPinglist returns which hosts probe each other according to the list of the configuration, which must be Enabled.
+// It needs no device. The error is one line.
 func (c *FabricConfig) ReadPinglist() (*Pinglist, error) {
 	host, err := c.HostName()
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.list(host, slog.New(slog.DiscardHandler)).read()
+	l, err := c.newListFile(host, slog.New(slog.DiscardHandler)).read()
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +43,8 @@ func (c *FabricConfig) ReadPinglist() (*Pinglist, error) {
 	return p, nil
 }
 
-// Greet greets a host as the plugin does, in the name of this host, and returns the digest of its list. It blocks until the
-// answer, or ctx ends. why says what is wrong, and the error has it in words. The configuration has been checked.
+// Greet connects to a host in the name of this host, as the plugin does, and returns the digest of that host's list. It
+// blocks until the host answers or ctx ends. why classifies the error. The configuration must have been checked.
 func (c *Config) Greet(ctx context.Context, host pinglist.Host, digest string) (theirs string, why verdict.Reason, err error) {
 	own, err := c.Fabric.HostName()
 	if err != nil {
@@ -69,7 +70,8 @@ func (c *Config) Greet(ctx context.Context, host pinglist.Host, digest string) (
 	return theirs, verdict.ReasonNone, errors.Join(conversation.Close(), peer.Close())
 }
 
-// TryListen reports whether the plugin would get the port of fabric.listen: it takes it for a moment. The error is one line.
+// TryListen checks whether the plugin could listen on fabric.listen, by listening there for a moment. The error is one
+// line.
 func (c *FabricConfig) TryListen(ctx context.Context) error {
 	l, err := exchange.Listen(ctx, c.Listen)
 	if err != nil {

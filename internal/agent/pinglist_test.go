@@ -18,7 +18,7 @@ import (
 	"rdma_events/internal/fabric/verdict"
 )
 
-// probesWith returns a configuration whose hosts are those of a list, for the host gpu01 with a key.
+// probesWith returns a configuration with a list of hosts and a key, for the host gpu01.
 func probesWith(t *testing.T, list, key string) *Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func TestWhoPingsWhomFollowsFromTheList(t *testing.T) {
 	c.Fabric.Probe = false
 	l, err = c.Fabric.ReadPinglist()
 	require.NoError(t, err)
-	require.Empty(t, l.Pings, "it only answers")
+	require.Empty(t, l.Pings, "the host only answers")
 	require.Len(t, l.PingedBy, 2)
 
 	c.Fabric.Host = "gpu09"
@@ -68,9 +68,9 @@ func TestACommandProbesWhereThePluginsListen(t *testing.T) {
 	c.Fabric.ProbeOnly()
 	require.Empty(t, c.Fabric.Listen)
 	require.True(t, c.Fabric.Probe)
-	require.Equal(t, 15000, c.Fabric.port())
+	require.Equal(t, 15000, c.Fabric.peerListenPort())
 	c.Fabric.ProbeOnly()
-	require.Equal(t, 15000, c.Fabric.port(), "again")
+	require.Equal(t, 15000, c.Fabric.peerListenPort(), "again")
 	require.NoError(t, c.Validate())
 }
 
@@ -78,26 +78,26 @@ func TestHostsCanBeUsedWithoutAFile(t *testing.T) {
 	list, err := pinglist.ParseList(strings.NewReader(twoHosts))
 	require.NoError(t, err)
 	c := DefaultConfig()
-	require.False(t, c.Fabric.On())
-	c.Fabric.Use(list, "gpu02")
-	require.True(t, c.Fabric.On())
+	require.False(t, c.Fabric.Enabled())
+	c.Fabric.UseList(list, "gpu02")
+	require.True(t, c.Fabric.Enabled())
 	l, err := c.Fabric.ReadPinglist()
 	require.NoError(t, err)
 	require.Equal(t, "rack1", l.Own.Group)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.Fabric.list("gpu02", nil).watch(ctx, func(*pinglist.List) { t.Error("there is no file that could change") })
-	c.Fabric.Off()
-	require.False(t, c.Fabric.On())
+	c.Fabric.newListFile("gpu02", nil).watch(ctx, func(*pinglist.List) { t.Error("there is no file that could change") })
+	c.Fabric.Disable()
+	require.False(t, c.Fabric.Enabled())
 }
 
-// answers is the Handler of a host whose list has gpu01 alone.
+// answers is the Handler of a host whose list contains only gpu01.
 type answers struct{ exchange.Handler }
 
 func (answers) Listed(host string) (string, bool)      { return "00112233aabbccdd", host == "gpu01" }
 func (answers) HandleConversationEnd(string, []uint64) {}
 
-// responds runs a host that answers with a key, and returns its address.
+// responds starts a peer server with a key, and returns its address.
 func responds(t *testing.T, name, key string) pinglist.Host {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")

@@ -10,8 +10,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// FindDevices looks for the devices that are there now and returns them, sorted by name, also those that the configuration does not
-// watch. It blocks until they have been looked for, or ctx ends, whose error it wraps then.
+// FindDevices returns the devices that are present now, sorted by name. They include devices that the configuration
+// does not watch. It blocks until the discovery has reported or ctx ends; then the error wraps that of ctx.
 func (c *Config) FindDevices(ctx context.Context) ([]verbs.Found, error) {
 	found, err := c.newDiscovery(c.Request(), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -41,14 +41,15 @@ func (c *Config) FindDevices(ctx context.Context) ([]verbs.Found, error) {
 	return here, nil
 }
 
-// Watches reports whether the configuration watches a device, one of those that are here. The configuration has been checked.
+// Watches reports whether the configuration watches a device. here lists all present devices, including this one. The
+// configuration must have been checked.
 func (c *Config) Watches(d verbs.Found, here []verbs.Found) bool {
-	wants, err := c.Wants()
-	return err == nil && wants(d.Name) && c.Functions().Watches(d, here)
+	wants, err := c.DeviceFilter()
+	return err == nil && wants(d.Name) && c.WatchedFunctions().Watches(d, here)
 }
 
-// Functions returns which virtual and scalable functions the configuration watches.
-func (c *Config) Functions() verbs.VirtualFunctions {
+// WatchedFunctions returns which virtual and scalable functions the configuration watches.
+func (c *Config) WatchedFunctions() verbs.VirtualFunctions {
 	switch {
 	case c.VirtualFunctions == nil:
 		return verbs.VirtualAlone
@@ -58,26 +59,29 @@ func (c *Config) Functions() verbs.VirtualFunctions {
 	return verbs.VirtualNone
 }
 
-// ExplainSkipped says how many of the devices that are here are functions that virtual_functions leaves out, and why; "" for none.
+// ExplainSkipped returns how many of the present devices are functions that virtual_functions excludes, and why, as
+// text for people. It returns "" if there are none.
 func (c *Config) ExplainSkipped(here []verbs.Found) string {
-	wants, err := c.Wants()
+	wants, err := c.DeviceFilter()
 	n := 0
 	for _, d := range here {
-		if err == nil && wants(d.Name) && !c.Functions().Watches(d, here) {
+		if err == nil && wants(d.Name) && !c.WatchedFunctions().Watches(d, here) {
 			n++
 		}
 	}
 	if n == 0 {
 		return ""
 	}
-	return c.Functions().Explain(n)
+	return c.WatchedFunctions().Explain(n)
 }
 
-// everyDevice is the default of the option devices, which says nothing of any device.
+// everyDevice is the default value of the option devices. It matches every device, so it is no mismatch on a host
+// without devices.
 const everyDevice = "*"
 
-// Odd returns what the configuration says of devices that are not there. Each text names the option.
-func (c *Config) Odd(found []verbs.Found) []string {
+// Mismatches returns a text for each entry of the configuration that refers to a device, port or host that is not
+// there. Each text names the option.
+func (c *Config) Mismatches(found []verbs.Found) []string {
 	var all, here []string
 	for _, d := range found {
 		here = append(here, d.Name)
@@ -87,16 +91,16 @@ func (c *Config) Odd(found []verbs.Found) []string {
 		globs []string
 	}{{"devices", c.Devices}, {"devices_exclude", c.DevicesExclude}} {
 		for _, glob := range option.globs {
-			g, err := compile([]string{glob})
+			g, err := compileGlobs([]string{glob})
 			if err == nil && glob != everyDevice && !slices.ContainsFunc(here, g.Match) {
 				all = append(all, fmt.Sprintf("%s: %q matches no device that is here now", option.name, glob))
 			}
 		}
 	}
-	for _, l := range c.Roles.lists() {
+	for _, l := range c.Roles.roleLists() {
 		for _, glob := range l.globs {
-			devices, _, _ := cutPort(glob)
-			g, err := compile([]string{devices})
+			devices, _, _ := splitPortGlob(glob)
+			g, err := compileGlobs([]string{devices})
 			if err == nil && devices != everyDevice && !slices.ContainsFunc(here, g.Match) {
 				all = append(all, fmt.Sprintf("roles.%s: %q matches no device that is here now", l.role, glob))
 			}
@@ -117,24 +121,24 @@ func (c *Config) Odd(found []verbs.Found) []string {
 			all = append(all, fmt.Sprintf("expect: %s is not here now, so it is reported as missing", device))
 		}
 	}
-	return slices.Concat(all, c.oddExpected(found), c.oddHosts(found))
+	return slices.Concat(all, c.expectedMismatches(found), c.fabricMismatches(found))
 }
 
-// oddHosts is Odd for the section fabric.
-func (c *Config) oddHosts(found []verbs.Found) (all []string) {
+// fabricMismatches returns the mismatches of the section fabric. See Mismatches.
+func (c *Config) fabricMismatches(found []verbs.Found) (all []string) {
 	f := &c.Fabric
-	if !f.On() {
+	if !f.Enabled() {
 		return nil
 	}
 	for _, glob := range f.Devices {
-		g, err := compile([]string{glob})
+		g, err := compileGlobs([]string{glob})
 		if err == nil && glob != everyDevice && !slices.ContainsFunc(found, func(d verbs.Found) bool { return c.Watches(d, found) && g.Match(d.Name) }) {
 			all = append(all, fmt.Sprintf("fabric.devices: %q matches no device that is watched here", glob))
 		}
 	}
 	l, err := f.ReadPinglist()
 	switch {
-	case err != nil: // Check has its error
+	case err != nil: // Check returns this error
 	case l.Own.Group == "":
 		all = append(all, fmt.Sprintf("fabric.peers_file: it has no host %q, so that this host neither probes others nor answers them; "+
 			"add it, or set fabric.host to the name that it has there", l.Own.Name))

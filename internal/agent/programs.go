@@ -10,10 +10,10 @@ import (
 	"rdma_events/internal/sys/process"
 )
 
-// programs are the programs that the plugin starts, and the directory of their sockets.
+// programs holds the open programs that the plugin starts, and the directory of their sockets.
 type programs struct {
 	worker *os.File
-	tracer *os.File // nil: none is started, or it could not be opened yet
+	tracer *os.File // nil if no tracer is configured or its program has not been opened yet
 	dir    *process.Dir
 }
 
@@ -46,13 +46,13 @@ func closeFile(f *os.File) error {
 }
 
 // WorkerPath returns the default path of the worker program.
-func WorkerPath() (string, error) { return beside(WorkerName) }
+func WorkerPath() (string, error) { return programPath(WorkerName) }
 
 // TracerPath returns the default path of the tracer program.
-func TracerPath() (string, error) { return beside(tracer.ProgramName) }
+func TracerPath() (string, error) { return programPath(tracer.ProgramName) }
 
-// beside returns the path of a program in the directory of this one.
-func beside(name string) (string, error) {
+// programPath returns the path of a program in the directory of the running program.
+func programPath(name string) (string, error) {
 	own, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find %s: %w", name, err)
@@ -64,11 +64,11 @@ func (c *Config) openWorker() (*os.File, error) {
 	return openProgram("worker_path", c.WorkerPath, WorkerName)
 }
 
-// ErrNoTracer is the error, or wrapped by the error, of Config.Check for a tracer program that cannot be used. The plugin goes on
-// without it, and takes it when it is there.
+// ErrNoTracer marks an error about a tracer program that cannot be used. Config.Check returns such an error. The plugin
+// runs without the program, and starts it as soon as it is available.
 var ErrNoTracer = errors.New("no tracer program")
 
-// tracerError is an error about the tracer program. It is ErrNoTracer, whose text would say nothing more.
+// tracerError makes errors.Is match an error about the tracer program with ErrNoTracer, without adding text.
 type tracerError struct{ error }
 
 // Is implements the interface of errors.Is.
@@ -77,7 +77,8 @@ func (tracerError) Is(target error) bool { return target == ErrNoTracer }
 // Unwrap implements the interface of errors.Unwrap.
 func (e tracerError) Unwrap() error { return e.error }
 
-// openTracer opens the tracer program, nil if the configuration needs none. The error is ErrNoTracer.
+// openTracer opens the tracer program. It returns nil if the configuration needs no tracer. The error matches
+// ErrNoTracer.
 func (c *ApplicationsConfig) openTracer() (*os.File, error) {
 	if !c.Events {
 		return nil, nil
@@ -92,12 +93,13 @@ func (c *ApplicationsConfig) openTracer() (*os.File, error) {
 	return exe, nil
 }
 
-// openProgram opens the program that an option names, or the one beside this program.
+// openProgram opens the program at path, the value of option. If path is empty, it opens the program with the given
+// name in the directory of the running program.
 func openProgram(option, path, name string) (*os.File, error) {
 	found := path
 	if found == "" {
 		var err error
-		if found, err = beside(name); err != nil {
+		if found, err = programPath(name); err != nil {
 			return nil, err
 		}
 	}

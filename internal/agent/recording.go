@@ -17,39 +17,39 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// recordKeeper keeps what happens in a recorder's directory. The zero value keeps nothing.
+// recordKeeper writes events and changes to the recorder's directory. The zero value writes nothing.
 type recordKeeper struct {
 	recording *timeline.Recording
-	running   running
-	off       bool // there is no directory
+	running   goroutine
+	disabled  bool // no directory is configured
 }
 
-// start begins to record. Without a directory, or if it cannot be used, all else goes on
-// without.
+// start starts the recorder. If there is no directory, or the directory cannot be used, the plugin runs without
+// records.
 func (k *recordKeeper) start(c *RecorderConfig, version string, now func() time.Time, log *slog.Logger) {
 	dir := c.Directory
 	if dir == "" {
 		dir = stateDirectory(os.Getenv("STATE_DIRECTORY"))
 	}
-	if k.off = dir == ""; k.off {
+	if k.disabled = dir == ""; k.disabled {
 		return
 	}
-	plugin := thisPlugin(version)
+	plugin := describePlugin(version)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id") // random(4)
 	var rec *recorder.Recorder
 	if err == nil {
 		rec, err = recorder.Open(recorder.Config{
 			Directory: dir, SizeMiB: c.SizeMiB, Yielding: timeline.YieldingKinds(),
 			BootID: strings.TrimSpace(string(boot)), Host: plugin.Host, Clock: clock.WallAndBoot, Log: log,
-			AliveEvery: aliveEvery,
+			AliveEvery: aliveInterval,
 		})
 	}
 	if err != nil {
-		log.Warn(err.Error() + "; nothing is recorded, and all else goes on")
+		log.Warn("recorder: start failed, nothing is recorded", "error", err)
 		return
 	}
 	k.recording = timeline.NewRecording(rec, now)
-	k.running = run(func(ctx context.Context) {
+	k.running = startGoroutine(func(ctx context.Context) {
 		if err := k.recording.Run(ctx); err != nil {
 			log.Warn(err.Error())
 		}
@@ -57,29 +57,29 @@ func (k *recordKeeper) start(c *RecorderConfig, version string, now func() time.
 	k.recording.Add(timeline.Record{Time: now(), Kind: timeline.KindPlugin, Plugin: plugin})
 }
 
-// announce says that nothing is recorded, if the configuration asks for nothing else.
-func (k *recordKeeper) announce(log *slog.Logger) {
-	if k.off {
-		log.Info("nothing is recorded: recorder.directory is not set, and the unit has no StateDirectory=" + stateName)
+// logIfDisabled logs that nothing is recorded because no directory is configured.
+func (k *recordKeeper) logIfDisabled(log *slog.Logger) {
+	if k.disabled {
+		log.Info("nothing is recorded: recorder.directory is not set, and the unit has no StateDirectory=" + stateDirName)
 	}
 }
 
-// record records a point, which it only reads.
-func (k *recordKeeper) record(p measure.Point) {
+// recordPoint records a point. It does not change or keep the point.
+func (k *recordKeeper) recordPoint(p measure.Point) {
 	if k.recording != nil {
 		k.recording.Emit(p)
 	}
 }
 
-// log records the warnings of a logger, and passes all lines on.
-func (k *recordKeeper) log(next *slog.Logger) *slog.Logger {
+// recordingLogger returns a logger that passes all lines to next and also records warnings and errors.
+func (k *recordKeeper) recordingLogger(next *slog.Logger) *slog.Logger {
 	if k.recording == nil {
 		return next
 	}
 	return slog.New(slog.NewMultiHandler(next.Handler(), timeline.NewLog(slog.LevelWarn, k.recording.Add).Handler()))
 }
 
-// recordInterval records the points of an interval, and completes the agent's own.
+// recordInterval records the points of an interval, and adds the recorder's counts to the agent's own point.
 func (k *recordKeeper) recordInterval(i *measure.Interval) {
 	if k.recording == nil {
 		return
@@ -89,39 +89,40 @@ func (k *recordKeeper) recordInterval(i *measure.Interval) {
 	i.Own.Recorder = &measure.Recorder{Recorded: c.Recorded, Errors: c.Errors, Lost: c.Lost}
 }
 
-// cancel ends the recording, without waiting for it.
+// cancel tells the recorder to write the remaining records and stop. It does not wait.
 func (k *recordKeeper) cancel() {
 	if k.recording != nil {
 		k.running.cancel()
 	}
 }
 
-// stop waits until what was recorded is written, or ctx is done.
+// stop stops the recorder, and waits until all records are written or ctx is done.
 func (k *recordKeeper) stop(ctx context.Context) {
 	if k.recording != nil {
 		k.running.stop(ctx)
 	}
 }
 
-// aliveEvery is how long nothing is recorded before a record says that the plugin runs: a quiet host can be told from one whose record
-// ends early. Each takes some 200 bytes.
-const aliveEvery = 10 * time.Minute
+// aliveInterval is the time without any record after which the plugin records that it is running. This distinguishes a
+// quiet host from a host whose records end early. Such a record takes about 200 bytes.
+const aliveInterval = 10 * time.Minute
 
 // stateName is the name of the directory that the package's unit file asks systemd for.
-const stateName = "rdma_events"
+const stateDirName = "rdma_events"
 
-// stateDirectory returns this plugin's directory among those that systemd made for the
-// service (StateDirectory, systemd.exec(5)), "" if there is none.
+// stateDirectory returns this plugin's directory in a list of the directories that systemd made for the service
+// ($STATE_DIRECTORY; see StateDirectory in systemd.exec(5)). It returns "" if the list does not contain it.
 func stateDirectory(list string) string {
 	for dir := range strings.SplitSeq(list, ":") {
-		if filepath.Base(dir) == stateName {
+		if filepath.Base(dir) == stateDirName {
 			return dir
 		}
 	}
 	return ""
 }
 
-func thisPlugin(version string) *timeline.Plugin {
+// describePlugin returns the record about this plugin: its version, host and kernel.
+func describePlugin(version string) *timeline.Plugin {
 	p := &timeline.Plugin{Version: version, Host: "unknown", Kernel: "unknown"}
 	if host, err := hostName(); err == nil {
 		p.Host = host

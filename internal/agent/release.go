@@ -11,47 +11,48 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// releases keeps released devices closed (package release), and answers the commands that release and resume them.
-type releases struct {
-	keeper  *release.Keeper
-	monitor *monitor.Monitor // set by run
-	server  *release.Server  // nil: the commands do not wait for these devices, which are closed within a second
-	exist   bool             // there are directories where releases may be
-	others  bool             // there are some besides that of the server, whose releases no command reports
-	log     *slog.Logger
+// releaseService keeps released devices closed (package release), and answers the commands that release and resume
+// them.
+type releaseService struct {
+	keeper       *release.Keeper
+	monitor      *monitor.Monitor // set by run before Serve
+	server       *release.Server  // nil if there is no socket; the commands then do not wait until devices are closed, which takes a second at most
+	hasDirs      bool             // at least one directory may contain releases
+	hasOtherDirs bool             // other directories than the server's may contain releases, which no command reports
+	log          *slog.Logger
 }
 
-// openReleases reads which devices are released. dir is the directory of the plugin's status, "" for a program that is no plugin or
-// has none. Releases of this host's devices do not concern simulated ones, unless their plugin has a directory.
-func (c *Config) openReleases(dir string, log *slog.Logger) *releases {
-	dirs := release.Dirs(dir)
+// openReleases reads which devices are released. dir is the directory of the plugin's status file, or "" for a program
+// without one. Simulated devices are affected only by releases in that directory, not by those of the host's devices.
+func (c *Config) openReleases(dir string, log *slog.Logger) *releaseService {
+	dirs := release.UniqueDirs(dir)
 	if !c.Simulated() {
-		dirs = release.Dirs(append(dirs, statusfile.Dirs()...)...)
+		dirs = release.UniqueDirs(append(dirs, statusfile.Dirs()...)...)
 	}
-	return &releases{log: log, keeper: release.NewKeeper(release.Config{
-		Dirs: dirs, Now: clock.Boot, Boot: release.Boot(), Log: log,
-	}), exist: len(dirs) > 0, others: len(dirs) > 1}
+	return &releaseService{log: log, keeper: release.NewKeeper(release.Config{
+		Dirs: dirs, Now: clock.Boot, Boot: release.BootID(), Log: log,
+	}), hasDirs: len(dirs) > 0, hasOtherDirs: len(dirs) > 1}
 }
 
-func (r *releases) released(f verbs.Found) bool {
+func (r *releaseService) isReleased(f verbs.Found) bool {
 	_, ok := r.keeper.Until(f)
 	return ok
 }
 
-// listen makes the socket of the commands. Without it the devices are closed a second later.
-func (r *releases) listen(dir string) {
+// listen opens the socket for the commands. Without the socket, released devices are closed within a second.
+func (r *releaseService) listen(dir string) {
 	if dir == "" {
 		return
 	}
 	var err error
 	if r.server, err = release.Listen(dir, r); err != nil {
 		r.server = nil
-		r.log.Warn(err.Error() + "; `rdma-events release` and `resume` do not reach this plugin")
+		r.log.Warn("release socket: open failed, `rdma-events release` and `resume` cannot reach this plugin", "error", err)
 	}
 }
 
-// run keeps to the releases until ctx is done, which has to be after the workers have ended: a command finds the socket until then.
-func (r *releases) run(ctx context.Context, m *monitor.Monitor) {
+// run applies the releases until ctx is done. ctx must outlive the workers, because commands use the socket until then.
+func (r *releaseService) run(ctx context.Context, m *monitor.Monitor) {
 	r.monitor = m
 	if r.server != nil {
 		served := make(chan struct{})
@@ -61,33 +62,33 @@ func (r *releases) run(ctx context.Context, m *monitor.Monitor) {
 		}()
 		defer func() { <-served }()
 	}
-	r.keeper.Run(ctx, r.others || r.exist && r.server == nil, func() { _ = r.monitor.Review(ctx) }) // which fails when ctx is done
+	r.keeper.Run(ctx, r.hasOtherDirs || r.hasDirs && r.server == nil, func() { _ = r.monitor.Review(ctx) }) // it fails only when ctx is done
 }
 
-// close releases what run would have released.
-func (r *releases) close() error {
+// close closes the socket if run has not been called.
+func (r *releaseService) close() error {
 	if r.server == nil {
 		return nil
 	}
 	return r.server.Close()
 }
 
-// Review implements release.Host.
-func (r *releases) Review(ctx context.Context) error {
+// ApplyReleases implements release.PluginState.
+func (r *releaseService) ApplyReleases(ctx context.Context) error {
 	r.keeper.Reload()
 	return r.monitor.Review(ctx)
 }
 
-// Released implements release.Host.
-func (r *releases) Released() []release.Device {
+// ReleasedDevices implements release.PluginState.
+func (r *releaseService) ReleasedDevices() []release.Device {
 	var all []release.Device
 	for _, d := range r.monitor.Released() {
 		if d.Open {
-			d.Held = "" // a worker is closing it, which is to be awaited whatever the kernel holds besides
+			d.Held = "" // the command must wait for the worker, whatever else holds the device
 		}
 		all = append(all, release.Device{Device: d.Device, Open: d.Open || d.Held != "", Held: d.Held})
 	}
 	return all
 }
 
-var _ release.Host = (*releases)(nil)
+var _ release.PluginState = (*releaseService)(nil)

@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// noDevices is a Discovery that finds none.
+// noDevices is a Discovery that finds no devices.
 type noDevices struct{}
 
 func (noDevices) Run(ctx context.Context, _ func([]verbs.Found)) error {
@@ -25,7 +25,7 @@ func (noDevices) Run(ctx context.Context, _ func([]verbs.Found)) error {
 	return ctx.Err()
 }
 
-// A plugin of a user has a directory of its own, and root releases in that of the services.
+// The plugin runs as a user with its own directory, and root writes a release to the directory of the services.
 func TestReleaseInAnotherDirectoryIsNoticed(t *testing.T) {
 	base, err := os.MkdirTemp("", "release") //nolint:usetesting // the path of a socket has to be short
 	require.NoError(t, err)
@@ -38,18 +38,18 @@ func TestReleaseInAnotherDirectoryIsNoticed(t *testing.T) {
 	c := DefaultConfig()
 	r := c.openReleases(own, slog.New(slog.DiscardHandler))
 	m := monitor.New(monitor.Config{
-		Discovery: noDevices{}, Emit: func(measure.Point) {}, Now: clocks, Window: time.Minute, Released: r.released,
+		Discovery: noDevices{}, Emit: func(measure.Point) {}, Now: readClocks, Window: time.Minute, Released: r.isReleased,
 	})
 	r.listen(own)
 	require.NotNil(t, r.server)
 	ctx, cancel := context.WithCancel(t.Context())
-	watched, kept := run(func(context.Context) { _ = m.Run(ctx) }), run(func(context.Context) { r.run(ctx, m) })
+	watched, kept := startGoroutine(func(context.Context) { _ = m.Run(ctx) }), startGoroutine(func(context.Context) { r.run(ctx, m) })
 	t.Cleanup(func() {
 		cancel()
 		<-watched.done
 		<-kept.done
 		require.NoError(t, r.close())
 	})
-	require.NoError(t, release.Write(other, release.Boot(), release.Entry{Until: clock.Boot() + int64(time.Hour)}))
-	require.Eventually(t, func() bool { return r.released(verbs.Found{Name: "mlx5_0"}) }, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, release.Write(other, release.BootID(), release.Entry{Until: clock.Boot() + int64(time.Hour)}))
+	require.Eventually(t, func() bool { return r.isReleased(verbs.Found{Name: "mlx5_0"}) }, 10*time.Second, 10*time.Millisecond)
 }

@@ -9,12 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commented matches an option that is commented out in a sample: "# key = value". It does
-// not match "## text".
+// commented matches an option that is commented out in a sample: "# key = value". It does not match "## text".
 var commented = regexp.MustCompile(`(?m)^( *)# (\w+ = )`)
 
-// A file that was made from the sample of an older release, with any of its options, has
-// to keep working.
+// A configuration that was made from the sample of an older release must stay valid, with any of its options.
 func TestSamplesOfReleasesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob("testdata/released/v*.conf")
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// RolesConfig is [inputs.rdma_events.roles]: globs of devices, each with or without a port.
+// RolesConfig is [inputs.rdma_events.roles]. Each entry is a glob on device names, with or without a port.
 type RolesConfig struct {
 	Compute    []string `toml:"compute"`
 	Storage    []string `toml:"storage"`
@@ -18,14 +18,14 @@ type RolesConfig struct {
 func (c *RolesConfig) options() []option {
 	const want = `a list of globs on device names, with or without a port, as in ["mlx5_[0-7]", "mlx5_8:1"]`
 	return []option{
-		{"roles.compute", &c.Compute, want, each(&c.Compute, isPortGlob)},
-		{"roles.storage", &c.Storage, want, each(&c.Storage, isPortGlob)},
-		{"roles.management", &c.Management, want, each(&c.Management, isPortGlob)},
+		{"roles.compute", &c.Compute, want, allValid(&c.Compute, isPortGlob)},
+		{"roles.storage", &c.Storage, want, allValid(&c.Storage, isPortGlob)},
+		{"roles.management", &c.Management, want, allValid(&c.Management, isPortGlob)},
 	}
 }
 
-// lists returns the lists by their roles, in the order in which they count.
-func (c *RolesConfig) lists() []roleList {
+// roleLists returns the list of each role, in order of precedence.
+func (c *RolesConfig) roleLists() []roleList {
 	return []roleList{{verbs.RoleCompute, c.Compute}, {verbs.RoleStorage, c.Storage}, {verbs.RoleManagement, c.Management}}
 }
 
@@ -34,9 +34,9 @@ type roleList struct {
 	globs []string
 }
 
-// Role returns the role that the configuration gives a port, "" if it gives none. The first list that has the port counts.
+// Role returns the configured role of a port, or "" if it has none. If several lists match, the first one applies.
 func (c *RolesConfig) Role(device string, port int) string {
-	for _, l := range c.lists() {
+	for _, l := range c.roleLists() {
 		if slices.ContainsFunc(l.globs, func(glob string) bool { return matchesPort(glob, device, port) }) {
 			return l.role
 		}
@@ -44,8 +44,8 @@ func (c *RolesConfig) Role(device string, port int) string {
 	return ""
 }
 
-// cutPort cuts a glob with a port, as in "mlx5_*:1". Port 0 stands for all ports.
-func cutPort(glob string) (devices string, port int, ok bool) {
+// splitPortGlob splits a glob with an optional port, as in "mlx5_*:1". Port 0 stands for all ports.
+func splitPortGlob(glob string) (devices string, port int, ok bool) {
 	devices, number, has := strings.Cut(glob, ":")
 	if !has {
 		return glob, 0, true
@@ -55,15 +55,15 @@ func cutPort(glob string) (devices string, port int, ok bool) {
 }
 
 func isPortGlob(glob string) bool {
-	devices, _, ok := cutPort(glob)
+	devices, _, ok := splitPortGlob(glob)
 	return ok && isGlob(devices)
 }
 
 func matchesPort(glob, device string, port int) bool {
-	devices, number, ok := cutPort(glob)
+	devices, number, ok := splitPortGlob(glob)
 	if !ok || number != 0 && number != port {
 		return false
 	}
-	g, err := compile([]string{devices})
+	g, err := compileGlobs([]string{devices})
 	return err == nil && g.Match(device)
 }

@@ -34,5 +34,5 @@ func TestRolesAreGlobsWithOrWithoutAPort(t *testing.T) {
 func TestRoleOfADeviceThatIsNotHereIsOdd(t *testing.T) {
 	c := DefaultConfig()
 	c.Roles = RolesConfig{Compute: []string{"mlx5_*", "*"}, Storage: []string{"nvme_*:1"}}
-	require.Equal(t, []string{`roles.storage: "nvme_*:1" matches no device that is here now`}, c.Odd([]verbs.Found{{Name: "mlx5_0"}}))
+	require.Equal(t, []string{`roles.storage: "nvme_*:1" matches no device that is here now`}, c.Mismatches([]verbs.Found{{Name: "mlx5_0"}}))
 }

@@ -11,26 +11,28 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// judgeEvery is how old the judgement of the host gets where Telegraf asks for metrics more rarely.
-const judgeEvery = 15 * time.Second
+// judgeInterval is the longest time between two judgements of the host. It applies if Telegraf asks for metrics less
+// often.
+const judgeInterval = 15 * time.Second
 
-// statusKeeper keeps the status of each interval in a file, which a goroutine of its own writes: no file system delays
-// the metrics. Where intervals are long, it judges the host between them too. The zero value keeps nothing.
+// statusKeeper writes the status of each interval to a file. A separate goroutine writes the file, so that a slow file
+// system does not delay metrics. If intervals are long, statusKeeper also judges the host between them. The zero value
+// does nothing.
 type statusKeeper struct {
 	writer  *statusfile.Writer
-	writing running
-	judging running
+	writing goroutine
+	judging goroutine
 	now     func() time.Time
 
-	mu     sync.Mutex
-	keeper *health.Keeper
-	last   []measure.Point               // of the last interval
-	rare   *time.Timer                   // runs out if no interval has come
-	newer  map[measure.Key]measure.Point // of devices and ports, since the last interval
+	mu         sync.Mutex
+	keeper     *health.Keeper
+	lastPoints []measure.Point               // of the last interval, with later changes
+	lateTimer  *time.Timer                   // fires if the next interval is late
+	changed    map[measure.Key]measure.Point // devices and ports that changed since the last interval; nil before the first one
 }
 
-// start begins to keep the status in a directory. Without one, or if it cannot be used, all else goes on without the
-// status.
+// start starts to write the status to a directory. If dir is empty or cannot be used, the plugin runs without a status
+// file.
 func (s *statusKeeper) start(dir, version string, now func() time.Time, log *slog.Logger) {
 	if dir == "" {
 		return
@@ -40,78 +42,79 @@ func (s *statusKeeper) start(dir, version string, now func() time.Time, log *slo
 		s.writer, err = statusfile.NewWriter(dir, log)
 	}
 	if err != nil {
-		log.Warn(err.Error() + "; `rdma-events status` and `health` miss the status of this plugin")
+		log.Warn("status file: open failed, `rdma-events status` and `health` do not show this plugin", "error", err)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keeper, s.now = health.NewKeeper(version, host), now
-	s.rare = time.NewTimer(judgeEvery)
-	s.writing, s.judging = run(s.writer.Run), run(s.judgeWhenLate)
+	s.lateTimer = time.NewTimer(judgeInterval)
+	s.writing, s.judging = startGoroutine(s.writer.Run), startGoroutine(s.judgeWhenLate)
 }
 
-// remember keeps the state of a device or port, and only reads the point.
-func (s *statusKeeper) remember(p measure.Point) {
+// rememberState stores a copy of the point if it is about a device or a port.
+func (s *statusKeeper) rememberState(p measure.Point) {
 	switch p.(type) {
 	case *measure.Device, *measure.Port:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.newer != nil {
-			s.newer[p.Key()] = p.Clone()
+		if s.changed != nil {
+			s.changed[p.Key()] = p.Clone()
 		}
 	}
 }
 
-// keep hands over the points of an interval, which it only reads.
-func (s *statusKeeper) keep(points []measure.Point, now time.Time) {
+// storeInterval judges the host by the points of an interval and queues the status for writing. It does not change or
+// keep the points.
+func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.keeper == nil {
 		return
 	}
-	s.rare.Reset(judgeEvery)
-	s.last = s.last[:0]
+	s.lateTimer.Reset(judgeInterval)
+	s.lastPoints = s.lastPoints[:0]
 	for _, p := range points {
-		s.last = append(s.last, p.Clone()) // the emitter owns them
+		s.lastPoints = append(s.lastPoints, p.Clone()) // the emitter owns them
 	}
-	s.newer = map[measure.Key]measure.Point{}
-	s.writer.Put(s.keeper.Observe(s.last, now))
+	s.changed = map[measure.Key]measure.Point{}
+	s.writer.Put(s.keeper.Observe(s.lastPoints, now))
 }
 
-// judgeWhenLate judges the host again whenever an interval is late, until ctx is done.
+// judgeWhenLate judges the host again whenever the next interval is late, until ctx is done.
 func (s *statusKeeper) judgeWhenLate(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.rare.C:
+		case <-s.lateTimer.C:
 			s.judgeAgain()
 		}
 	}
 }
 
-// judgeAgain judges the host by the last interval and by what devices and ports have been since.
+// judgeAgain judges the host by the points of the last interval and the later changes of devices and ports.
 func (s *statusKeeper) judgeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rare.Reset(judgeEvery)
-	if s.newer == nil {
-		return // there was no interval yet
+	s.lateTimer.Reset(judgeInterval)
+	if s.changed == nil {
+		return // there has been no interval yet
 	}
-	for i, p := range s.last {
-		if newer, ok := s.newer[p.Key()]; ok {
-			s.last[i] = newer
-			delete(s.newer, p.Key())
+	for i, p := range s.lastPoints {
+		if newer, ok := s.changed[p.Key()]; ok {
+			s.lastPoints[i] = newer
+			delete(s.changed, p.Key())
 		}
 	}
-	for key, p := range s.newer { // a device that has come
-		s.last = append(s.last, p)
-		delete(s.newer, key)
+	for key, p := range s.changed { // new devices
+		s.lastPoints = append(s.lastPoints, p)
+		delete(s.changed, key)
 	}
-	s.writer.Put(s.keeper.Observe(s.last, s.now()))
+	s.writer.Put(s.keeper.Observe(s.lastPoints, s.now()))
 }
 
-// stop waits until the file is removed, or ctx is done.
+// stop ends the goroutines and waits until the file is removed or ctx is done.
 func (s *statusKeeper) stop(ctx context.Context) {
 	if s.writing.done == nil {
 		return

@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Telegraf asks each five minutes, and the port is down for two minutes between two of these.
+// Telegraf gathers every five minutes. The port is down for two minutes between two gatherings.
 func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "status")
 	require.NoError(t, os.Mkdir(dir, 0o700))
@@ -37,17 +37,17 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 			}
 			return ids
 		}
-		s.remember(port(verbs.PortActive)) // before the first interval
-		s.keep([]measure.Point{device, port(verbs.PortActive)}, time.Now())
+		s.rememberState(port(verbs.PortActive)) // before the first interval
+		s.storeInterval([]measure.Point{device, port(verbs.PortActive)}, time.Now())
 		require.Empty(t, problems())
 		time.Sleep(30 * time.Second)
-		s.remember(port(verbs.PortDown))
+		s.rememberState(port(verbs.PortDown))
 		time.Sleep(30 * time.Second)
 		require.Empty(t, problems(), "a drop has to last for a minute")
 		time.Sleep(60 * time.Second)
 		require.Equal(t, []string{"port-down"}, problems())
-		s.remember(port(verbs.PortActive))
-		time.Sleep(2 * judgeEvery)
+		s.rememberState(port(verbs.PortActive))
+		time.Sleep(2 * judgeInterval)
 		require.Empty(t, problems())
 	})
 }

@@ -18,70 +18,72 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// tracing keeps the host's tracer running. It is its Handler: it keeps the status, and puts what the tracer sees into the
-// picture of applications.
-type tracing struct {
+// tracerService keeps the host's tracer running. It implements tracer.Handler: it stores the tracer's status, and adds
+// what the tracer sees to the inventory of applications.
+type tracerService struct {
 	config   tracer.Config // without the program
 	programs *programs
-	open     func() (*os.File, error) // opens the program
+	open     func() (*os.File, error) // opens the tracer program
 	apps     *inventory.Keeper
 	log      *slog.Logger
-	woken    wake.Signal // holds a token when another attempt to open the program may succeed
+	retryNow wake.Signal // requests another attempt to open the program
 
-	mu     sync.Mutex
-	status status.Status
-	sup    *tracer.Supervisor // nil: there is no program yet
+	mu         sync.Mutex
+	status     status.Status
+	supervisor *tracer.Supervisor // nil until the program has been opened
 }
 
-// openInterval is how often the program of the tracer is looked for while it is missing.
-const openInterval = 30 * time.Second
+// tracerRetryInterval is the time between two attempts to open the tracer program while it is missing.
+const tracerRetryInterval = 30 * time.Second
 
-// newTracing makes what keeps the tracer running, nil if applications are not traced.
-func (c *Config) newTracing(p *programs, holders *inventory.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
+// newTracerService returns nil if applications are not traced.
+func (c *Config) newTracerService(p *programs, holders *inventory.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracerService {
 	if !c.Applications.Events {
 		return nil
 	}
-	return &tracing{
+	return &tracerService{
 		config: tracer.Config{
-			Dir: p.dir, Request: c.traced(r), Timing: c.timing(), Starts: starts, Log: log,
-			Settings: tracer.Settings{Hooks: c.hooks(r.Backend), Reads: c.Reads(r)},
+			Dir: p.dir, Request: c.traceRequest(r), Timing: c.processTiming(), Starts: starts, Log: log,
+			Settings: tracer.Settings{Hooks: c.tracerHooks(r.Backend), Reads: c.WorkerFiles(r)},
 		},
-		programs: p, open: c.Applications.openTracer, apps: holders, log: log, woken: wake.New(),
+		programs: p, open: c.Applications.openTracer, apps: holders, log: log, retryNow: wake.New(),
 	}
 }
 
-// hooks returns how the tracer attaches. The simulator's attaches to nothing, and needs no privilege.
-func (c *Config) hooks(backend string) string {
+// tracerHooks returns how the tracer attaches to the kernel. The simulated tracer attaches to nothing and needs no
+// privilege.
+func (c *Config) tracerHooks(backend string) string {
 	if backend == verbs.BackendSim {
 		return ""
 	}
 	return c.Applications.Hooks
 }
 
-// traced returns the request to the tracer.
-func (c *Config) traced(all verbs.Request) trace.Request {
+// traceRequest returns the request to the tracer.
+func (c *Config) traceRequest(all verbs.Request) trace.Request {
 	return trace.Request{Backend: all.Backend, Sim: all.Sim, HangAfter: time.Duration(c.Applications.HangAfter)}
 }
 
-// run keeps the tracer running until ctx is done and it has ended. A program that is missing is waited for.
-func (t *tracing) run(ctx context.Context) {
+// run keeps the tracer running. It returns when ctx is done and the tracer has ended. If the program is missing, run
+// waits for it.
+func (t *tracerService) run(ctx context.Context) {
 	if !t.openProgram(ctx) {
 		return
 	}
 	t.config.Exe = t.programs.tracer
 	sup := tracer.New(t.config, t)
 	t.mu.Lock()
-	t.sup = sup
+	t.supervisor = sup
 	t.mu.Unlock()
 	if err := sup.Run(ctx); err != nil {
-		t.log.Warn("supervision of the tracer ended", "error", err)
+		t.log.Warn("tracer: supervision failed", "error", err)
 	}
 }
 
-// openProgram opens the program, which programs.close closes. Until that succeeds it tries again. It returns false if ctx is done
-// first.
-func (t *tracing) openProgram(ctx context.Context) bool {
-	tick := time.NewTicker(openInterval)
+// openProgram opens the tracer program, and retries until that succeeds. It returns false if ctx is done first.
+// programs.close closes the program.
+func (t *tracerService) openProgram(ctx context.Context) bool {
+	tick := time.NewTicker(tracerRetryInterval)
 	defer tick.Stop()
 	for last := ""; ; {
 		var err error
@@ -90,31 +92,31 @@ func (t *tracing) openProgram(ctx context.Context) bool {
 		}
 		if err.Error() != last {
 			last = err.Error()
-			t.log.Warn("applications are not traced: "+last, "reason", string(status.ReasonNoProgram))
+			t.log.Warn("tracer: open failed, applications are not traced", "reason", string(status.ReasonNoProgram), "error", last)
 			t.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonNoProgram, Message: last})
 		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
-		case <-t.woken:
+		case <-t.retryNow:
 		}
 	}
 }
 
-// wake makes a tracer that waits be started now.
-func (t *tracing) wake() {
+// wake makes a waiting tracer start now.
+func (t *tracerService) wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.sup != nil {
-		t.sup.Wake()
+	if t.supervisor != nil {
+		t.supervisor.Wake()
 		return
 	}
-	t.woken.Send()
+	t.retryNow.Send()
 }
 
-// worker returns how the tracer's process does. t may be nil.
-func (t *tracing) worker() inventory.Worker {
+// workerStatus returns the status and the resource usage of the tracer's process. t may be nil.
+func (t *tracerService) workerStatus() inventory.Worker {
 	if t == nil {
 		return inventory.Worker{}
 	}
@@ -128,38 +130,37 @@ func (t *tracing) worker() inventory.Worker {
 }
 
 // Attached implements tracer.Handler.
-func (t *tracing) Attached(a trace.Attached, s status.Status) {
+func (t *tracerService) Attached(a trace.Attached, s status.Status) {
 	t.Status(s)
-	t.log.Info("applications are traced", "hooks", a.Hooks, "load", a.Load)
+	t.log.Info("tracer: attached", "hooks", a.Hooks, "load", a.Load)
 	if len(a.Missing) > 0 {
-		t.log.Warn("this kernel lacks functions or does not let them be probed, and what they would show of applications is not seen: " +
-			strings.Join(a.Missing, ", "))
+		t.log.Warn("tracer: kernel functions cannot be probed, some events of applications are not reported", "functions", strings.Join(a.Missing, ", "))
 	}
 	t.apps.HandleAttached(&a)
 }
 
 // Update implements tracer.Handler.
-func (t *tracing) Update(s *trace.Update) { t.apps.HandleUpdate(s) }
+func (t *tracerService) Update(s *trace.Update) { t.apps.HandleUpdate(s) }
 
 // Ended implements tracer.Handler.
-func (t *tracing) Ended(status.End) { t.apps.HandleTracerEnd() }
+func (t *tracerService) Ended(status.End) { t.apps.HandleTracerEnd() }
 
 // Status implements tracer.Handler.
-func (t *tracing) Status(s status.Status) {
+func (t *tracerService) Status(s status.Status) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.status = s
 }
 
-// waking is a Discovery that wakes a tracer when a device can be opened that could not be before: a new one, or one whose
+// wakingDiscovery is a Discovery that wakes a waiting tracer when a device becomes usable: a new device, or one whose
 // driver core was loaded again.
-type waking struct {
+type wakingDiscovery struct {
 	verbs.Discovery
 	wake func()
 }
 
 // Run implements verbs.Discovery.
-func (w waking) Run(ctx context.Context, report func([]verbs.Found)) error {
+func (w wakingDiscovery) Run(ctx context.Context, report func([]verbs.Found)) error {
 	var last []verbs.Found
 	return w.Discovery.Run(ctx, func(found []verbs.Found) {
 		if slices.ContainsFunc(found, func(f verbs.Found) bool { return f.Usable() && !slices.Contains(last, f) }) {
@@ -170,4 +171,4 @@ func (w waking) Run(ctx context.Context, report func([]verbs.Found)) error {
 	})
 }
 
-var _ tracer.Handler = (*tracing)(nil)
+var _ tracer.Handler = (*tracerService)(nil)

@@ -43,7 +43,7 @@ func TestAMissingTracerIsNamedWithItsOptionAndWhatToDo(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-// counter is a log that counts its lines of level Warn and above.
+// counter is a slog.Handler that keeps the messages of level Warn and above.
 type counter struct {
 	slog.Handler
 	mu    sync.Mutex
@@ -61,7 +61,7 @@ func (c *counter) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A package manager has removed the program, and installs it again.
+// A package manager removes the tracer program and installs it again later.
 func TestPluginGoesOnWithoutATracerAndTakesItLater(t *testing.T) {
 	path := filepath.Join(t.TempDir(), tracer.ProgramName)
 	c := DefaultConfig()
@@ -70,25 +70,25 @@ func TestPluginGoesOnWithoutATracerAndTakesItLater(t *testing.T) {
 	require.NoError(t, err)
 	log := &counter{}
 	synctest.Test(t, func(t *testing.T) {
-		now := c.newTracing(&programs{}, picture, c.Request(), nil, slog.New(log))
+		now := c.newTracerService(&programs{}, picture, c.Request(), nil, slog.New(log))
 		ctx, cancel := context.WithCancel(t.Context())
 		found := make(chan bool)
 		go func() { found <- now.openProgram(ctx) }()
-		time.Sleep(10 * openInterval)
+		time.Sleep(10 * tracerRetryInterval)
 		synctest.Wait()
-		got := tracerOf(t, picture.Points(time.Now(), now.worker()))
+		got := tracerOf(t, picture.Points(time.Now(), now.workerStatus()))
 		require.False(t, got.Attached)
 		require.Equal(t, status.StateBackingOff, got.Worker.State)
 		require.Equal(t, status.ReasonNoProgram, got.Worker.Reason)
 		require.Contains(t, got.Worker.Message, "install rdma-events-tracer")
 		require.Len(t, log.lines, 1)
-		require.Contains(t, log.lines[0], "applications are not traced: ")
+		require.Contains(t, log.lines[0], "tracer: open failed, applications are not traced")
 
 		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755))
 		begin := time.Now()
 		now.wake()
 		require.True(t, <-found)
-		require.Equal(t, begin, time.Now(), "a device that comes is a reason to look at once")
+		require.Equal(t, begin, time.Now(), "a new device triggers the next attempt at once")
 		require.NoError(t, now.programs.close())
 
 		require.NoError(t, os.Remove(path))
@@ -126,13 +126,13 @@ func TestWithoutEventsThereIsNoTracer(t *testing.T) {
 		c.WorkerPath, c.Devices = own, []string{"none"}
 		c.Applications.Objects, c.Applications.TracerPath = objects, "/nonexistent/tracer"
 		require.NoError(t, c.Check(), "its program is not looked for")
-		o := opening{
+		o := partOpener{
 			config: &c, request: c.Request(), emit: func(measure.Point) {}, memory: memory.New(time.Now), log: slog.New(slog.DiscardHandler),
 			monitor: &monitor.Config{},
 		}
 		parts, err := o.openParts()
 		require.NoError(t, err)
-		require.Nil(t, o.tracing)
+		require.Nil(t, o.tracer)
 		require.Nil(t, o.programs.tracer)
 		require.NoError(t, closeParts(parts))
 	}
@@ -140,11 +140,11 @@ func TestWithoutEventsThereIsNoTracer(t *testing.T) {
 
 func TestTheTracerIsAskedForWhatIsConfigured(t *testing.T) {
 	c := DefaultConfig()
-	require.Equal(t, trace.Request{Backend: verbs.BackendVerbs, HangAfter: 10 * time.Second}, c.traced(c.Request()))
+	require.Equal(t, trace.Request{Backend: verbs.BackendVerbs, HangAfter: 10 * time.Second}, c.traceRequest(c.Request()))
 	c.Backend, c.Sim.Scenario, c.Applications.HangAfter = verbs.BackendSim, "/etc/a.toml", 7
 	all := c.Request()
-	require.Equal(t, trace.Request{Backend: verbs.BackendSim, Sim: all.Sim, HangAfter: 7}, c.traced(all))
-	require.Equal(t, []string{"/etc/a.toml"}, c.Reads(all))
+	require.Equal(t, trace.Request{Backend: verbs.BackendSim, Sim: all.Sim, HangAfter: 7}, c.traceRequest(all))
+	require.Equal(t, []string{"/etc/a.toml"}, c.WorkerFiles(all))
 }
 
 // tracerOf returns the point of rdma_tracer.
@@ -164,8 +164,8 @@ func TestWhatTheTracerSaysIsInThePictureOfApplications(t *testing.T) {
 	c.Applications.Events = true
 	picture, err := c.Applications.newInventory(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
 	require.NoError(t, err)
-	now := &tracing{apps: picture, log: slog.New(slog.DiscardHandler)}
-	point := func() *measure.Tracer { return tracerOf(t, picture.Points(time.Now(), now.worker())) }
+	now := &tracerService{apps: picture, log: slog.New(slog.DiscardHandler)}
+	point := func() *measure.Tracer { return tracerOf(t, picture.Points(time.Now(), now.workerStatus())) }
 	now.Status(status.Status{State: status.StateStarting, Reason: status.ReasonOK})
 	require.Equal(t, status.StateStarting, point().Worker.State)
 	require.False(t, point().Attached)
@@ -190,7 +190,7 @@ func TestATracerIsWokenForDevicesThatCanBeOpenedNow(t *testing.T) {
 	none, mlx := verbs.Found{Name: "mlx5_0", Index: 1}, verbs.Found{Name: "mlx5_0", Index: 1, Node: "uverbs0"}
 	second := verbs.Found{Name: "mlx5_1", Index: 2, Node: "uverbs1"}
 	var order []string
-	w := waking{sets{{}, {none}, {mlx}, {mlx, second}, {second}, {none, second}, {mlx, second}}, func() { order = append(order, "woken") }}
+	w := wakingDiscovery{fakeDiscovery{{}, {none}, {mlx}, {mlx, second}, {second}, {none, second}, {mlx, second}}, func() { order = append(order, "woken") }}
 	require.NoError(t, w.Run(t.Context(), func(found []verbs.Found) {
 		var names []string
 		for _, f := range found {
@@ -207,8 +207,8 @@ func TestATracerIsWokenForDevicesThatCanBeOpenedNow(t *testing.T) {
 	}, order)
 }
 
-// TestTheTracerIsSupervised has a program that is no tracer. It is not false(1), which closes its standard output before it
-// ends, so that it may be killed in between.
+// The program is not a tracer. The test does not use false(1), because that closes its standard output before it exits,
+// and the supervisor might kill it in between.
 func TestTheTracerIsSupervised(t *testing.T) {
 	program, err := exec.LookPath("go")
 	require.NoError(t, err)

@@ -10,9 +10,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// usage returns the resource usage of this process, which started at start, in ns of
-// CLOCK_BOOTTIME.
-func usage(start int64) measure.Usage {
+// readUsage returns the resource usage of this process. start is when it started, in ns of CLOCK_BOOTTIME.
+func readUsage(start int64) measure.Usage {
 	u := measure.Usage{Uptime: clock.Boot() - start}
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {

@@ -10,7 +10,7 @@ import (
 )
 
 func TestOwnUsageIsRead(t *testing.T) {
-	u := usage(clock.Boot() - int64(time.Hour))
+	u := readUsage(clock.Boot() - int64(time.Hour))
 	require.GreaterOrEqual(t, u.Uptime, int64(time.Hour))
 	require.Less(t, u.Uptime, int64(2*time.Hour))
 	require.Positive(t, u.CPU)

@@ -23,18 +23,19 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// WorkerName is the name of the worker program, which is in the directory of this one.
+// WorkerName is the file name of the worker program. By default the program is in the same directory as the running
+// one.
 const WorkerName = "rdma-events-worker"
 
-// Watcher watches the devices of the host, and what belongs to them: the fabric, applications, bonds, releases. It consists of the
-// monitor of the devices and of the parts that openParts lists. Status and records are made of its points: see points.
+// Watcher watches the devices of the host, the fabric, applications, bonds and releases. It consists of the monitor of
+// the devices and of the parts that openParts lists. The pipeline derives status and records from its points.
 type Watcher struct {
 	monitor *monitor.Monitor
 	parts   []part
-	probing *probing // nil without fabric.peers_file
+	fabric  *fabricService // nil without fabric.peers_file
 }
 
-// Run is monitor.Monitor.Run. It also waits for the end of all parts.
+// Run runs the monitor and all parts until ctx is done. It returns after all of them have ended.
 func (w *Watcher) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	serving, over := context.WithCancel(context.WithoutCancel(ctx))
@@ -44,7 +45,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer over()
 	for _, p := range w.parts {
 		until := ctx
-		if p.outlasts {
+		if p.outlivesWorkers {
 			until = serving
 		}
 		if p.run != nil {
@@ -54,7 +55,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return w.monitor.Run(ctx)
 }
 
-// Gather is monitor.Monitor.Gather, with the points of the other parts at the end.
+// Gather returns the points of the interval that ends now: those of the monitor, followed by those of the parts.
 func (w *Watcher) Gather(now time.Time) measure.Interval {
 	i := w.monitor.Gather(now)
 	for _, p := range w.parts {
@@ -65,33 +66,35 @@ func (w *Watcher) Gather(now time.Time) measure.Interval {
 	return i
 }
 
-// Close releases the resources of the parts. It must be called after Run has returned.
+// Close releases the resources of the parts. Call it after Run has returned.
 func (w *Watcher) Close() error { return closeParts(w.parts) }
 
-// Views returns the pairs of the host's ports with other hosts, nil without fabric.peers_file.
-func (w *Watcher) Views() []pairs.View {
-	if w.probing == nil {
+// PairViews returns the current state of all pairs of local ports and remote hosts. It returns nil without
+// fabric.peers_file.
+func (w *Watcher) PairViews() []pairs.View {
+	if w.fabric == nil {
 		return nil
 	}
-	return w.probing.keeper.Views()
+	return w.fabric.keeper.Views()
 }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
-	w, err := open(c, d.emit, d.statusDir, c.openMemory(d.log), d.log)
+	w, err := openWithMemory(c, d.emit, d.statusDir, c.openMemory(d.log), d.log)
 	if err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// Open acquires the resources of the workers and of the other parts. Run starts them. Points go to emit
-// when they happen, see monitor.Config. The caller closes the Watcher.
+// Open acquires the resources of the workers and of the other parts. Run starts them. emit receives each point when it
+// happens (see monitor.Config). The caller must close the Watcher.
 func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Watcher, error) {
-	return open(c, emit, "", memory.New(time.Now), log)
+	return openWithMemory(c, emit, "", memory.New(time.Now), log)
 }
 
-// open is Open for a plugin that keeps its status in a directory, and with what its host remembers.
-func open(c *Config, emit func(measure.Point), statusDir string, remembered *memory.Memory, log *slog.Logger) (*Watcher, error) {
+// openWithMemory is Open with two more arguments: the directory of the status file, and the devices that this host
+// remembers.
+func openWithMemory(c *Config, emit func(measure.Point), statusDir string, remembered *memory.Memory, log *slog.Logger) (*Watcher, error) {
 	request := c.Request()
 	found, err := c.newDiscovery(request, log)
 	if err != nil {
@@ -102,20 +105,20 @@ func open(c *Config, emit func(measure.Point), statusDir string, remembered *mem
 		return nil, err
 	}
 	if confine.Landlock() == 0 {
-		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/explanation/security.md)")
+		log.Debug("Landlock is unavailable: a worker can open every file that its user can open (docs/explanation/security.md)")
 	}
-	o := opening{
-		config: c, request: request, emit: emit, statusDir: statusDir, memory: remembered, log: log, monitor: &m, starts: process.NewStarts(),
+	o := partOpener{
+		config: c, request: request, emit: emit, statusDir: statusDir, memory: remembered, log: log, monitor: &m, startLimiter: process.NewStarts(),
 	}
 	parts, err := o.openParts()
 	if err != nil {
 		return nil, err
 	}
-	return &Watcher{monitor: monitor.New(m), parts: parts, probing: o.probing}, nil
+	return &Watcher{monitor: monitor.New(m), parts: parts, fabric: o.fabric}, nil
 }
 
-// Check validates the configuration, and the scenario of the simulator and the programs
-// to which it refers. It starts no process. The error is one line.
+// Check validates the configuration, the scenario of the simulator and the programs and files to which the
+// configuration refers. It starts no process. The error is one line.
 func (c *Config) Check() error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -123,7 +126,7 @@ func (c *Config) Check() error {
 	if _, err := c.newDiscovery(c.Request(), slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	if err := c.checkProbing(); err != nil {
+	if err := c.checkFabricFiles(); err != nil {
 		return err
 	}
 	exe, err := c.openWorker()
@@ -134,56 +137,56 @@ func (c *Config) Check() error {
 	return errors.Join(err, exe.Close(), closeFile(tracer))
 }
 
-// newDiscovery makes the discovery of the devices of a backend.
+// newDiscovery returns the discovery of the configured backend.
 func (c *Config) newDiscovery(r verbs.Request, log *slog.Logger) (verbs.Discovery, error) {
 	row, ok := findBackend(c.Backend)
 	if !ok {
 		return nil, fmt.Errorf("%s: backend = %q is not allowed", table, c.Backend)
 	}
-	found, err := row.Discover(r, func(err error) { log.Warn(err.Error()) })
+	found, err := row.NewDiscovery(r, func(err error) { log.Warn(err.Error()) })
 	if err != nil {
 		return nil, fmt.Errorf("%s.%s: %w", table, c.Backend, err)
 	}
 	return found, nil
 }
 
-// Request returns what all workers are asked for. The timeline of a simulation begins
-// now, and is the same in all processes.
+// Request returns the part of the request that is the same for all workers. The timeline of a simulation starts when
+// Request is called, and is the same in all processes.
 func (c *Config) Request() verbs.Request {
 	r := verbs.Request{Backend: c.Backend}
 	if c.Simulated() {
 		r.Sim = verbs.Simulation{
-			Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: clock.Monotonic(),
+			Profile: c.Sim.Profile, Scenario: c.Sim.absoluteScenario(), Seed: c.Sim.Seed, Epoch: clock.Monotonic(),
 		}
 	}
 	return r
 }
 
-// Reads returns the files, besides libraries, that a worker reads for a request.
-func (c *Config) Reads(r verbs.Request) []string {
+// WorkerFiles returns the files, apart from libraries, that a worker must read to serve the request.
+func (c *Config) WorkerFiles(r verbs.Request) []string {
 	if row, ok := findBackend(c.Backend); ok {
-		return row.Reads(r)
+		return row.WorkerFiles(r)
 	}
 	return nil
 }
 
 // monitorConfig returns the configuration of the monitor, without NewSupervisor.
 func (c *Config) monitorConfig(found verbs.Discovery, emit func(measure.Point), log *slog.Logger) (monitor.Config, error) {
-	wants, err := c.Wants()
+	wants, err := c.DeviceFilter()
 	m := monitor.Config{
-		Discovery:        listening{found, log},
+		Discovery:        loggingDiscovery{found, log},
 		Emit:             emit,
-		Now:              clocks,
+		Now:              readClocks,
 		Devices:          wants,
-		VirtualFunctions: c.Functions(),
+		VirtualFunctions: c.WatchedFunctions(),
 		Ports:            c.WatchesPort,
 		Expect:           c.ExpectedNames(),
 		Groups:           c.ExpectedGroups(),
-		Configured:       c.configured(),
+		Configured:       c.expectationFunc(),
 		ExpectedDown:     c.ExpectsDown,
 		Role:             c.Roles.Role,
 		Window:           time.Duration(c.Probe.Window),
-		CommandStuck:     c.Evidence.stuck(),
+		CommandStuck:     c.Evidence.stuckAfter(),
 		Evidence:         c.Evidence.SnapshotInterval > 0,
 		Histogram:        c.Probe.Histogram,
 		Stages:           c.Probe.Stages,
@@ -193,36 +196,36 @@ func (c *Config) monitorConfig(found verbs.Discovery, emit func(measure.Point), 
 		Log:              log,
 	}
 	if !c.Simulated() {
-		m.LibrariesChanged = watchFile("/etc/ld.so.cache") // ldconfig(8) writes it whenever a package brings a library
+		m.LibrariesChanged = newFileChangeDetector("/etc/ld.so.cache") // ldconfig(8) rewrites it when a package installs a library
 	}
 	return m, err
 }
 
-// Simulated reports whether the devices are the simulator's.
+// Simulated reports whether the backend is the simulator.
 func (c *Config) Simulated() bool { return c.Backend == verbs.BackendSim }
 
-// ExpectsDown reports whether a port is down by design.
+// ExpectsDown reports whether expected_down lists the port.
 func (c *Config) ExpectsDown(device string, port int) bool {
 	return slices.Contains(portsOf(c.ExpectedDown, device), port)
 }
 
-// Wants returns a function that reports whether the globs match a device and, if ports
-// are named, one of them is the device's. The error is that of a glob, which Check finds
-// too.
-func (c *Config) Wants() (func(device string) bool, error) {
-	passes, err := c.passes()
+// DeviceFilter returns a function that reports whether the configuration selects a device: the globs match its name
+// and, if the option ports is set, at least one of its ports is listed. The error is about an invalid glob. Check
+// returns the same error.
+func (c *Config) DeviceFilter() (func(device string) bool, error) {
+	passes, err := c.globFilter()
 	return func(device string) bool {
 		return passes(device) && (len(c.Ports) == 0 || len(portsOf(c.Ports, device)) > 0)
 	}, err
 }
 
-// passes is Wants for the globs alone.
-func (c *Config) passes() (func(device string) bool, error) {
-	include, err := compile(c.Devices)
+// globFilter returns the filter of devices and devices_exclude, without the option ports.
+func (c *Config) globFilter() (func(device string) bool, error) {
+	include, err := compileGlobs(c.Devices)
 	if err != nil {
 		return nil, fmt.Errorf("%s: devices: %w", table, err)
 	}
-	exclude, err := compile(c.DevicesExclude)
+	exclude, err := compileGlobs(c.DevicesExclude)
 	if err != nil {
 		return nil, fmt.Errorf("%s: devices_exclude: %w", table, err)
 	}
@@ -231,7 +234,7 @@ func (c *Config) passes() (func(device string) bool, error) {
 	}, nil
 }
 
-// WatchesPort reports whether a port of a watched device is watched.
+// WatchesPort reports whether the configuration selects a port of a watched device.
 func (c *Config) WatchesPort(device string, port int) bool {
 	if len(c.Ports) == 0 {
 		return port <= verbs.MaxPorts
@@ -239,8 +242,7 @@ func (c *Config) WatchesPort(device string, port int) bool {
 	return slices.Contains(portsOf(c.Ports, device), port)
 }
 
-// portsOf returns the ports of a device in a list of "device:port". It returns each port
-// once, however often the list names it.
+// portsOf returns the ports of one device in a list of "device:port" entries, without duplicates.
 func portsOf(list []string, device string) []int {
 	var ports []int
 	for _, text := range list {
@@ -251,9 +253,9 @@ func portsOf(list []string, device string) []int {
 	return ports
 }
 
-// request returns the request to the worker of a device.
-func (c *Config) request(device string, all verbs.Request) verbs.Request {
-	ethtool, _ := verbs.ParseEthtool(c.Evidence.Ethtool) // Check has refused other words
+// workerRequest returns the request for the worker of one device. all is the result of Request.
+func (c *Config) workerRequest(device string, all verbs.Request) verbs.Request {
+	ethtool, _ := verbs.ParseEthtool(c.Evidence.Ethtool) // Validate accepts no other value
 	all.Options = verbs.Options{
 		Device:           device,
 		Ports:            portsOf(c.Ports, device),
@@ -264,20 +266,20 @@ func (c *Config) request(device string, all verbs.Request) verbs.Request {
 		SnapshotInterval: time.Duration(c.Evidence.SnapshotInterval),
 		Ethtool:          ethtool,
 		Objects:          c.Applications.Objects,
-		Probe:            c.Probe.request(),
+		Probe:            c.Probe.probeOptions(),
 		Fabric:           c.fabricRequest(device),
 	}
 	return all
 }
 
-// newInventory makes what keeps the picture of who holds the devices' objects, nil without
-// applications.objects and applications.events.
+// newInventory returns the keeper of the inventory, which tracks which application holds which objects of the devices.
+// It returns nil if both applications.objects and applications.events are off.
 func (c *ApplicationsConfig) newInventory(backend string, r verbs.Request, emit func(measure.Point)) (*inventory.Keeper, error) {
 	row, ok := findBackend(backend)
 	if !ok || !c.Objects && !c.Events {
 		return nil, nil
 	}
-	process, err := row.Process(r)
+	process, err := row.ProcessLookup(r)
 	if err != nil {
 		return nil, fmt.Errorf("%s.%s: %w", table, backend, err)
 	}
@@ -286,16 +288,16 @@ func (c *ApplicationsConfig) newInventory(backend string, r verbs.Request, emit 
 	})
 }
 
-// stuck returns how long a command may last; 0 where none is watched.
-func (c *EvidenceConfig) stuck() time.Duration {
+// stuckAfter returns the time after which a command counts as stuck. It returns 0 if commands are not watched.
+func (c *EvidenceConfig) stuckAfter() time.Duration {
 	if c.CommandInterval == 0 {
 		return 0
 	}
 	return time.Duration(c.CommandStuck)
 }
 
-func (c *ProbeConfig) request() verbs.ProbeOptions {
-	method, _ := verbs.ParseMethod(c.Method) // Check has refused other names
+func (c *ProbeConfig) probeOptions() verbs.ProbeOptions {
+	method, _ := verbs.ParseMethod(c.Method) // Validate accepts no other name
 	o := verbs.ProbeOptions{
 		Timeout:   time.Duration(c.Timeout),
 		Method:    method,
@@ -310,17 +312,18 @@ func (c *ProbeConfig) request() verbs.ProbeOptions {
 	return o
 }
 
-// present returns a function that reports whether a device is there, nil if sysfs does not show that. A device that has had a
-// node is there until it has none: the kernel removes the node first, before it waits for the last process that has the device
-// open. A device that has never had one may get it when a worker starts.
-func (c *Config) present(device string) func() bool {
+// presenceCheck returns a function that reports whether the device is still present. It returns nil for simulated
+// devices, which sysfs does not show. Once a device has had a node in /dev, it counts as present until the node is
+// gone: the kernel removes the node first and only then waits for the last process that has the device open. A device
+// that has never had a node may get one when a worker starts, and counts as present.
+func (c *Config) presenceCheck(device string) func() bool {
 	if c.Simulated() {
 		return nil
 	}
-	return presence(sysfs.New("/sys"), device)
+	return newPresenceCheck(sysfs.New("/sys"), device)
 }
 
-func presence(fs sysfs.FS, device string) func() bool {
+func newPresenceCheck(fs sysfs.FS, device string) func() bool {
 	had := false
 	return func() bool {
 		_, err := fs.Node(device)
@@ -329,27 +332,28 @@ func presence(fs sysfs.FS, device string) func() bool {
 	}
 }
 
-// timeline returns the scenario with an absolute path, since workers run in another
-// directory. A name without a dot or slash is that of a built-in scenario.
-func (c *SimConfig) timeline() string {
+// absoluteScenario returns the scenario with an absolute path, because workers run in another directory. A name without
+// a dot or a slash is the name of a built-in scenario and stays unchanged.
+func (c *SimConfig) absoluteScenario() string {
 	if !strings.ContainsAny(c.Scenario, "./") {
 		return c.Scenario
 	}
 	path, err := filepath.Abs(c.Scenario)
 	if err != nil {
-		return c.Scenario // without a working directory only the configured path is left
+		return c.Scenario // the working directory is unknown
 	}
 	return path
 }
 
-// timing makes workers end within shutdown_timeout, and leaves time to emit their last
-// events; see Plugin.stopWatching.
-func (c *Config) timing() process.Timing {
+// processTiming returns the time limits for ending a worker. They let workers end within shutdown_timeout and leave
+// time to emit their last events (see Agent.stopWatching).
+func (c *Config) processTiming() process.Timing {
 	limit := time.Duration(c.ShutdownTimeout)
 	return process.Timing{Grace: limit / 2, Kill: limit / 6}
 }
 
-func clocks() (wall, mono, boot int64) {
+// readClocks returns the current times of CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME in ns.
+func readClocks() (wall, mono, boot int64) {
 	wall, mono = clock.Both()
 	return wall, mono, clock.Boot()
 }

@@ -41,15 +41,15 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIndex: 2,
 			},
 		},
-	}, c.request("mlx5_0", c.Request()))
+	}, c.workerRequest("mlx5_0", c.Request()))
 
 	c.Backend, c.Probe.Method, c.Ports = verbs.BackendSim, methodNone, nil
 	all := c.Request()
 	require.Positive(t, all.Sim.Epoch)
-	r := c.request("mlx5_2", all)
+	r := c.workerRequest("mlx5_2", all)
 	require.Equal(t, verbs.BackendSim, r.Backend)
 	require.Equal(t, verbs.Simulation{Profile: "roce2", Seed: 1, Epoch: all.Sim.Epoch}, r.Sim)
-	require.Empty(t, r.Options.Ports, "without ports all are watched")
+	require.Empty(t, r.Options.Ports, "all ports are watched if none are listed")
 	require.Zero(t, r.Options.Probe.Interval)
 }
 
@@ -69,7 +69,7 @@ func TestGlobsAndPortsChooseDevices(t *testing.T) {
 		{"a named port of what is excluded", []string{"r*"}, nil, []string{"mlx5_1:1"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			wants, err := (&Config{Devices: tt.include, DevicesExclude: tt.exclude, Ports: tt.ports}).Wants()
+			wants, err := (&Config{Devices: tt.include, DevicesExclude: tt.exclude, Ports: tt.ports}).DeviceFilter()
 			require.NoError(t, err)
 			var got []string
 			for _, device := range []string{"mlx5_0", "mlx5_1", "rxe0"} {
@@ -96,7 +96,7 @@ func TestMonitorGetsTheConfiguredValues(t *testing.T) {
 	c := DefaultConfig()
 	c.ExpectedDown, c.Expect = []string{"mlx5_1:2"}, []string{"mlx5_7"}
 	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, new(bool)
-	m, err := c.monitorConfig(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+	m, err := c.monitorConfig(fakeDiscovery{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.True(t, m.ExpectedDown("mlx5_1", 2))
 	require.False(t, m.ExpectedDown("mlx5_1", 1))
@@ -113,8 +113,8 @@ func TestMonitorGetsTheConfiguredValues(t *testing.T) {
 
 func TestWorkersEndWithinTheShutdownTimeout(t *testing.T) {
 	c := DefaultConfig()
-	require.Equal(t, process.Timing{Grace: 1500 * time.Millisecond, Kill: 500 * time.Millisecond}, c.timing())
-	require.Less(t, c.timing().Grace+c.timing().Kill, time.Duration(c.ShutdownTimeout)*3/4)
+	require.Equal(t, process.Timing{Grace: 1500 * time.Millisecond, Kill: 500 * time.Millisecond}, c.processTiming())
+	require.Less(t, c.processTiming().Grace+c.processTiming().Kill, time.Duration(c.ShutdownTimeout)*3/4)
 }
 
 func TestTheSimulatorFindsItsDevices(t *testing.T) {
@@ -161,7 +161,7 @@ func TestTheDefaultWorkerIsBesideTheProgram(t *testing.T) {
 	require.ErrorContains(t, err, "/"+WorkerName)
 }
 
-// All parts are real here, on a host where no glob matches.
+// This test uses the real parts. The glob matches no device.
 func TestAPluginWithoutDevicesStartsGathersAndStops(t *testing.T) {
 	own, err := os.Executable()
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func requireDescribed(t *testing.T, measurement string, fields map[string]any) {
 func TestNoWorkerIsStartedForADeviceThatHasJustGone(t *testing.T) {
 	root := t.TempDir()
 	node := filepath.Join(root, "class/infiniband_verbs/uverbs0")
-	present := presence(sysfs.New(root), "mlx5_0")
+	present := newPresenceCheck(sysfs.New(root), "mlx5_0")
 	require.True(t, present(), "a worker may make the kernel load ib_uverbs")
 	require.NoError(t, os.MkdirAll(node, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(node, "ibdev"), []byte("mlx5_0\n"), 0o600))

@@ -123,7 +123,7 @@ func TestTheDoctorMissesTheWorker(t *testing.T) {
 // The worker program itself tries the methods, here on simulated devices.
 func TestTheWorkerTriesProbeMethods(t *testing.T) {
 	t.Parallel()
-	p, err := inspect.OpenProgram(rig.Program(t, "RDMA_EVENTS_WORKER", "rdma-events-worker"))
+	p, err := inspect.OpenWorkerProgram(rig.Program(t, "RDMA_EVENTS_WORKER", "rdma-events-worker"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,7 @@ func TestADeviceThatDoesNotAnswerLosesNothingElseOfAReport(t *testing.T) {
 	const late = "attributes of port 1: the device has not answered within 3s"
 	require.Contains(t, r.stderr, "W! devices/sim0.json: "+late+"\n")
 	require.Contains(t, r.section("Missing, or missing in part"), "devices/sim0.json "+late)
-	require.Regexp(t, r.path+` is written, without what the lines above name\n$`, r.stderr)
+	require.Regexp(t, r.path+` is written; the lines above name the missing parts\n$`, r.stderr)
 
 	d := r.device(t, "sim0")
 	require.NotNil(t, d.Parts.Attributes, "what came before is there")

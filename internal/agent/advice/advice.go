@@ -1,8 +1,9 @@
-// Package advice has the one table of the commands that the doctor and the alerts advise, with what else each of them does. The
-// doctor can advise no other command, and tests compare the texts of the alerts and of docs/how-to/troubleshooting.md with the table.
+// Package advice contains the table of all commands that the doctor and the alerts advise, with the side effects of
+// each. The doctor can advise no other command, and tests compare the texts of the alerts and of
+// docs/how-to/troubleshooting.md with the table.
 //
-// A command is reviewed before it gets a row. No row may disturb a fabric, such as one that starts a subnet manager or enables a
-// port of InfiniBand. None may give an address to a network device or make a soft device: what has none needs none.
+// Each command is reviewed before it gets a row. No row may disturb a fabric, such as a command that starts a subnet
+// manager or enables an InfiniBand port. No row may assign an address to a network device or create a soft device.
 package advice
 
 import (
@@ -13,19 +14,19 @@ import (
 	"strings"
 )
 
-// Row is a row of the table.
+// Row describes one command of the table.
 type Row struct {
-	// Form is the command as it is typed. {name} stands for a word, and {name...} for several.
+	// Form is the command line. {name} stands for one word, and {name...} for several.
 	Form string
 	// Root reports whether the command needs root.
 	Root bool
-	// Changes reports whether the command changes something. The others only show.
+	// Changes reports whether the command changes something. Other commands only show something.
 	Changes bool
-	// Risk is what the command does besides what it is advised for, as in "restarts Telegraf". "" means nothing that matters.
+	// Risk is the side effect of the command, as in "restarts Telegraf". It is "" if there is none that matters.
 	Risk string
 }
 
-// Row returns the command's row of the table. It panics if there is none.
+// Row returns the row of the command. It panics if there is none.
 func (c Command) Row() Row { return table()[c] }
 
 // Commands returns all commands.
@@ -39,7 +40,8 @@ func Commands() []Command {
 
 var placeholder = regexp.MustCompile(`\{[a-z]+(\.\.\.)?\}`)
 
-// Line returns the command with values in place of its placeholders, in their order. Placeholders of one name have one value.
+// Line returns the command with its placeholders replaced by values, in order. Placeholders with the same name get the
+// same value. It panics if the number of values is wrong.
 func (c Command) Line(values ...string) Line {
 	row := c.Row()
 	known := map[string]string{}
@@ -58,7 +60,7 @@ func (c Command) Line(values ...string) Line {
 	return Line{text: text, row: row}
 }
 
-// Line is a command of the table with its values. The zero Line is no command.
+// Line is a command of the table with its values. The zero Line stands for no command.
 type Line struct {
 	text string
 	row  Row
@@ -66,7 +68,7 @@ type Line struct {
 
 var _ encoding.TextMarshaler = Line{}
 
-// For returns the line as a user with this number has to type it.
+// For returns the line as the user with this ID must type it, with sudo if necessary.
 func (l Line) For(uid int) Line {
 	switch {
 	case !l.row.Root || uid == 0:
@@ -78,10 +80,10 @@ func (l Line) For(uid int) Line {
 	return l
 }
 
-// String returns the line as it is typed, "" for no command.
+// String returns the command line, or "" for no command.
 func (l Line) String() string { return l.text }
 
-// IsZero reports whether the line is no command.
+// IsZero reports whether the line stands for no command.
 func (l Line) IsZero() bool { return l.text == "" }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -90,10 +92,10 @@ func (l Line) MarshalText() ([]byte, error) { return []byte(l.text), nil }
 // Changes reports whether the command changes something.
 func (l Line) Changes() bool { return l.row.Changes }
 
-// Risk returns what the command does besides what it is advised for, "" if that is nothing.
+// Risk returns the side effect of the command, or "" if there is none that matters.
 func (l Line) Risk() string { return l.row.Risk }
 
-// Find returns the command that a text has, with or without sudo.
+// Find returns the command of the table that matches a command line, with or without sudo.
 func Find(text string) (Command, bool) {
 	text = strings.TrimPrefix(text, "sudo ")
 	if quoted, ok := strings.CutPrefix(text, "sh -c "); ok {
@@ -114,7 +116,7 @@ func Find(text string) (Command, bool) {
 	return 0, false
 }
 
-// The words that can stand for a placeholder. None ends the command, and a single one is no flag.
+// The patterns for placeholders. No match can end the command, and a single word is never a flag.
 const (
 	oneWord  = `[^-\s;&|<>][^\s;&|<>]*`
 	anyWords = `[^\s;&|<>]+( [^\s;&|<>]+)*`

@@ -22,7 +22,8 @@ func TestEachRowIsComplete(t *testing.T) {
 	}
 }
 
-// No row does what can disturb a fabric, or makes what a host lacks by design. A shell that a row could hide it in is none either.
+// No row may disturb a fabric or create what a host lacks by design. Commands with a nested shell are forbidden too,
+// because they could hide such a command.
 func TestNoCommandDisturbsAFabric(t *testing.T) {
 	for _, c := range Commands() {
 		form := c.Row().Form

@@ -1,6 +1,6 @@
 package advice
 
-// Command is a command that may be advised.
+// Command identifies a command of the table.
 type Command int
 
 // The commands that only show something.
@@ -100,7 +100,7 @@ const (
 	commands
 )
 
-// The texts that several rows have.
+// Risks that several rows share.
 const (
 	replacesLibraries = "can replace libraries of a vendor's drivers: read what it would install"
 	opensToAll        = "lets every user of the host open the device"
@@ -153,7 +153,7 @@ func table() []Row {
 		ShowCgroupLimits:     {Form: "grep . /sys/fs/cgroup/system.slice/telegraf.service/rdma.max"},
 		ShowLibrary:          {Form: "rdma-events-worker -library"},
 		Diagnose:             {Form: "rdma-events doctor"},
-		TryHardware:          {Form: "rdma-events doctor -hardware"}, // it asks before it does anything to a device
+		TryHardware:          {Form: "rdma-events doctor -hardware"}, // asks before it changes a device
 		WriteReport:          {Form: "rdma-events report"},
 		DiagnoseApplications: {Form: "-u telegraf rdma-events doctor -applications"},
 		DiagnosePeer:         {Form: "ssh {host} sudo -u telegraf rdma-events doctor -config {file}"},
@@ -171,10 +171,10 @@ func table() []Row {
 
 		EditFile:        {Form: "sudoedit {file}", Changes: true},
 		InstallOnDebian: {Form: "apt-get install libibverbs1 ibverbs-providers", Root: true, Changes: true, Risk: replacesLibraries},
-		InstallOnFedora: {Form: "dnf install libibverbs", Root: true, Changes: true, Risk: replacesLibraries}, // it has the providers
+		InstallOnFedora: {Form: "dnf install libibverbs", Root: true, Changes: true, Risk: replacesLibraries}, // includes the providers
 		InstallOnSUSE:   {Form: "zypper install libibverbs1 libibverbs", Root: true, Changes: true, Risk: replacesLibraries},
 		LoadVerbs:       {Form: "modprobe ib_uverbs", Root: true, Changes: true},
-		LoadDriver:      {Form: "modprobe {module}", Root: true, Changes: true, Risk: "makes devices of all cards for which the module is"},
+		LoadDriver:      {Form: "modprobe {module}", Root: true, Changes: true, Risk: "creates devices for all cards that the module supports"},
 		MakeNode: {
 			Form: "mkdir -p /dev/infiniband && mknod -m 0666 /dev/infiniband/{node} c {major} {minor}",
 			Root: true, Changes: true, Risk: opensToAll,
@@ -195,7 +195,7 @@ func table() []Row {
 				"systemctl daemon-reload && systemctl restart telegraf",
 			Root: true, Changes: true, Risk: "restarts Telegraf, with all of its inputs",
 		},
-		ShareUsers:      {Form: "docker run --userns=host IMAGE", Changes: true, Risk: "makes the container's root that of the host"},
+		ShareUsers:      {Form: "docker run --userns=host IMAGE", Changes: true, Risk: "makes root in the container the same user as root on the host"},
 		LiftCgroupLimit: {Form: "echo '{device} {resource}=max' >{file}", Root: true, Changes: true, Risk: "lifts the limit for all processes of the cgroup"},
 		InstallWorker:   {Form: "install -m 0755 build/rdma-events-worker {directory}", Root: true, Changes: true},
 		TrustWorker:     {Form: "chown root: {file} && chmod 0755 {file}", Root: true, Changes: true, Risk: trustsFile},
@@ -214,10 +214,10 @@ func table() []Row {
 		LetListBeRead:             {Form: "chmod 0644 {file}", Root: true, Changes: true},
 		GiveSecret:                {Form: "chgrp telegraf {file} && chmod 0640 {file}", Root: true, Changes: true},
 		InstallKey:                {Form: "install -m 0640 -g telegraf NEW.key {file}", Root: true, Changes: true},
-		MakeKey:                   {Form: "head -c 32 /dev/urandom >{file}", Root: true, Changes: true, Risk: "is a key that other hosts refuse until they have it"},
+		MakeKey:                   {Form: "head -c 32 /dev/urandom >{file}", Root: true, Changes: true, Risk: "makes a key that hosts without it refuse"},
 		InstallCertificate:        {Form: "install -m 0644 NEW.pem {file}", Root: true, Changes: true},
 		ReloadDevice:              {Form: "devlink dev reload", Root: true, Changes: true, Risk: "ends the connections of all applications on the device"},
-		Debug:                     {Form: "gdb -p PID", Root: true, Changes: true, Risk: "stops the process while it is attached, for which its job may fail"},
+		Debug:                     {Form: "gdb -p PID", Root: true, Changes: true, Risk: "stops the process while it is attached, so that its job may fail"},
 		KillProcess:               {Form: "kill -9 PID", Root: true, Changes: true, Risk: "ends the process and, as a rule, its job"},
 	}
 	return rows[:]

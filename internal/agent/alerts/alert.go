@@ -2,55 +2,61 @@ package alerts
 
 import "time"
 
-// Severity is how urgent an alert is.
+// Severity is the urgency of an alert.
 type Severity string
 
 // The severities.
 const (
-	Critical Severity = "critical" // wakes the person on duty
-	Warning  Severity = "warning"  // can wait for the day
+	Critical Severity = "critical" // needs attention at once
+	Warning  Severity = "warning"  // can wait until working hours
 )
 
 // Alert is a row of the table.
 type Alert struct {
-	ID       string // as in port-down
+	ID       string // for example port-down
 	Title    string
 	Severity Severity
 
-	// Measurement is the one whose series are judged, each by itself; "" if Elsewhere is set.
+	// Measurement is the measurement whose series are judged, each separately. It is "" if Elsewhere is set.
 	Measurement string
-	// Except is a tag whose series are not judged. Its zero value excludes none.
+	// Except is a tag that excludes a series. Its zero value excludes none.
 	Except Tag
-	// When is what has to be so. It is nil if Elsewhere is set.
+	// When is the condition. It is nil if Elsewhere is set.
 	When Condition
-	// Elsewhere says what a host lacks to judge this by itself, as other hosts. The engines have queries of their own for it.
+	// Elsewhere is what a single host lacks to evaluate the alert, such as "other hosts". The generated rules then
+	// contain queries of their own.
 	Elsewhere string
-	// Hold is how long the condition has to hold.
+	// Hold is how long the condition must hold before the alert fires.
 	Hold time.Duration
-	// HoldsAStaleValue: where reports are rare, the hold is as long as an engine takes an old value for the present one.
+	// HoldsAStaleValue is set if rules with rare reports must hold for as long as the database returns an old value as
+	// the current one.
 	HoldsAStaleValue bool
-	// Slow: the engines evaluate it every five minutes instead of every minute.
+	// Slow is set if the rules are evaluated every five minutes instead of every minute.
 	Slow bool
-	// Age is the field that says how long the condition has lasted, if there is one; without it, it began when it was first seen.
+	// Age is the field with the duration for which the condition has held. If it is "", the condition holds since it
+	// was first evaluated as true.
 	Age string
 
-	// Text is what a problem of this kind says in status, with {name} for the value of a field or of a tag, and {total} for the sum of
-	// the counters of a Grew. Of names what several problems of one device differ in, as an application; "": nothing.
+	// Text is the text of the problem in `rdma-events status`. {name} stands for the value of a field or tag, and
+	// {total} for the sum of the counters of a Grew. Of names the subject by which several problems of one device
+	// differ, such as an application.
 	Text, Of string
 
-	// Panel shows what the alert is about.
+	// Panel is the panel of a dashboard that shows the cause of the alert.
 	Panel Panel
-	// Summary is the text of the alert, a template of Grafana with .Labels. In it and in Fires {of_site}, {of_the_site}, {at_place}, {one_place} and
-	// {silent_for} stand for what depends on the options of the generated files.
+	// Summary is the text of the notification, a template of Grafana with .Labels. In Summary and Fires, {of_site},
+	// {of_the_site}, {at_place}, {one_place} and {silent_for} stand for text that depends on the options of the
+	// generated files.
 	Summary string
 	OfSite  bool
-	// Fires says when it fires, Quiet when it intentionally does not, Clears what ends it, Blind what it cannot see.
+	// Fires is when the alert fires, Quiet when it intentionally does not fire, Clears what ends it, and Blind what it
+	// cannot detect.
 	Fires, Quiet, Clears, Blind string
-	// FirstSteps are what to do. None of them can harm a host or a fabric without saying so.
+	// FirstSteps tell the reader what to do. A step that can harm a host or a fabric says so.
 	FirstSteps []string
 }
 
-// Tag is a tag of a series and its value.
+// Tag is the name and the value of a tag.
 type Tag struct{ Name, Value string }
 
 // Panel is a panel of a dashboard.
@@ -61,9 +67,9 @@ type Panel struct {
 
 // The UIDs of the dashboards.
 const (
-	Overview     = "rdma-events-fleet"
-	HostBoard    = "rdma-events-host"
-	DeviceBoard  = "rdma-events-device"
-	Applications = "rdma-events-applications"
-	FabricBoard  = "rdma-events-fabric"
+	OverviewDashboard     = "rdma-events-fleet"
+	HostDashboard         = "rdma-events-host"
+	DeviceDashboard       = "rdma-events-device"
+	ApplicationsDashboard = "rdma-events-applications"
+	FabricDashboard       = "rdma-events-fabric"
 )

@@ -2,19 +2,19 @@ package alerts
 
 import "time"
 
-// Condition is what has to be so for an alert, of the last point of one series. A field that the point does not have makes
-// a comparison false.
+// Condition is the condition of an alert on the last point of one series. A comparison with a field that the point
+// lacks is false.
 type Condition interface{ isCondition() }
 
-// Comparison compares a number with another one.
+// Comparison compares a field with a number or with another field.
 type Comparison struct {
 	Field  string
 	Op     Op
 	Number float64
-	Other  string // the field with which it is compared instead of Number; "": Number
+	Other  string // field to compare with; "": compare with Number
 }
 
-// Op is how two numbers are compared.
+// Op is the operator of a Comparison.
 type Op string
 
 // The comparisons.
@@ -24,15 +24,15 @@ const (
 	Greater Op = ">"
 )
 
-// OneOf is so if a string is one of some.
+// OneOf holds if the field is one of Words.
 type OneOf struct {
 	Field string
 	Words []string
 }
 
-// Grew is so if one of the counters has grown By times or more within a duration; with several counters By is 1. What a series
-// begins with is no growth, unless FromZero: then the series begins with the first thing that it counts. A counter that falls begins
-// again at 0.
+// Grew holds if one of the counters has grown by By or more within a duration. With several counters By is 1. The first
+// value of a series is not growth, unless FromZero is set: then the series starts with the first thing that it counts,
+// so its first value is growth. If a counter falls, it is taken as reset to 0.
 type Grew struct {
 	Fields   []string
 	By       uint64
@@ -40,17 +40,17 @@ type Grew struct {
 	FromZero bool
 }
 
-// All is so if all of it is.
+// All holds if all of its conditions hold.
 type All []Condition
 
-// Any is so if any of it is.
+// Any holds if at least one of its conditions holds.
 type Any []Condition
 
-// Unless is so if When is, and Not is not.
+// Unless holds if When holds and Not does not hold.
 type Unless struct{ When, Not Condition }
 
-// AcrossSeries compares several series of one host, in words. Those who evaluate the table have code or a query of their own for
-// each alert with it.
+// AcrossSeries describes, in words, a condition on several series of one host. Each evaluator of the table has its own
+// code or query for it.
 type AcrossSeries string
 
 func (Comparison) isCondition()   {}
@@ -61,16 +61,18 @@ func (Any) isCondition()          {}
 func (Unless) isCondition()       {}
 func (AcrossSeries) isCondition() {}
 
-// is, above, below and belowField make comparisons.
-func is(field string, number float64) Condition {
+// equals returns the condition that a field has a value.
+func equals(field string, number float64) Condition {
 	return Comparison{Field: field, Op: Equal, Number: number}
 }
 
-func above(field string, number float64) Condition {
+// greaterThan returns the condition that a field is above a number.
+func greaterThan(field string, number float64) Condition {
 	return Comparison{Field: field, Op: Greater, Number: number}
 }
 
-func belowField(field, other string) Condition {
+// lessThanField returns the condition that a field is below another field.
+func lessThanField(field, other string) Condition {
 	return Comparison{Field: field, Op: Less, Other: other}
 }
 

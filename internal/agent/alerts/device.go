@@ -5,28 +5,29 @@ import "time"
 func deviceAlerts() []Alert {
 	return []Alert{
 		{
-			ID: "device-missing", Title: "RDMA device missing", Severity: Critical, Panel: Panel{Overview, 11},
+			ID: "device-missing", Title: "RDMA device missing", Severity: Critical, Panel: Panel{OverviewDashboard, 11},
 			Measurement: "rdma_device",
-			When:        Unless{is("present", 0), oneOf("reason", "renamed", "reassigned", "deleted", "released", "unwatchable")},
+			When:        Unless{equals("present", 0), oneOf("reason", "renamed", "reassigned", "deleted", "released", "unwatchable")},
 			Hold:        time.Minute,
 			Text:        "the device is missing",
 			Summary:     "{{ .Labels.device }} is missing on {{ .Labels.host }}",
 			Fires: "For a minute a device has been gone that was there since the plugin started, that this host remembers, or that the " +
 				"configuration expects. A device that is missing since the host started is one of these.",
-			Quiet: "A reset that is over within a minute. A device that was renamed: it goes on under its new name. One whose PCI function was " +
-				"given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. One of expect is missing in both cases. One " +
-				"that is released for maintenance (`rdma-events release`), or that was unwatchable. A soft device (rxe, siw) that was deleted: one " +
-				"of expect or of a section expected is missing. One that a pod has borrowed: it is present, with reason other_netns.",
-			Clears: "When the device is back. If it was taken out for good: `rdma-events forget mlx5_1`, and no entry for it in the configuration.",
+			Quiet: "A reset that ends within a minute. A renamed device, which is reported under its new name. A device whose PCI function was given " +
+				"to another driver, such as vfio-pci, or to another RDMA device, such as that of a bond; if it is listed in expect, it is missing " +
+				"nevertheless. A device that is released for maintenance (`rdma-events release`) or was unwatchable. A soft device (rxe, siw) that " +
+				"was deleted, unless it is listed in expect or in a section expected. A device that a pod has borrowed: it is present, with reason " +
+				"other_netns.",
+			Clears: "When the device is back. If it was removed for good, run `rdma-events forget mlx5_1` and remove it from the configuration.",
 			FirstSteps: []string{
 				"`rdma link`, `lspci -nn`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",
-				"A virtual function may have been taken away by whoever manages them.",
+				"A virtual function may have been removed by the administrator or by the software that manages virtual functions.",
 			},
 			Blind: "Devices that this host has never seen and that the configuration does not expect.",
 		},
 		{
-			ID: "devices-too-few", Title: "RDMA devices too few", Severity: Critical, Panel: Panel{Overview, 11},
-			Measurement: "rdma_collector", When: above("expected_missing", 0),
+			ID: "devices-too-few", Title: "RDMA devices too few", Severity: Critical, Panel: Panel{OverviewDashboard, 11},
+			Measurement: "rdma_collector", When: greaterThan("expected_missing", 0),
 			Hold:    time.Minute,
 			Text:    "devices are missing: {expected_missing_of}",
 			Summary: "{{ .Labels.host }} has fewer RDMA devices than its configuration expects",
@@ -34,22 +35,22 @@ func deviceAlerts() []Alert {
 				"perhaps since it started.",
 			Quiet: "Devices that are released for maintenance (`rdma-events release`), and those that a pod has borrowed: they count as there. Virtual " +
 				"and scalable functions that are not watched count neither way. Sections without a glob: device-missing names their devices.",
-			Clears: "When as many devices match as the section counts. If the host is to have fewer: `rdma-events check -learn` prints the section " +
-				"for the host as it is.",
+			Clears: "When as many devices match as the section counts. If the host has fewer on purpose, `rdma-events check -learn` prints the section " +
+				"for its current state.",
 			FirstSteps: []string{
 				"`rdma-events status` lists the devices that are there; the field expected_missing_of has the section.",
 				"`lspci -nn` on this host and on one of the same kind: is the PCI function there? If not, it is the card, its slot or its power.",
-				"The function is there, without an RDMA device: the kernel log says why the driver could not start it.",
+				"If the function is there without an RDMA device, the kernel log says why the driver could not start it.",
 				"A device that has another name now matches no glob of the section: compare the names.",
 			},
 			Blind: "Which of the devices is missing. If the host remembers it, device-missing names it.",
 		},
 		{
-			ID: "device-fatal", Title: "RDMA device fatal", Severity: Critical, Panel: Panel{DeviceBoard, 6},
+			ID: "device-fatal", Title: "RDMA device fatal", Severity: Critical, Panel: Panel{DeviceDashboard, 6},
 			Measurement: "rdma_device", When: grew("fatals", 1, 30*time.Minute),
 			Text:    "device_fatal was raised, {fatals} in all",
 			Summary: "{{ .Labels.device }} on {{ .Labels.host }} raised device_fatal",
-			Fires: "device_fatal was raised within the last half hour: the driver gave the device up, and every application on it has lost its " +
+			Fires: "device_fatal was raised within the last half hour: the driver has given up the device, and every application on it has lost its " +
 				"context.",
 			Quiet: "All other events. A device_fatal that the kernel raises because it moves the device to another network namespace or removes " +
 				"its PCI function: fatals leaves it out, and function-removed reports the latter.",
@@ -61,7 +62,7 @@ func deviceAlerts() []Alert {
 			Blind: "Drivers that raise no events (events_supported is 0).",
 		},
 		{
-			ID: "node-missing", Title: "RDMA device without its node", Severity: Critical, Panel: Panel{Overview, 11},
+			ID: "node-missing", Title: "RDMA device without its node", Severity: Critical, Panel: Panel{OverviewDashboard, 11},
 			Measurement: "rdma_device", When: oneOf("reason", "node_missing"),
 			Hold:    time.Minute,
 			Text:    "the file of its node in /dev/infiniband is missing: no application can open the device",
@@ -72,48 +73,48 @@ func deviceAlerts() []Alert {
 				"anyway.",
 			Clears: "When the file is there again.",
 			FirstSteps: []string{
-				"Restart udev or what else makes the nodes; `rdma-events doctor` names the file and its numbers.",
+				"Restart udev or the service that creates the nodes; `rdma-events doctor` names the file and its device numbers.",
 				"Did a program delete the file, or a container runtime mount over /dev/infiniband?",
 			},
-			Blind: "A file with other rights than applications need: the doctor tries only as the user that it runs as.",
+			Blind: "A file whose mode keeps applications from opening it: the doctor tries to open it only as its own user.",
 		},
 		{
-			ID: "function-removed", Title: "RDMA PCI function removed", Severity: Warning, Panel: Panel{DeviceBoard, 8},
+			ID: "function-removed", Title: "RDMA PCI function removed", Severity: Warning, Panel: Panel{DeviceDashboard, 8},
 			Measurement: "rdma_device", When: grew("function_removals", 1, 30*time.Minute),
 			Text:    "its PCI function was removed, {function_removals} times in all",
 			Summary: "The PCI function of {{ .Labels.device }} on {{ .Labels.host }} was removed",
-			Fires: "Within half an hour the kernel removed the PCI function that the device goes with. Applications that had the device open have " +
-				"lost it. It is usual where the host of a virtual machine services it, and each time is counted.",
-			Quiet:  "A device that goes and whose PCI function stays. Devices that are released for maintenance (`rdma-events release`).",
+			Fires: "Within half an hour the kernel removed the PCI function of the device. Applications that had the device open have lost it. This is " +
+				"usual when the provider services the host of a virtual machine; each removal is counted.",
+			Quiet:  "A device that disappears while its PCI function remains. Devices that are released for maintenance (`rdma-events release`).",
 			Clears: "Half an hour after the last time. If the function does not come back within a minute, device-missing fires, which is critical.",
 			FirstSteps: []string{
 				"A virtual machine: did its host service or migrate it? The provider's maintenance events say so.",
 				"Bare metal: the kernel log, for the slot's power, pciehp and AER errors.",
-				"Do applications go on without a restart? If not, jobs should not run on hosts that are serviced this often.",
+				"Do applications continue without a restart? If not, do not run jobs on hosts that are serviced this often.",
 			},
 			Blind: "Who removed it.",
 		},
 		{
-			ID: "device-flapping", Title: "RDMA device comes and goes", Severity: Warning, Panel: Panel{DeviceBoard, 8},
+			ID: "device-flapping", Title: "RDMA device comes and goes", Severity: Warning, Panel: Panel{DeviceDashboard, 8},
 			Measurement: "rdma_device", When: grew("unplanned_removals", 3, 30*time.Minute),
 			Text:    "the device went away and nothing says why, {unplanned_removals} times in all",
 			Summary: "{{ .Labels.device }} on {{ .Labels.host }} comes and goes",
-			Fires:   "Three times or more within half an hour the device went away, its PCI function stayed, and nothing says that this was intended.",
-			Quiet: "Once or twice, as while a driver is updated. Devices that are released for maintenance, that were renamed, moved to another " +
+			Fires:   "Three times or more within half an hour the device disappeared while its PCI function remained, without a sign that this was intended.",
+			Quiet: "One or two times, for example during a driver update. Devices that are released for maintenance, that were renamed, moved to another " +
 				"network namespace or given to another driver. Removals of the PCI function, which function-removed reports.",
 			Clears: "Half an hour after the last time.",
 			FirstSteps: []string{
 				"The kernel log: does the firmware fail and recover each time (`devlink health show`)? Or does a service load and unload the " +
 					"driver?",
-				"`rdma-events events` has the moments; compare with the logs of what runs at these.",
-				"Drain the host: no application survives it.",
+				"`rdma-events events` lists the times; compare them with the logs of other services.",
+				"Drain the host: no application survives the loss of its device.",
 			},
-			Blind: "Devices that go and come back so fast that neither sysfs nor the kernel's messages show it.",
+			Blind: "Devices that disappear and return so fast that neither sysfs nor the kernel's messages show it.",
 		},
 		{
-			ID: "pcie-degraded", Title: "RDMA device on a degraded PCIe link", Severity: Warning, Panel: Panel{DeviceBoard, 9},
+			ID: "pcie-degraded", Title: "RDMA device on a degraded PCIe link", Severity: Warning, Panel: Panel{DeviceDashboard, 9},
 			Measurement: "rdma_device",
-			When:        Any{belowField("pcie_speed_gts", "pcie_speed_best_gts"), belowField("pcie_width", "pcie_width_best")},
+			When:        Any{lessThanField("pcie_speed_gts", "pcie_speed_best_gts"), lessThanField("pcie_width", "pcie_width_best")},
 			Hold:        5 * time.Minute,
 			Text:        "PCIe {pcie_speed_gts} GT/s x{pcie_width}, and both ends support {pcie_speed_best_gts} GT/s x{pcie_width_best}",
 			Summary:     "The PCIe link of {{ .Labels.device }} on {{ .Labels.host }} is slower than both of its ends support",
@@ -130,20 +131,20 @@ func deviceAlerts() []Alert {
 			Blind: "A bottleneck further up, as at a PCIe switch that several devices share.",
 		},
 		{
-			ID: "unacked-events", Title: "RDMA events unacknowledged", Severity: Warning, Panel: Panel{DeviceBoard, 17},
-			Measurement: "rdma_async", When: Any{grew("released", 1, 30*time.Minute), above("unacked", 0)},
+			ID: "unacked-events", Title: "RDMA events unacknowledged", Severity: Warning, Panel: Panel{DeviceDashboard, 17},
+			Measurement: "rdma_async", When: Any{grew("released", 1, 30*time.Minute), greaterThan("unacked", 0)},
 			HoldsAStaleValue: true,
 			Hold:             3 * time.Minute,
 			Text:             "{unacked} events are not acknowledged, and {released} in all were freed by their worker's death",
 			Summary:          "Events of {{ .Labels.device }} on {{ .Labels.host }} are not acknowledged",
-			Fires: "Events were read and never acknowledged: their worker died or was killed while it held them (released), within half an hour; or " +
-				"there have been unacknowledged ones for three minutes. While an event is not acknowledged, whoever destroys the object that it is " +
-				"about waits.",
-			Quiet:  "An acknowledgement that takes some seconds and returns. A worker that dies with nothing in its hands.",
+			Fires: "Events were read and not acknowledged. Either their worker died or was killed within the last half hour while it held them " +
+				"(released), or events have been unacknowledged for three minutes. Until an event is acknowledged, a call that destroys its object " +
+				"blocks.",
+			Quiet:  "An acknowledgement that takes some seconds and returns. A worker that dies without unacknowledged events.",
 			Clears: "Half an hour after the last one, or when the plugin restarts.",
 			FirstSteps: []string{
 				"The log of Telegraf names the verbs call in which the worker was.",
-				"The same call again and again: the provider library or the driver; report it with their versions.",
+				"If it is always the same call, the cause is the provider library or the driver: report it with their versions.",
 			},
 			Blind: "Acknowledgements of applications.",
 		},

@@ -17,7 +17,7 @@ import (
 // The series of an application begins with its first event.
 func TestTheFirstEventOfAnApplicationMayBeAnError(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-	after(k, h, noon, time.Minute)
+	observeFor(k, h, noon, time.Minute)
 	first := &measure.AppAsync{Device: "mlx5_0", App: "100%d", Unit: "job_1870"}
 	first.Types[verbs.EventQPAccessErr] = 3
 	at := noon.Add(2 * time.Minute)
@@ -36,7 +36,7 @@ func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
 		Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: 2, Age: int64(40 * time.Second), Missing: 1, PID: 4711, TID: 4713,
 		Number: 284, Proof: trace.ProofAsleep,
 	}
-	s := after(k, h, noon, 2*time.Minute)
+	s := observeFor(k, h, noon, 2*time.Minute)
 	at := noon.Add(2 * time.Minute)
 	require.Equal(t, []Problem{
 		{
@@ -55,7 +55,7 @@ func TestOwnWorkersRaiseNoAlertOfApplications(t *testing.T) {
 	h.App.App, h.App.UnreadErrors = status.WorkerComm, 2
 	h.App.Types[verbs.EventDeviceFatal] = 2
 	h.Hang = measure.AppHang{Device: "mlx5_0", App: status.WorkerComm, Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Minute)}
-	require.Empty(t, after(k, h, noon, 10*time.Minute).Problems)
+	require.Empty(t, observeFor(k, h, noon, 10*time.Minute).Problems)
 }
 
 func TestATracerIsBlindWhileItIsNotAttached(t *testing.T) {
@@ -65,12 +65,12 @@ func TestATracerIsBlindWhileItIsNotAttached(t *testing.T) {
 		return h
 	}
 	k := NewKeeper("v1", "gpu-17")
-	require.Empty(t, after(k, of(status.ReasonNoPermission), noon, 10*time.Minute-10*time.Second).Problems)
-	s := after(k, of(status.ReasonNoPermission), noon.Add(10*time.Minute), day)
+	require.Empty(t, observeFor(k, of(status.ReasonNoPermission), noon, 10*time.Minute-10*time.Second).Problems)
+	s := observeFor(k, of(status.ReasonNoPermission), noon.Add(10*time.Minute), day)
 	require.Equal(t, "tracer-blind", ids(s))
 	require.Equal(t, "the events of applications are not seen: no_permission", s.Problems[0].Text)
 	for _, reason := range []status.Reason{status.ReasonUnsupported, status.ReasonNoDevice} {
-		require.Empty(t, after(NewKeeper("v1", "gpu-17"), of(reason), noon, time.Hour).Problems, reason)
+		require.Empty(t, observeFor(NewKeeper("v1", "gpu-17"), of(reason), noon, time.Hour).Problems, reason)
 	}
 }
 

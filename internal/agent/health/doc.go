@@ -1,6 +1,6 @@
-// Package health says how the RDMA devices of one host are: each device, port and probe, and the problems of which the
-// alert rules (package alerts) say that they are there. A [Keeper] makes a [Status] from the points of each interval, and
-// remembers what the rules ask of the past.
+// Package health judges the RDMA devices of one host. A [Keeper] makes a [Status] from the points of each interval: the
+// state of each device, port and probe, and the problems that the alert rules (package alerts) report. The Keeper
+// remembers the past values that the rules need.
 //
-// Rules that compare hosts, or that need days of history, are not here: a process knows neither.
+// Rules that compare several hosts or need days of history are not evaluated here, because one process knows neither.
 package health

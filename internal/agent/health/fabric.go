@@ -8,25 +8,27 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// fabricPort judges the port's own link, the only part of the network between hosts that one host can judge by itself. Which other
-// interface or group is at fault follows from what all hosts report, so the database is asked that.
-func (k *Keeper) fabricPort(p *measure.FabricPort) {
-	if v := k.portOf(p.Device, p.Port); v != nil {
+// addFabricPort adds the summary of a port's pairs and judges them. The port's own link is the only part of the network
+// that one host can judge by itself. Alerts about other interfaces or groups compare the reports of all hosts, in the
+// database.
+func (k *Keeper) addFabricPort(p *measure.FabricPort) {
+	if v := k.findPort(p.Device, p.Port); v != nil {
 		v.Fabric = &Fabric{p.Verdict, p.Pairs, p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown}
 	}
-	k.fabricPairs(p, k.blackholes[portKey{p.Device, p.Port}])
+	k.judgeFabricPairs(p, k.blackholes[portKey{p.Device, p.Port}])
 }
 
-// fabricPeer notes a pair of which the network passes nothing.
-func (k *Keeper) fabricPeer(p *measure.FabricPeer) {
+// collectBlackhole remembers a pair whose packets the network swallows.
+func (k *Keeper) collectBlackhole(p *measure.FabricPeer) {
 	if at := (portKey{p.Device, p.Port}); p.Bad && p.Verdict.IsBlackhole() {
 		k.blackholes[at] = append(k.blackholes[at], p)
 	}
 }
 
-// fabricPairs judges a port none of whose pairs is well, and that has too few to blame its own link, as in a cluster of two hosts. A
-// port with a pair that is well says nothing: its peers are more likely at fault, and their hosts are not this one.
-func (k *Keeper) fabricPairs(p *measure.FabricPort, blackholes []*measure.FabricPeer) {
+// judgeFabricPairs reports a port if none of its pairs is well and it has too few pairs to blame its own link, as in a
+// cluster of two hosts. If at least one pair is well, the fault is more likely at a peer, and the peer's host reports
+// it.
+func (k *Keeper) judgeFabricPairs(p *measure.FabricPort, blackholes []*measure.FabricPeer) {
 	judged := p.PairsMet - p.PairsBusy - p.PairsDown
 	if p.Bad || len(blackholes) == 0 || int64(len(blackholes)) < judged {
 		return
@@ -40,13 +42,13 @@ func (k *Keeper) fabricPairs(p *measure.FabricPort, blackholes []*measure.Fabric
 		peers = append(peers, one.PeerHost)
 	}
 	slices.Sort(peers)
-	a := k.judge.across("fabric-pair")
-	k.report(p.Key(), []finding{k.judge.lasts(a, p.Key(), since, a.Text+": "+strings.Join(peers, ", "))})
+	a := k.judge.acrossSeriesAlert("fabric-pair")
+	k.reportFindings(p.Key(), []finding{k.judge.judgeAcross(a, p.Key(), since, a.Text+": "+strings.Join(peers, ", "))})
 }
 
-// portOf returns a port of the status that is made, nil if it is not there.
-func (k *Keeper) portOf(device string, number int) *Port {
-	d := k.of(device)
+// findPort returns a port of the current status, or nil if it does not exist.
+func (k *Keeper) findPort(device string, number int) *Port {
+	d := k.findDevice(device)
 	if d == nil {
 		return nil
 	}

@@ -24,7 +24,7 @@ func TestALinkIsBlamedAfterAMinuteAndUntilItIsWell(t *testing.T) {
 	require.Empty(t, look(noon, true, 30*time.Second))
 	require.Equal(t, []Problem{{
 		ID: "fabric-own-link", Severity: alerts.Critical, Device: "mlx5_0", Port: 1, Since: noon.Add(-30 * time.Second),
-		Text: "the port does not reach its peers: 70 probes lost on the way there and 5 on the way back, in all",
+		Text: "the port does not reach its peers: 70 probes lost on the forward path and 5 on the reverse path, in all",
 	}}, look(noon.Add(time.Minute), true, 90*time.Second))
 	require.Empty(t, look(noon.Add(2*time.Minute), false, 10*time.Second))
 }

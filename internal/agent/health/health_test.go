@@ -23,8 +23,8 @@ const (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// after observes h each 10 s for a duration, and returns the last status.
-func after(k *Keeper, h *healthtest.Host, begin time.Time, lasting time.Duration) *Status {
+// observeFor observes h every 10 s for a duration, and returns the last status.
+func observeFor(k *Keeper, h *healthtest.Host, begin time.Time, lasting time.Duration) *Status {
 	var s *Status
 	for at := time.Duration(0); at <= lasting; at += 10 * time.Second {
 		s = k.Observe(h.Points(begin.Add(at)), begin.Add(at))
@@ -62,16 +62,16 @@ func TestAStateIsAProblemOnceItHasLasted(t *testing.T) {
 	} {
 		t.Run(tt.id, func(t *testing.T) {
 			k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-			require.Empty(t, after(k, h, noon, time.Minute).Problems)
+			require.Empty(t, observeFor(k, h, noon, time.Minute).Problems)
 			tt.fault(h)
 			begin := noon.Add(2 * time.Minute)
 			if tt.hold > 0 {
-				require.Empty(t, after(k, h, begin, tt.hold-10*time.Second).Problems)
+				require.Empty(t, observeFor(k, h, begin, tt.hold-10*time.Second).Problems)
 			}
-			s := after(k, h, begin.Add(tt.hold), 0)
+			s := observeFor(k, h, begin.Add(tt.hold), 0)
 			require.Equal(t, tt.id, ids(s))
 			require.Equal(t, begin, s.Problems[0].Since)
-			require.Empty(t, after(k, healthtest.Healthy(), begin.Add(tt.hold+time.Minute), 0).Problems)
+			require.Empty(t, observeFor(k, healthtest.Healthy(), begin.Add(tt.hold+time.Minute), 0).Problems)
 		})
 	}
 }
@@ -123,20 +123,20 @@ func TestACounterIsAProblemForAsLongAsTheRuleLooksBack(t *testing.T) {
 
 func TestReleasedEventsAreAProblemAfterAWhile(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-	after(k, h, noon, 0)
+	observeFor(k, h, noon, 0)
 	h.Async.Released = 1
-	require.Empty(t, after(k, h, noon.Add(time.Minute), 3*time.Minute-10*time.Second).Problems)
-	require.Equal(t, "unacked-events", ids(after(k, h, noon.Add(4*time.Minute), 0)))
-	require.Empty(t, after(k, h, noon.Add(time.Hour), 0).Problems)
+	require.Empty(t, observeFor(k, h, noon.Add(time.Minute), 3*time.Minute-10*time.Second).Problems)
+	require.Equal(t, "unacked-events", ids(observeFor(k, h, noon.Add(4*time.Minute), 0)))
+	require.Empty(t, observeFor(k, h, noon.Add(time.Hour), 0).Problems)
 }
 
 func TestTheLastFlapIsWhenThePortCameBackFromIt(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-	after(k, h, noon, 0)
+	observeFor(k, h, noon, 0)
 	h.Port.Flaps, h.Port.HasStateAge, h.Port.StateAgeNS = 1, true, int64(4*time.Second)
-	after(k, h, noon.Add(time.Minute), 0)
-	h.Port.StateAgeNS = int64(time.Second) // a device that was reset: no flap
-	s := after(k, h, noon.Add(3*time.Hour), 0)
+	observeFor(k, h, noon.Add(time.Minute), 0)
+	h.Port.StateAgeNS = int64(time.Second) // the device was reset, which is not a flap
+	s := observeFor(k, h, noon.Add(3*time.Hour), 0)
 	require.Equal(t, noon.Add(time.Minute-4*time.Second), s.Devices[0].Ports[0].LastFlap)
 }
 
@@ -172,68 +172,68 @@ func TestWhatIsNoProblem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-			after(k, h, noon, time.Minute)
+			observeFor(k, h, noon, time.Minute)
 			change(h)
-			require.Empty(t, after(k, h, noon.Add(2*time.Minute), time.Hour).Problems)
+			require.Empty(t, observeFor(k, h, noon.Add(2*time.Minute), time.Hour).Problems)
 		})
 	}
 	t.Run("a port that was never active", func(t *testing.T) {
 		k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 		h.Port.State, h.Port.ExpectedUp = verbs.PortDown, false
-		require.Empty(t, after(k, h, noon, time.Hour).Problems)
+		require.Empty(t, observeFor(k, h, noon, time.Hour).Problems)
 	})
 	t.Run("a counter that begins again", func(t *testing.T) {
 		k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 		h.Port.Flaps = 2
-		after(k, h, noon, 0)
+		observeFor(k, h, noon, 0)
 		h.Port.Flaps = 0
-		require.Empty(t, after(k, h, noon.Add(time.Minute), 0).Problems)
+		require.Empty(t, observeFor(k, h, noon.Add(time.Minute), 0).Problems)
 	})
 }
 
 func TestAStateIsAProblemForAsLongAsItLasts(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-	after(k, h, noon, 0)
+	observeFor(k, h, noon, 0)
 	h.Port.State = verbs.PortDown
-	require.Equal(t, "port-down", ids(after(k, h, noon.Add(time.Minute), time.Hour)))
+	require.Equal(t, "port-down", ids(observeFor(k, h, noon.Add(time.Minute), time.Hour)))
 	for at := noon.Add(2 * time.Hour); at.Before(noon.Add(3 * day)); at = at.Add(10 * time.Minute) {
-		require.Equal(t, "port-down", ids(after(k, h, at, 0)))
+		require.Equal(t, "port-down", ids(observeFor(k, h, at, 0)))
 	}
 	restarted := NewKeeper("v1", "gpu-17")
-	require.Equal(t, "port-down", ids(after(restarted, h, noon.Add(3*day), time.Minute)))
+	require.Equal(t, "port-down", ids(observeFor(restarted, h, noon.Add(3*day), time.Minute)))
 }
 
 func TestTheKeeperForgetsWhatIsGone(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Async.Unacked = 1
-	after(k, h, noon, time.Minute)
+	observeFor(k, h, noon, time.Minute)
 	require.NotEmpty(t, k.judge.states)
 	k.Observe(nil, noon.Add(day+2*time.Minute))
 	require.Empty(t, k.judge.states)
 	require.Empty(t, k.flaps)
-	require.Empty(t, k.settled)
+	require.Empty(t, k.lastSettled)
 }
 
 func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Device.Open, h.Device.Opens, h.Port.Known = false, 0, false
-	s := after(k, h, noon, time.Minute)
+	s := observeFor(k, h, noon, time.Minute)
 	require.Empty(t, s.Problems)
 	require.Equal(t, []Pending{{Device: "mlx5_0", Text: "the device has not been opened yet"}}, s.Pending)
 
 	h.Device.Open, h.Device.Opens, h.Port.Known, h.Port.State = true, 1, true, verbs.PortDown
-	s = after(k, h, noon.Add(70*time.Second), 50*time.Second)
+	s = observeFor(k, h, noon.Add(70*time.Second), 50*time.Second)
 	require.Empty(t, s.Problems)
 	require.Equal(t, []Pending{{Device: "mlx5_0", Port: 1, Text: "the port is down"}}, s.Pending)
 
-	s = after(k, h, noon.Add(2*time.Minute), 10*time.Second)
+	s = observeFor(k, h, noon.Add(2*time.Minute), 10*time.Second)
 	require.Equal(t, "port-down", ids(s))
 	require.Empty(t, s.Pending)
 
 	h.Port.State = verbs.PortActive
-	require.Empty(t, after(k, h, noon.Add(3*time.Minute), 0).Pending)
+	require.Empty(t, observeFor(k, h, noon.Add(3*time.Minute), 0).Pending)
 	h.Port.State = verbs.PortDown
-	s = after(k, h, noon.Add(4*time.Minute), 50*time.Second)
+	s = observeFor(k, h, noon.Add(4*time.Minute), 50*time.Second)
 	require.Empty(t, s.Problems)
 	require.Empty(t, s.Pending, "a drop of a plugin that runs is no problem before it has lasted")
 }
@@ -241,17 +241,17 @@ func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
 func TestShortageOfDevicesIsPendingOnlyFromTheStart(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Collector.Counted, h.Collector.ExpectedMissing, h.Collector.ExpectedMissingOf = true, 1, "1 of 8 that match mlx5_*"
-	s := after(k, h, noon, 50*time.Second)
+	s := observeFor(k, h, noon, 50*time.Second)
 	require.Empty(t, s.Problems)
 	require.Equal(t, []Pending{{Text: "devices are missing: 1 of 8 that match mlx5_*"}}, s.Pending)
 
 	h.Collector.ExpectedMissing = 0
-	require.Empty(t, after(k, h, noon.Add(time.Minute), 0).Pending)
+	require.Empty(t, observeFor(k, h, noon.Add(time.Minute), 0).Pending)
 	h.Collector.ExpectedMissing = 1
-	s = after(k, h, noon.Add(2*time.Minute), 50*time.Second)
+	s = observeFor(k, h, noon.Add(2*time.Minute), 50*time.Second)
 	require.Empty(t, s.Problems)
 	require.Empty(t, s.Pending, "a plugin that runs can tell that a shortage is no problem before it has lasted")
-	require.Equal(t, "devices-too-few", ids(after(k, h, noon.Add(3*time.Minute), 0)))
+	require.Equal(t, "devices-too-few", ids(observeFor(k, h, noon.Add(3*time.Minute), 0)))
 }
 
 func TestOfSeveralPluginsOneHasADeviceOpen(t *testing.T) {
@@ -263,28 +263,28 @@ func TestOfSeveralPluginsOneHasADeviceOpen(t *testing.T) {
 func TestProblemsOfAPortForManagementAreWarnings(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Port.Role = verbs.RoleManagement
-	after(k, h, noon, 0)
+	observeFor(k, h, noon, 0)
 	h.Port.State, h.Command.Stuck = verbs.PortDown, true
-	s := after(k, h, noon.Add(time.Minute), time.Minute)
+	s := observeFor(k, h, noon.Add(time.Minute), time.Minute)
 	require.Equal(t, "port-down command-stuck", ids(s))
 	require.Equal(t, alerts.Warning, s.Worst())
 	h.Port.Role = "storage"
-	require.Equal(t, alerts.Critical, after(k, h, noon.Add(3*time.Minute), time.Minute).Worst())
+	require.Equal(t, alerts.Critical, observeFor(k, h, noon.Add(3*time.Minute), time.Minute).Worst())
 }
 
 func TestManyFlapsOfADayAreAProblem(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Port.FlapsDay = 5
-	require.Empty(t, after(k, h, noon, time.Minute).Problems)
+	require.Empty(t, observeFor(k, h, noon, time.Minute).Problems)
 	h.Port.FlapsDay = 6
-	require.Equal(t, "port-flapping", ids(after(k, h, noon.Add(2*time.Minute), 0)))
+	require.Equal(t, "port-flapping", ids(observeFor(k, h, noon.Add(2*time.Minute), 0)))
 }
 
 func TestOneLookJudgesAtOnceAndKnowsNoPast(t *testing.T) {
 	h := healthtest.Healthy()
 	h.Port.State = verbs.PortDown
 	h.Device.Open, h.Device.Reason, h.Device.Worker.State = false, status.ReasonNoPermission, status.StateBackingOff
-	s := Look("v1", "gpu-17", h.Points(noon), noon)
+	s := JudgeOnce("v1", "gpu-17", h.Points(noon), noon)
 	require.Equal(t, SourceLook, s.Source)
 	require.Equal(t, "port-down worker-down", ids(s))
 }
@@ -292,11 +292,11 @@ func TestOneLookJudgesAtOnceAndKnowsNoPast(t *testing.T) {
 func TestFunctionsThatAreNotWatchedAreCounted(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Collector.FunctionsSkipped = 2
-	s := after(k, h, noon, 0)
+	s := observeFor(k, h, noon, 0)
 	require.Equal(t, 2, s.FunctionsSkipped)
 	require.Empty(t, s.Problems)
 	h.Collector.FunctionsSkipped = 0
-	other := after(k, h, noon.Add(time.Minute), 0)
+	other := observeFor(k, h, noon.Add(time.Minute), 0)
 	require.Zero(t, Merge([]*Status{s, other}).FunctionsSkipped, "the other plugin watches them")
 }
 
@@ -304,7 +304,7 @@ func TestDeviceInAnotherNamespaceHasTheTimeSinceWhen(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Device.Open, h.Device.Reason, h.Port.Known = false, status.ReasonOtherNetns, false
 	h.Device.InOtherNetns, h.Device.OtherNetnsNS, h.Device.At = true, int64(90*time.Minute), noon
-	s := after(k, h, noon, 0)
+	s := observeFor(k, h, noon, 0)
 	require.Equal(t, noon.Add(-90*time.Minute), s.Devices[0].AwaySince)
 	require.Empty(t, s.Problems)
 }
@@ -312,11 +312,11 @@ func TestDeviceInAnotherNamespaceHasTheTimeSinceWhen(t *testing.T) {
 func TestCommandsOfADeviceAreInItsStatus(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Command.TookP.P99 = 45_000
-	s := after(k, h, noon, 0)
+	s := observeFor(k, h, noon, 0)
 	require.Equal(t, []Command{{Port: 1, Call: "hw_counters", Status: "ok", TookP99NS: 45_000}}, s.Devices[0].Commands)
 
 	h.Command.Stuck, h.Command.BusyNS = true, 6_100_000_000
-	s = after(k, h, noon.Add(10*time.Second), 0)
+	s = observeFor(k, h, noon.Add(10*time.Second), 0)
 	require.Equal(t, []Command{{Port: 1, Call: "hw_counters", Status: "ok", Stuck: true, BusyNS: 6_100_000_000, TookP99NS: 45_000}}, s.Devices[0].Commands)
 }
 
@@ -324,10 +324,10 @@ func TestSlowCommandsAreNoProblemWhileTheyAreStuck(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Command.TookP = aggregate.Percentiles{Count: 1, P99: 60_000_000_000}
 	h.Command.Stuck, h.Command.Errors, h.Command.Status = true, 3, "ETIMEDOUT"
-	require.Equal(t, "command-stuck", ids(after(k, h, noon, 20*time.Minute)))
+	require.Equal(t, "command-stuck", ids(observeFor(k, h, noon, 20*time.Minute)))
 	h.Command.Stuck = false
-	require.Empty(t, after(k, h, noon.Add(21*time.Minute), 9*time.Minute).Problems)
-	s := after(k, h, noon.Add(30*time.Minute+10*time.Second), time.Minute)
+	require.Empty(t, observeFor(k, h, noon.Add(21*time.Minute), 9*time.Minute).Problems)
+	s := observeFor(k, h, noon.Add(30*time.Minute+10*time.Second), time.Minute)
 	require.Equal(t, "command-slow", ids(s))
 	require.Equal(t, "the firmware takes 60.0 s for hw_counters (p99)", s.Problems[0].Text)
 }
@@ -342,7 +342,7 @@ func TestSeveralPluginsOnOneHostAreOneStatus(t *testing.T) {
 	require.Equal(t, "new", m.Host)
 	require.Equal(t, []Device{watched, {Device: "mlx5_1"}}, m.Devices)
 	require.Equal(t, []Problem{down, late}, m.Problems)
-	m.Only(func(device string) bool { return device == "mlx5_1" })
+	m.KeepOnly(func(device string) bool { return device == "mlx5_1" })
 	require.Equal(t, []Problem{down}, m.Problems)
 	require.Len(t, m.Devices, 1)
 }

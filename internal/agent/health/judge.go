@@ -10,52 +10,54 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// judge judges series by the table of alerts. It remembers, of each alert and each series, since when the condition holds and when counters
-// grew. It is not safe for concurrent use.
+// judge evaluates the table of alerts for each series. For each alert and series it remembers since when the condition
+// has held and when counters grew. It is not safe for concurrent use.
 type judge struct {
-	table  map[string][]*alerts.Alert // by measurement
-	states map[judged]*state
-	now    time.Time // of the interval that is judged
-	once   bool      // nothing is known of the past, and nothing has to last
+	byMeasurement map[string][]*alerts.Alert // alerts by the measurement that they judge
+	states        map[alertKey]*alertState
+	now           time.Time // time of the current interval
+	instant       bool      // the past is unknown: a condition need not last
 }
 
-// judged is an alert about a series.
-type judged struct {
-	alert *alerts.Alert
-	of    measure.Key
+// alertKey identifies an alert about one series.
+type alertKey struct {
+	alert  *alerts.Alert
+	series measure.Key
 }
 
-// state is what is known of an alert about a series.
-type state struct {
-	counters []counter // of the counters of the condition, in its order
-	began    time.Time // when the condition was first seen to hold; zero: it does not hold
-	seen     time.Time // when there was a point of the series last
+// alertState is the history of an alert about one series.
+type alertState struct {
+	counters  []counter // one for each counter of the condition, in the same order
+	heldSince time.Time // first interval in which the condition held; zero: it does not hold
+	lastSeen  time.Time // last interval with a point of the series
 }
 
-// finding is an alert whose condition holds.
+// finding is an alert whose condition holds now.
 type finding struct {
-	alert *alerts.Alert
-	since time.Time
-	text  string
-	of    string
-	held  bool // for as long as the alert demands
+	alert   *alerts.Alert
+	since   time.Time
+	text    string
+	subject string // as Problem.Of
+	lasted  bool   // the condition has held for as long as the alert demands
 }
 
+// newJudge returns a judge. If once is true, it judges a single interval: a condition need not last.
 func newJudge(once bool) *judge {
-	j := &judge{table: map[string][]*alerts.Alert{}, states: map[judged]*state{}, once: once}
+	j := &judge{byMeasurement: map[string][]*alerts.Alert{}, states: map[alertKey]*alertState{}, instant: once}
 	table := alerts.Table()
 	for i := range table {
 		a := &table[i]
 		if a.When != nil {
-			j.table[a.Measurement] = append(j.table[a.Measurement], a)
+			j.byMeasurement[a.Measurement] = append(j.byMeasurement[a.Measurement], a)
 		}
 	}
 	return j
 }
 
-// across returns the alert of an id whose condition is about several series.
-func (j *judge) across(id string) *alerts.Alert {
-	for _, a := range j.table[""] {
+// acrossSeriesAlert returns the alert with this ID, whose condition is about several series. It panics if there is
+// none.
+func (j *judge) acrossSeriesAlert(id string) *alerts.Alert {
+	for _, a := range j.byMeasurement[""] {
 		if a.ID == id {
 			return a
 		}
@@ -63,9 +65,9 @@ func (j *judge) across(id string) *alerts.Alert {
 	panic("the table has no alert " + id + " about several series")
 }
 
-// point returns what the table says of a point.
-func (j *judge) point(p measure.Point) []finding {
-	all := j.table[p.Key().Measurement]
+// judgePoint returns the alerts whose condition the point meets.
+func (j *judge) judgePoint(p measure.Point) []finding {
+	all := j.byMeasurement[p.Key().Measurement]
 	if len(all) == 0 {
 		return nil
 	}
@@ -75,7 +77,7 @@ func (j *judge) point(p measure.Point) []finding {
 			if a.Except.Name != "" && line.Tags[a.Except.Name] == a.Except.Value {
 				continue
 			}
-			if f, ok := j.series(a, p, &line); ok {
+			if f, ok := j.judgeLine(a, p, &line); ok {
 				found = append(found, f)
 			}
 		}
@@ -83,91 +85,95 @@ func (j *judge) point(p measure.Point) []finding {
 	return found
 }
 
-// series judges a series by its newest line.
-func (j *judge) series(a *alerts.Alert, p measure.Point, line *measure.Line) (finding, bool) {
-	s := j.state(a, p.Key())
-	r := reading{line: line, now: j.now, state: s}
+// judgeLine evaluates an alert for the newest line of a series. It returns false if the condition does not hold.
+func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line) (finding, bool) {
+	s := j.stateOf(a, p.Key())
+	r := evaluation{line: line, now: j.now, state: s}
 	since, ok := r.holds(a.When)
-	if age, known := r.number(a.Age); ok && known {
+	if age, known := r.numberField(a.Age); ok && known {
 		since = p.Time().Add(-time.Duration(age))
 	}
 	if !ok {
-		s.began = time.Time{}
+		s.heldSince = time.Time{}
 		return finding{}, false
 	}
-	return j.held(a, s, since, r.text(a.Text), r.text(a.Of)), true
+	return j.newFinding(a, s, since, r.fillTemplate(a.Text), r.fillTemplate(a.Of)), true
 }
 
-// lasts is for an alert whose condition is about several series, and holds now.
-func (j *judge) lasts(a *alerts.Alert, of measure.Key, since time.Time, text string) finding {
-	return j.held(a, j.state(a, of), since, text, "")
+// judgeAcross returns the finding of an alert about several series. The caller has established that its condition holds
+// now.
+func (j *judge) judgeAcross(a *alerts.Alert, of measure.Key, since time.Time, text string) finding {
+	return j.newFinding(a, j.stateOf(a, of), since, text, "")
 }
 
-func (j *judge) state(a *alerts.Alert, of measure.Key) *state {
-	s := j.states[judged{a, of}]
+// stateOf returns the state of an alert about a series, and marks the series as present in this interval.
+func (j *judge) stateOf(a *alerts.Alert, of measure.Key) *alertState {
+	s := j.states[alertKey{a, of}]
 	if s == nil {
-		s = new(state)
-		j.states[judged{a, of}] = s
+		s = new(alertState)
+		j.states[alertKey{a, of}] = s
 	}
-	s.seen = j.now
+	s.lastSeen = j.now
 	return s
 }
 
-func (j *judge) held(a *alerts.Alert, s *state, since time.Time, text, of string) finding {
-	if s.began.IsZero() {
-		s.began = j.now
+// newFinding returns the finding of an alert whose condition holds now. If since is zero, the condition holds since it was
+// first evaluated as true.
+func (j *judge) newFinding(a *alerts.Alert, s *alertState, since time.Time, text, of string) finding {
+	if s.heldSince.IsZero() {
+		s.heldSince = j.now
 	}
 	if since.IsZero() {
-		since = s.began
+		since = s.heldSince
 	}
-	return finding{alert: a, since: since.Round(0), text: text, of: of, held: j.once || j.now.Sub(s.began) >= a.Hold}
+	return finding{alert: a, since: since.Round(0), text: text, subject: of, lasted: j.instant || j.now.Sub(s.heldSince) >= a.Hold}
 }
 
-// end ends an interval: what was not there in it does not last, and what has been gone for longer than its alert looks back is
-// forgotten.
-func (j *judge) end() {
+// endInterval ends an interval. A condition about a series without a point in this interval no longer holds. The state
+// of a series is dropped once the series has been absent for longer than its alert looks back.
+func (j *judge) endInterval() {
 	for at, s := range j.states {
 		switch {
-		case s.seen.Equal(j.now):
-		case j.now.Sub(s.seen) > lookBack(at.alert.When):
+		case s.lastSeen.Equal(j.now):
+		case j.now.Sub(s.lastSeen) > lookBack(at.alert.When):
 			delete(j.states, at)
 		default:
-			s.began = time.Time{}
+			s.heldSince = time.Time{}
 		}
 	}
 }
 
-// lookBack returns for how long a condition needs the past.
+// lookBack returns how far into the past a condition looks.
 func lookBack(c alerts.Condition) time.Duration {
 	switch c := c.(type) {
 	case alerts.Grew:
 		return c.Within
 	case alerts.All:
-		return longest(c)
+		return longestLookBack(c)
 	case alerts.Any:
-		return longest(c)
+		return longestLookBack(c)
 	case alerts.Unless:
 		return max(lookBack(c.When), lookBack(c.Not))
 	}
 	return 0
 }
 
-func longest(all []alerts.Condition) (d time.Duration) {
+func longestLookBack(all []alerts.Condition) (d time.Duration) {
 	for _, c := range all {
 		d = max(d, lookBack(c))
 	}
 	return d
 }
 
-// counter holds the moments at which a counter grew.
+// counter stores when a counter grew.
 type counter struct {
-	total uint64
-	known bool
-	times []time.Time // the last ones, at most Grew.By
+	total   uint64
+	known   bool
+	growths []time.Time // one for each increment, the last Grew.By of them
 }
 
-// add adds a reading. Of what is not there in this line nothing is known.
-func (c *counter) add(g *alerts.Grew, total uint64, now time.Time) {
+// addReading adds the current value of the counter. The caller does not call it for a line without the counter.
+func (c *counter) addReading(g *alerts.Grew, total uint64, now time.Time) {
 	switch {
 	case !c.known && !g.FromZero:
 		c.total = total
@@ -175,34 +181,36 @@ func (c *counter) add(g *alerts.Grew, total uint64, now time.Time) {
 		c.total = 0
 	}
 	for range min(total-c.total, g.By) {
-		c.times = append(c.times, now)
+		c.growths = append(c.growths, now)
 	}
-	c.times = c.times[max(0, len(c.times)-int(g.By)):]
+	c.growths = c.growths[max(0, len(c.growths)-int(g.By)):]
 	c.total, c.known = total, true
 }
 
-// since returns when the counter had grown often enough, and whether that is within the time.
-func (c *counter) since(g *alerts.Grew, now time.Time) (time.Time, bool) {
-	if uint64(len(c.times)) < g.By || now.Sub(c.times[0]) > g.Within {
+// grownSince returns when the counter reached the growth that the condition demands, and whether that is within its
+// duration.
+func (c *counter) grownSince(g *alerts.Grew, now time.Time) (time.Time, bool) {
+	if uint64(len(c.growths)) < g.By || now.Sub(c.growths[0]) > g.Within {
 		return time.Time{}, false
 	}
-	return c.times[len(c.times)-1], true
+	return c.growths[len(c.growths)-1], true
 }
 
-// reading is the newest line of a series with what is known of an alert about it.
-type reading struct {
-	line  *measure.Line
-	now   time.Time
-	state *state
-	next  int    // counter of the state
-	total uint64 // of all counters of the condition
+// evaluation evaluates the condition of one alert for the newest line of a series.
+type evaluation struct {
+	line        *measure.Line
+	now         time.Time
+	state       *alertState
+	nextCounter int    // index of the next counter in state
+	total       uint64 // sum of all counters of the condition
 }
 
-// holds reports whether a condition holds, and since when if that is known: it is of what has grown.
-func (r *reading) holds(c alerts.Condition) (since time.Time, ok bool) {
+// holds reports whether a condition holds. For a condition about growth, since is when it began to hold; otherwise
+// since is zero.
+func (r *evaluation) holds(c alerts.Condition) (since time.Time, ok bool) {
 	switch c := c.(type) {
 	case alerts.Comparison:
-		return time.Time{}, r.compares(&c)
+		return time.Time{}, r.compare(&c)
 	case alerts.OneOf:
 		text, _ := r.line.Fields[c.Field].(string)
 		for _, word := range c.Words {
@@ -210,13 +218,13 @@ func (r *reading) holds(c alerts.Condition) (since time.Time, ok bool) {
 		}
 		return time.Time{}, ok
 	case alerts.Grew:
-		return r.grew(&c)
+		return r.countersGrew(&c)
 	case alerts.All:
 		ok = true
-		for _, one := range c { // each of them, since counters are read on the way
+		for _, one := range c { // evaluate all of them, because this also reads their counters
 			began, is := r.holds(one)
 			ok = ok && is
-			since = later(since, began)
+			since = laterTime(since, began)
 		}
 		return since, ok
 	case alerts.Any:
@@ -235,19 +243,19 @@ func (r *reading) holds(c alerts.Condition) (since time.Time, ok bool) {
 	panic(fmt.Sprintf("cannot judge %T of one series", c))
 }
 
-func later(a, b time.Time) time.Time {
+func laterTime(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
 }
 
-func (r *reading) compares(c *alerts.Comparison) bool {
-	a, ok := r.number(c.Field)
+func (r *evaluation) compare(c *alerts.Comparison) bool {
+	a, ok := r.numberField(c.Field)
 	b := c.Number
 	if c.Other != "" {
 		var known bool
-		b, known = r.number(c.Other)
+		b, known = r.numberField(c.Other)
 		ok = ok && known
 	}
 	switch {
@@ -261,26 +269,26 @@ func (r *reading) compares(c *alerts.Comparison) bool {
 	return a == b
 }
 
-func (r *reading) grew(g *alerts.Grew) (since time.Time, ok bool) {
+func (r *evaluation) countersGrew(g *alerts.Grew) (since time.Time, ok bool) {
 	for _, field := range g.Fields {
-		if r.next == len(r.state.counters) {
+		if r.nextCounter == len(r.state.counters) {
 			r.state.counters = append(r.state.counters, counter{})
 		}
-		c := &r.state.counters[r.next]
-		r.next++
-		if total, known := r.number(field); known {
-			c.add(g, uint64(total), r.now)
+		c := &r.state.counters[r.nextCounter]
+		r.nextCounter++
+		if total, known := r.numberField(field); known {
+			c.addReading(g, uint64(total), r.now)
 			r.total += uint64(total)
 		}
-		if began, is := c.since(g, r.now); is {
-			since, ok = later(since, began), true
+		if began, is := c.grownSince(g, r.now); is {
+			since, ok = laterTime(since, began), true
 		}
 	}
 	return since, ok
 }
 
-// number returns a field that is a number.
-func (r *reading) number(field string) (float64, bool) {
+// numberField returns the value of a numeric field.
+func (r *evaluation) numberField(field string) (float64, bool) {
 	switch v := r.line.Fields[field].(type) {
 	case int64:
 		return float64(v), true
@@ -292,8 +300,9 @@ func (r *reading) number(field string) (float64, bool) {
 
 var placeholder = regexp.MustCompile(`\{\w+\}`)
 
-// text fills in the tags and fields of the line. What is not there leaves no gap.
-func (r *reading) text(template string) string {
+// fillTemplate replaces the placeholders of a template by tags and fields of the line. A missing tag or field is
+// removed together with the blank before it.
+func (r *evaluation) fillTemplate(template string) string {
 	filled := placeholder.ReplaceAllStringFunc(template, func(s string) string {
 		name := strings.Trim(s, "{}")
 		if name == "total" {
@@ -307,7 +316,7 @@ func (r *reading) text(template string) string {
 			return ""
 		case int64:
 			if strings.Contains(name, "_ns") {
-				return Latency(v)
+				return FormatLatency(v)
 			}
 			return fmt.Sprint(v)
 		case float64:
@@ -322,8 +331,8 @@ func (r *reading) text(template string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(filled), " "), " :", ":")
 }
 
-// Latency returns a time in ns as the text of a problem has it: in us, or from 1 ms on in ms, or from 1 s on in s.
-func Latency(ns int64) string {
+// FormatLatency returns a duration in ns as text: in us below 1 ms, in ms below 1 s, else in s.
+func FormatLatency(ns int64) string {
 	if ns >= int64(time.Second) {
 		return fmt.Sprintf("%.1f s", float64(ns)/float64(time.Second))
 	}

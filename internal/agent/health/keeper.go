@@ -9,53 +9,55 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Keeper makes the Status of each interval, by the table of alerts and by what it remembers. It is not safe for concurrent use.
+// Keeper makes a Status from the points of each interval. It evaluates the table of alerts and remembers past values.
+// It is not safe for concurrent use.
 type Keeper struct {
 	version, host string
 	source        Source
 
 	judge *judge
-	flaps map[portKey]flaps
-	// settled has the ports that were active and the devices that were open since the plugin started and, as the zero portKey, the host if
-	// it had all devices that are counted, each with when that was seen last.
-	settled map[portKey]time.Time
+	flaps map[portKey]flapHistory
+	// lastSettled is when each port was last active, each device was last open, or either was last reported as a
+	// problem, since the plugin started. The zero portKey stands for the host, which is settled if all devices that are
+	// counted are there.
+	lastSettled map[portKey]time.Time
 
-	// Of the interval that is judged now.
+	// The following fields are valid during Observe.
 	now        time.Time
 	status     *Status
-	management map[portKey]bool                  // ports whose problems are warnings
-	blackholes map[portKey][]*measure.FabricPeer // pairs of which the network passes nothing, at least on one path
+	management map[portKey]bool                  // ports with the role management, whose problems are warnings
+	blackholes map[portKey][]*measure.FabricPeer // pairs with a path on which the network passes no packet
 }
 
-// portKey is a port of a device, or the device if the port is 0.
+// portKey identifies a port of a device, or the device itself if the port is 0.
 type portKey struct {
 	device string
 	port   int
 }
 
-// flaps are those of a port.
-type flaps struct {
-	total uint64
-	last  time.Time // when the port came back from the last one
-	seen  time.Time
+// flapHistory counts the flaps of a port.
+type flapHistory struct {
+	total    uint64
+	last     time.Time // when the port became active again after the last flap
+	lastSeen time.Time
 }
 
-// NewKeeper returns a Keeper for the plugin of a version on a host.
+// NewKeeper returns a Keeper. version is that of the plugin, host is the name of its host.
 func NewKeeper(version, host string) *Keeper {
 	return &Keeper{
-		version: version, host: host, source: SourcePlugin, judge: newJudge(false), flaps: map[portKey]flaps{}, settled: map[portKey]time.Time{},
+		version: version, host: host, source: SourcePlugin, judge: newJudge(false), flaps: map[portKey]flapHistory{}, lastSettled: map[portKey]time.Time{},
 	}
 }
 
-// Look returns the status of a host that was looked at once: a device that is missing or not watched is a problem at
-// once, and nothing is known of the past.
-func Look(version, host string, points []measure.Point, now time.Time) *Status {
+// JudgeOnce returns the status of a host from a single set of points, without knowledge of the past. A device that is
+// missing or not watched is a problem at once.
+func JudgeOnce(version, host string, points []measure.Point, now time.Time) *Status {
 	k := NewKeeper(version, host)
-	k.source, k.judge.once = SourceLook, true
+	k.source, k.judge.instant = SourceLook, true
 	return k.Observe(points, now)
 }
 
-// Observe returns the status after an interval. points are those of the interval, which Observe only reads.
+// Observe returns the status at the end of an interval with the given points. It does not change the points.
 func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 	k.now, k.judge.now = now, now
 	k.management, k.blackholes = map[portKey]bool{}, map[portKey][]*measure.FabricPeer{}
@@ -63,32 +65,34 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		Schema: Schema, Version: k.version, Host: k.host, Time: now.Round(0), Source: k.source,
 		Devices: []Device{}, Problems: []Problem{},
 	}
-	// A device comes before what it has, a pair before its port, and a port before its problems, whatever the order of the points.
-	each(points, k.device)
-	each(points, k.port)
-	each(points, k.probe)
-	each(points, k.command)
-	each(points, k.fabricPeer)
-	each(points, k.fabricPort)
-	each(points, k.collector)
+	// The order matters, whatever the order of the points: devices before their ports and probes, pairs before the
+	// ports that sum them up, and ports before their problems, whose severity depends on the role.
+	forEach(points, k.addDevice)
+	forEach(points, k.addPort)
+	forEach(points, k.addProbe)
+	forEach(points, k.addCommand)
+	forEach(points, k.collectBlackhole)
+	forEach(points, k.addFabricPort)
+	forEach(points, k.addCollector)
 	for _, p := range points {
-		k.report(p.Key(), k.judge.point(p))
+		k.reportFindings(p.Key(), k.judge.judgePoint(p))
 	}
-	k.judge.end()
-	k.forget()
+	k.judge.endInterval()
+	k.forgetOld()
 	sortProblems(k.status.Problems)
 	return k.status
 }
 
-// each calls take for the points of its type, in their order.
-func each[P measure.Point](points []measure.Point, take func(P)) {
+// forEach calls take for each point of type P, in order.
+func forEach[P measure.Point](points []measure.Point, take func(P)) {
 	for p := range measure.OfType[P](points) {
 		take(p)
 	}
 }
 
-// report makes problems of what was found about a series. What was so before the plugin started and has not lasted yet is pending.
-func (k *Keeper) report(of measure.Key, found []finding) {
+// reportFindings adds the findings about a series to the problems. A critical finding that has not lasted long enough
+// yet is pending if the device or port has never been well since the plugin started.
+func (k *Keeper) reportFindings(of measure.Key, found []finding) {
 	at := portKey{of.Device, of.Port}
 	for _, f := range found {
 		severity := f.alert.Severity
@@ -96,18 +100,18 @@ func (k *Keeper) report(of measure.Key, found []finding) {
 			severity = alerts.Warning
 		}
 		switch {
-		case f.held:
+		case f.lasted:
 			k.status.Problems = append(k.status.Problems, Problem{
-				ID: f.alert.ID, Severity: severity, Device: of.Device, Port: of.Port, Of: f.of, Since: f.since, Text: f.text,
+				ID: f.alert.ID, Severity: severity, Device: of.Device, Port: of.Port, Of: f.subject, Since: f.since, Text: f.text,
 			})
-			k.settled[at] = k.now
-		case severity == alerts.Critical && k.settled[at].IsZero():
+			k.lastSettled[at] = k.now
+		case severity == alerts.Critical && k.lastSettled[at].IsZero():
 			k.status.Pending = append(k.status.Pending, Pending{Device: of.Device, Port: of.Port, Text: f.text})
 		}
 	}
 }
 
-func (k *Keeper) device(p *measure.Device) {
+func (k *Keeper) addDevice(p *measure.Device) {
 	d := Device{
 		Device: p.Device, Present: p.Present, Open: p.Open, WorkerState: p.Worker.State, Reason: p.Reason,
 		Driver: p.Attr.Driver, Firmware: p.Attr.Firmware, BoardID: p.Attr.BoardID, PCIAddress: p.Attr.PCIAddress,
@@ -125,13 +129,13 @@ func (k *Keeper) device(p *measure.Device) {
 	at := portKey{device: p.Device}
 	switch {
 	case p.Open:
-		k.settled[at] = k.now
-	case p.Present && p.Opens == 0 && !p.Intended() && k.settled[at].IsZero():
+		k.lastSettled[at] = k.now
+	case p.Present && p.Opens == 0 && !p.Intended() && k.lastSettled[at].IsZero():
 		k.status.Pending = append(k.status.Pending, Pending{Device: p.Device, Text: "the device has not been opened yet"})
 	}
 }
 
-func (k *Keeper) port(p *measure.Port) {
+func (k *Keeper) addPort(p *measure.Port) {
 	v := Port{
 		Port: p.Port, RateBestGbps: p.RateBestGbps, RateExpectedGbps: p.RateExpectedGbps, Role: p.Role, Flaps: p.Flaps, ExpectedDown: p.Expected,
 	}
@@ -145,29 +149,30 @@ func (k *Keeper) port(p *measure.Port) {
 	k.management[at] = p.Role == verbs.RoleManagement
 	up, known := p.Up()
 	if up {
-		k.settled[at] = k.now
+		k.lastSettled[at] = k.now
 	}
 	if known {
 		expected := p.ExpectedUp
 		v.ExpectedUp, v.ExpectedReason = &expected, p.ExpectedReason
 	}
 	if p.Known {
-		k.link(p, &v)
+		k.setLink(p, &v)
 	}
 	v.LastFlap = k.lastFlap(p, up).Round(0)
-	if d := k.of(p.Device); d != nil {
+	if d := k.findDevice(p.Device); d != nil {
 		d.Ports = append(d.Ports, v)
 	}
 }
 
-func (k *Keeper) collector(p *measure.Collector) {
+func (k *Keeper) addCollector(p *measure.Collector) {
 	k.status.FunctionsSkipped, k.status.MemorySince = p.FunctionsSkipped, p.MemorySince.Round(0)
 	if p.Counted && p.ExpectedMissing == 0 {
-		k.settled[portKey{}] = k.now
+		k.lastSettled[portKey{}] = k.now
 	}
 }
 
-// lastFlap returns when the port came back from its last flap since the plugin started; zero: there was none.
+// lastFlap returns when the port became active again after its last flap since the plugin started, or zero if there was
+// no flap.
 func (k *Keeper) lastFlap(p *measure.Port, up bool) time.Time {
 	at := portKey{p.Device, p.Port}
 	f, known := k.flaps[at]
@@ -177,20 +182,20 @@ func (k *Keeper) lastFlap(p *measure.Port, up bool) time.Time {
 			f.last = p.At.Add(-time.Duration(p.StateAgeNS))
 		}
 	}
-	f.total, f.seen = p.Flaps, k.now
+	f.total, f.lastSeen = p.Flaps, k.now
 	k.flaps[at] = f
 	return f.last
 }
 
-// link sets what the port itself says.
-func (k *Keeper) link(p *measure.Port, v *Port) {
+// setLink sets the attributes that the port reports.
+func (k *Keeper) setLink(p *measure.Port, v *Port) {
 	if p.Attr.Phys != 0 {
 		v.PhysState = p.Attr.Phys.String()
 	}
 	v.LinkLayer, v.NetDev, v.RateGbps, v.Width = p.Attr.LinkLayer.String(), p.Attr.NetDev, p.Attr.RateGbps, p.Attr.Width
 }
 
-func (k *Keeper) probe(p *measure.Probe) {
+func (k *Keeper) addProbe(p *measure.Probe) {
 	v := Probe{
 		Port: p.Port, Vector: p.Vector, Method: p.Method.String(), WakeP99NS: p.WakeP.P99,
 		LostEvents: p.Counts.LostEvents, LostCompletions: p.Counts.LostCompletions, Errors: p.Counts.Errors,
@@ -198,20 +203,20 @@ func (k *Keeper) probe(p *measure.Probe) {
 	if p.HasOK {
 		v.OK = &p.OK
 	}
-	if d := k.of(p.Device); d != nil {
+	if d := k.findDevice(p.Device); d != nil {
 		d.Probes = append(d.Probes, v)
 	}
 }
 
-func (k *Keeper) command(p *measure.Command) {
+func (k *Keeper) addCommand(p *measure.Command) {
 	v := Command{Port: p.Port, Call: p.Call.String(), Stuck: p.Stuck, Status: p.Status, Errors: p.Errors, BusyNS: p.BusyNS, TookP99NS: p.TookP.P99}
-	if d := k.of(p.Device); d != nil {
+	if d := k.findDevice(p.Device); d != nil {
 		d.Commands = append(d.Commands, v)
 	}
 }
 
-// of returns a device of the status that is made, nil if it is not there.
-func (k *Keeper) of(device string) *Device {
+// findDevice returns a device of the current status, or nil if it has none of that name.
+func (k *Keeper) findDevice(device string) *Device {
 	i := slices.IndexFunc(k.status.Devices, func(d Device) bool { return d.Device == device })
 	if i < 0 {
 		return nil
@@ -219,16 +224,16 @@ func (k *Keeper) of(device string) *Device {
 	return &k.status.Devices[i]
 }
 
-// forget drops what has been gone for a day.
-func (k *Keeper) forget() {
+// forgetOld drops flaps and settled times that are older than a day.
+func (k *Keeper) forgetOld() {
 	for at, f := range k.flaps {
-		if k.now.Sub(f.seen) > 24*time.Hour {
+		if k.now.Sub(f.lastSeen) > 24*time.Hour {
 			delete(k.flaps, at)
 		}
 	}
-	for at, seen := range k.settled {
+	for at, seen := range k.lastSettled {
 		if k.now.Sub(seen) > 24*time.Hour {
-			delete(k.settled, at)
+			delete(k.lastSettled, at)
 		}
 	}
 }

@@ -11,42 +11,44 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// Schema is the value of Status.Schema. It changes when a field changes its meaning or goes, not when one is added.
+// Schema is the value of Status.Schema. It changes when a field is removed or changes its meaning, not when a field is
+// added.
 const Schema = 1
 
-// Source is from where a Status comes.
+// Source tells how a Status was obtained.
 type Source string
 
 // The sources.
 const (
-	SourcePlugin Source = "plugin" // the running plugin, which knows the past
-	SourceLook   Source = "look"   // the devices were opened for this once; what the past says is absent
+	SourcePlugin Source = "plugin" // written by a running plugin, which knows the past
+	SourceLook   Source = "look"   // the devices were opened once to make this status; nothing is known of the past
 )
 
-// Status is how the devices of a host are. What is unknown is absent from its JSON.
+// Status is the state of the devices of a host. Unknown values are absent from its JSON.
 type Status struct {
 	Schema  int       `json:"schema"`
 	Version string    `json:"version"` // of the program
 	Host    string    `json:"host"`
-	Time    time.Time `json:"time"` // of the values
+	Time    time.Time `json:"time"` // time of the values
 	Source  Source    `json:"source"`
 	Devices []Device  `json:"devices"`
-	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
+	// FunctionsSkipped is the number of virtual and scalable functions that virtual_functions excludes.
 	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
-	MemorySince      time.Time `json:"memory_since,omitzero"` // what was before is not remembered; zero: the memory outlives the plugin
+	MemorySince      time.Time `json:"memory_since,omitzero"` // start of the plugin's memory; zero: the memory survives restarts
 	Problems         []Problem `json:"problems"`              // the most severe ones first
-	// Pending is what cannot be told yet after a start: a device that was not opened yet, and what has to last before it is a problem.
+	// Pending lists what is not known yet after a start: a device that has not been opened, or a condition that has not
+	// held long enough to be a problem.
 	Pending []Pending `json:"pending,omitempty"`
 }
 
-// Pending is what cannot be told yet.
+// Pending is a fact about a device or port that is not known yet.
 type Pending struct {
 	Device string `json:"device"`
 	Port   int    `json:"port,omitempty"` // 0: the device
-	Text   string `json:"text"`           // as that of a Problem
+	Text   string `json:"text"`           // as Problem.Text
 }
 
-// Device is a device. What it is stays known after it has been opened once.
+// Device is the state of a device. Its attributes stay known after it has been opened once.
 type Device struct {
 	Device      string        `json:"device"`
 	Driver      string        `json:"driver,omitempty"`
@@ -59,7 +61,7 @@ type Device struct {
 	Open        bool          `json:"open"`
 	WorkerState status.State  `json:"worker_state"`
 	Reason      status.Reason `json:"reason"`
-	AwaySince   time.Time     `json:"other_netns_since,omitzero"` // as far as the plugin has seen it in the other network namespace
+	AwaySince   time.Time     `json:"other_netns_since,omitzero"` // when the plugin first saw it in the other network namespace
 	Ports       []Port        `json:"ports,omitempty"`
 	Probes      []Probe       `json:"probes,omitempty"`
 	Commands    []Command     `json:"commands,omitempty"`
@@ -69,78 +71,80 @@ type Device struct {
 type PCILink struct {
 	SpeedGTs     float64 `json:"speed_gts"`
 	Width        int     `json:"width"`
-	BestSpeedGTs float64 `json:"speed_best_gts"` // that both ends support
+	BestSpeedGTs float64 `json:"speed_best_gts"` // supported by both ends
 	BestWidth    int     `json:"width_best"`
 }
 
-// Port is a port.
+// Port is the state of a port.
 type Port struct {
 	Port         int       `json:"port"`
 	State        string    `json:"state,omitempty"`
-	Since        time.Time `json:"since,omitzero"` // unknown before the first change
+	Since        time.Time `json:"since,omitzero"` // time of the last change; absent before the first one
 	PhysState    string    `json:"phys_state,omitempty"`
 	LinkLayer    string    `json:"link_layer,omitempty"`
 	NetDev       string    `json:"netdev,omitempty"`
 	RateGbps     float64   `json:"rate_gbps,omitempty"`
-	RateBestGbps float64   `json:"rate_best_gbps,omitempty"` // since the plugin started
-	// RateExpectedGbps is the rate that the active port should have at least, 0 if nothing says so.
+	RateBestGbps float64   `json:"rate_best_gbps,omitempty"` // highest rate since the plugin started
+	// RateExpectedGbps is the minimum rate that the port should have while it is active, 0 if none is known.
 	RateExpectedGbps float64   `json:"rate_expected_gbps,omitempty"`
 	Width            string    `json:"width,omitempty"`
-	Role             string    `json:"role,omitempty"`     // as the tag of rdma_port
+	Role             string    `json:"role,omitempty"`     // as the tag role of rdma_port
 	Flaps            uint64    `json:"flaps"`              // since the plugin started
-	LastFlap         time.Time `json:"last_flap,omitzero"` // when the port came back
+	LastFlap         time.Time `json:"last_flap,omitzero"` // when the port became active again
 	ExpectedDown     bool      `json:"expected_down,omitempty"`
-	// ExpectedUp is whether the port should be active, and ExpectedReason why. They are absent where it is not known whether it is.
+	// ExpectedUp tells whether the port should be active, and ExpectedReason why. Both are absent while it is not known
+	// whether the port is active.
 	ExpectedUp     *bool         `json:"expected_up,omitempty"`
 	ExpectedReason expect.Reason `json:"expected_reason,omitempty"`
-	Fabric         *Fabric       `json:"fabric,omitempty"` // absent where the port probes no other hosts
+	Fabric         *Fabric       `json:"fabric,omitempty"` // absent if the port probes no other hosts
 }
 
-// Fabric is what is known of the network between a port and other hosts.
+// Fabric summarizes the probes between a port and other hosts.
 type Fabric struct {
-	Verdict verdict.Verdict `json:"verdict"` // of the port itself: ok, own_port or own_link
-	Pairs   int64           `json:"pairs"`   // that it probes, or would
+	Verdict verdict.Verdict `json:"verdict"` // verdict about the port itself: ok, own_port or own_link
+	Pairs   int64           `json:"pairs"`   // configured pairs, connected or not
 	Met     int64           `json:"pairs_met"`
-	Bad     int64           `json:"pairs_bad"` // of which the network is to blame
+	Bad     int64           `json:"pairs_bad"` // pairs with a problem of the network
 	Busy    int64           `json:"pairs_busy"`
 	Down    int64           `json:"pairs_down"`
 }
 
-// Probe is a completion queue probe. Counters count from the start of the plugin.
+// Probe is the state of a completion queue probe. Its counters start when the plugin starts.
 type Probe struct {
 	Port            int    `json:"port"`
 	Vector          int    `json:"vector"`
 	Method          string `json:"method"`
-	OK              *bool  `json:"ok,omitempty"` // the last round; absent before one has ended
+	OK              *bool  `json:"ok,omitempty"` // result of the last round; absent before the first one
 	WakeP99NS       int64  `json:"wake_ns_p99,omitempty"`
 	LostEvents      uint64 `json:"lost_events"`
 	LostCompletions uint64 `json:"lost_completions"`
 	Errors          uint64 `json:"errors"`
 }
 
-// Command is a kind of call that the device's firmware has to answer. Errors count from the start of the plugin.
+// Command is the state of a kind of call that the device's firmware must answer. Errors counts from the start of the
+// plugin.
 type Command struct {
 	Port      int    `json:"port"`
 	Call      string `json:"call"`
 	Stuck     bool   `json:"stuck"`
-	Status    string `json:"status,omitempty"` // of the last one that ended: ok, or the name of the errno
+	Status    string `json:"status,omitempty"` // result of the last call that ended: ok, or the name of an errno
 	Errors    uint64 `json:"errors"`
-	BusyNS    int64  `json:"busy_ns,omitempty"` // how long the one under way has lasted
+	BusyNS    int64  `json:"busy_ns,omitempty"` // duration so far of the call in progress
 	TookP99NS int64  `json:"took_ns_p99,omitempty"`
 }
 
-// Problem is what an alert rule would report. ID is that of the rule.
+// Problem is what an alert rule reports. ID is the ID of the rule.
 type Problem struct {
 	ID       string          `json:"id"`
 	Severity alerts.Severity `json:"severity"`
 	Device   string          `json:"device,omitempty"` // "": the plugin itself
 	Port     int             `json:"port,omitempty"`   // 0: the device
-	Of       string          `json:"of,omitempty"`     // the application, and the object that one of its threads hangs in
+	Of       string          `json:"of,omitempty"`     // the application, and the object in whose call one of its threads hangs
 	Since    time.Time       `json:"since"`
 	Text     string          `json:"text"` // one line, without the device and its port
 }
 
-// Worst returns the greatest severity of all problems, "" if there is none.
+// Worst returns the highest severity of all problems, or "" if there is none.
 func (s *Status) Worst() alerts.Severity {
 	if len(s.Problems) == 0 {
 		return ""
@@ -148,15 +152,15 @@ func (s *Status) Worst() alerts.Severity {
 	return s.Problems[0].Severity
 }
 
-// Only removes all devices that do not match, and their problems.
-func (s *Status) Only(matches func(device string) bool) {
+// KeepOnly removes all devices that do not match, and their problems and pending facts.
+func (s *Status) KeepOnly(matches func(device string) bool) {
 	s.Devices = slices.DeleteFunc(s.Devices, func(d Device) bool { return !matches(d.Device) })
 	s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return !matches(p.Device) })
 	s.Pending = slices.DeleteFunc(s.Pending, func(p Pending) bool { return !matches(p.Device) })
 }
 
-// Merge returns the status of a host on which several plugins run, each with its own status. Of a device that several
-// watch the first that has it open counts. all has one status at least; the newest gives what is not of a device.
+// Merge combines the statuses of several plugins on one host. If several plugins watch a device, the first one that has
+// it open counts. Values that are not about a device come from the newest status. all must not be empty.
 func Merge(all []*Status) *Status {
 	newest := slices.MaxFunc(all, func(a, b *Status) int { return a.Time.Compare(b.Time) })
 	merged := *newest
@@ -175,7 +179,7 @@ func Merge(all []*Status) *Status {
 			}
 		}
 		for _, p := range s.Problems {
-			if !slices.ContainsFunc(merged.Problems, func(q Problem) bool { return q.subject() == p.subject() }) {
+			if !slices.ContainsFunc(merged.Problems, func(q Problem) bool { return q.identity() == p.identity() }) {
 				merged.Problems = append(merged.Problems, p)
 			}
 		}
@@ -184,7 +188,7 @@ func Merge(all []*Status) *Status {
 		for _, p := range s.Pending {
 			i, there := at[p.Device]
 			if there && merged.Devices[i].Open && p.Port == 0 || slices.Contains(merged.Pending, p) {
-				continue // another plugin has it open
+				continue // another plugin has the device open
 			}
 			merged.Pending = append(merged.Pending, p)
 		}
@@ -194,11 +198,12 @@ func Merge(all []*Status) *Status {
 	return &merged
 }
 
-func (p *Problem) subject() Problem {
+// identity returns the fields of a problem that are the same if several plugins report it.
+func (p *Problem) identity() Problem {
 	return Problem{ID: p.ID, Device: p.Device, Port: p.Port, Text: p.Text}
 }
 
-// sortProblems sorts by severity, and those that came first before others.
+// sortProblems sorts by severity, and problems of equal severity by the time at which they began.
 func sortProblems(all []Problem) {
 	slices.SortStableFunc(all, func(a, b Problem) int {
 		if a.Severity != b.Severity {

@@ -9,8 +9,9 @@ import (
 // ErrNoAnswer is the error of a call that has not returned in time.
 var ErrNoAnswer = errors.New("no answer in time")
 
-// TimeCall calls f, which may hang in the kernel, and returns how long the call took. It blocks until limit or until ctx ends, and
-// returns ErrNoAnswer then. A call that hangs in the kernel cannot be ended: its goroutine stays until the kernel lets it go.
+// TimeCall calls f, which may hang in the kernel, and returns how long the call took. It blocks for at most limit. If
+// limit or ctx ends first, it returns ErrNoAnswer. A call that hangs in the kernel cannot be ended, so its goroutine
+// remains until the kernel returns.
 func TimeCall[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (value T, took time.Duration, err error) {
 	type answer struct {
 		value T

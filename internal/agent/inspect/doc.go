@@ -1,4 +1,4 @@
-// Package inspect is what one look at this host finds of its RDMA devices: what the worker and
-// tracer programs answer, and what the host's files say. Each fact has one function, which asks
-// for that fact alone. Packages doctor, hardware and report render what it finds.
+// Package inspect examines this host once and finds facts about its RDMA devices: what the worker and tracer programs
+// report, and what files of the host contain. One function finds each fact. The packages doctor, hardware and report
+// present the facts.
 package inspect

@@ -10,8 +10,8 @@ import (
 // Files reads small files of a host, below the root of its file system or below /sys.
 type Files struct{ fs.FS }
 
-// Text returns a file's text without surrounding white space, "" if the file cannot be read.
-func (f Files) Text(elem ...string) string {
+// ReadText returns the text of a file without surrounding white space, or "" if the file cannot be read.
+func (f Files) ReadText(elem ...string) string {
 	text, err := fs.ReadFile(f.FS, path.Join(elem...))
 	if err != nil {
 		return ""
@@ -19,13 +19,13 @@ func (f Files) Text(elem ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// Exists reports whether there is a file or a symbolic link of that name.
+// Exists reports whether a file or symbolic link of that name exists.
 func (f Files) Exists(elem ...string) bool {
 	_, err := fs.Lstat(f.FS, path.Join(elem...))
 	return err == nil
 }
 
-// List returns the names in a directory, none if it cannot be read.
+// List returns the names in a directory. It returns none if the directory cannot be read.
 func (f Files) List(elem ...string) []string {
 	entries, err := fs.ReadDir(f.FS, path.Join(elem...))
 	if err != nil {
@@ -38,12 +38,12 @@ func (f Files) List(elem ...string) []string {
 	return names
 }
 
-// Distribution returns the values of os-release(5) that name the distribution, by their keys in lower case.
+// Distribution returns the values of os-release(5) that identify the distribution. The keys are in lower case.
 func (f Files) Distribution() map[string]string {
 	all := map[string]string{}
-	text := f.Text("etc/os-release")
+	text := f.ReadText("etc/os-release")
 	if text == "" {
-		text = f.Text("usr/lib/os-release")
+		text = f.ReadText("usr/lib/os-release")
 	}
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
@@ -62,5 +62,5 @@ func (f Files) Distribution() map[string]string {
 	return all
 }
 
-// Relative returns an absolute path in the form that an fs.FS of the root needs.
+// Relative returns an absolute path in the form that an fs.FS of the root file system expects.
 func Relative(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is a running kernel (uname(2)).
+// Kernel describes a running kernel (uname(2)).
 type Kernel struct {
 	Release string `json:"release"`
 	Version string `json:"version"`
@@ -32,8 +32,8 @@ func RunningKernel() Kernel {
 	}
 }
 
-// ListPackages returns the names and versions of the installed packages of RDMA libraries and drivers, as in "libibverbs1 44.0-2". It
-// returns none if the package manager cannot be asked.
+// ListPackages returns the names and versions of the installed packages of RDMA libraries and drivers, as in
+// "libibverbs1 44.0-2". It returns none if no package manager answers.
 func ListPackages(ctx context.Context) []string {
 	names := []string{"rdma-core", "libibverbs*", "ibverbs-providers", "librdmacm*", "mlnx-ofed*", "mlnx-ofa*", "doca-ofed*"}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -57,10 +57,9 @@ func ListPackages(ctx context.Context) []string {
 	return found
 }
 
-// ProgramOf returns the program name and the number of a process; the name is ""
-// for a process that has ended or is hidden. pid may be the number of any of its
-// threads.
-func ProgramOf(pid int) (name string, process int) {
+// FindProgram returns the program name and the process ID of a process or thread. The name is "" if the process has
+// ended or is hidden.
+func FindProgram(pid int) (name string, process int) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
 	if err != nil || len(line) == 0 {

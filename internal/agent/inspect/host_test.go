@@ -11,10 +11,10 @@ import (
 
 func TestProcessIsNamedByAnyThread(t *testing.T) {
 	for _, number := range []int{os.Getpid(), unix.Gettid()} {
-		name, process := ProgramOf(number)
+		name, process := FindProgram(number)
 		require.Equal(t, filepath.Base(os.Args[0]), name)
 		require.Equal(t, os.Getpid(), process)
 	}
-	name, _ := ProgramOf(1 << 30)
+	name, _ := FindProgram(1 << 30)
 	require.Empty(t, name)
 }

@@ -26,9 +26,10 @@ func (p Provider) String() string {
 	return p.Name + " " + p.Release
 }
 
-// LibraryRelease returns the release of rdma-core that a library is of, as in "44.0"; "unknown" if the name of the file, or of the
-// file that it links to, does not contain it. The files are libibverbs.so.1.14.44.0 and libmlx5.so.1.24.44.0: the package version
-// follows the ABI (rdma_shared_library of rdma-core's buildlib).
+// LibraryRelease returns the release of rdma-core to which a library belongs, as in "44.0". It returns "unknown" if
+// neither the name of the file nor the name of its link target contains the release. Examples are
+// libibverbs.so.1.14.44.0 and libmlx5.so.1.24.44.0: the release follows the ABI (rdma_shared_library in rdma-core's
+// buildlib).
 func (f Files) LibraryRelease(file string) string {
 	if target, err := fs.ReadLink(f.FS, Relative(file)); err == nil {
 		file = target
@@ -39,7 +40,7 @@ func (f Files) LibraryRelease(file string) string {
 	return unknownRelease
 }
 
-// Providers lists the providers that are installed beside a file of libibverbs, which loads
+// Providers lists the providers that are installed beside libibverbs. The library loads
 // libibverbs/lib<name>-rdmav<ABI>.so (rdma-core, libibverbs/init.c).
 func (f Files) Providers(library string) []Provider {
 	dir := path.Join(Relative(path.Dir(library)), "libibverbs")
@@ -53,17 +54,15 @@ func (f Files) Providers(library string) []Provider {
 	return found
 }
 
-// Libraries are the releases of the libraries that drive a device. An unknown
-// release of libibverbs is "unknown", an unknown release of the provider is left
-// out. Provider and ABI are "" if no provider is installed.
+// Libraries contains the releases of the libraries that drive a device. An unknown release of libibverbs is "unknown";
+// an unknown release of the provider is omitted. Provider and ABI are "" if no provider is installed.
 type Libraries struct {
 	Verbs    string // libibverbs
 	Provider string // as in "mlx5 44.0"
 	ABI      string // of the providers, as in "34"
 }
 
-// Libraries returns the libraries for devices of a kernel driver. library is the
-// file of libibverbs.
+// Libraries returns the libraries for devices of a kernel driver. library is the path of libibverbs.
 func (f Files) Libraries(library, driver string) Libraries {
 	l := Libraries{Verbs: f.LibraryRelease(library)}
 	want := verbs.ProviderName(driver)

@@ -14,13 +14,13 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// Watcher has workers watch a device, as Program does.
+// Watcher starts workers that watch a device. WorkerProgram implements it.
 type Watcher interface {
-	// Watch has workers watch a device until ctx ends.
+	// Watch runs workers that watch a device until ctx ends.
 	Watch(ctx context.Context, o verbs.Options, h worker.Handler) error
 }
 
-// Observation has the reports of the workers that watched a device.
+// Observation contains the reports of the workers that watched a device.
 type Observation struct {
 	Attr     *verbs.DeviceAttr // nil if the device was not opened
 	Readings []verbs.Reading
@@ -28,18 +28,18 @@ type Observation struct {
 	Rounds   []verbs.RoundItem
 	Choices  []verbs.ProbeItem
 	Runs     []verbs.Run
-	Counts   ledger.ProbeCounts // the sum over all probes
+	Counts   ledger.ProbeCounts // sum over all probes
 
-	Why    string        // why the device was not opened or not kept open; one line
-	Reason status.Reason // the same as one word
-	Stuck  bool          // a worker cannot be killed
+	Why    string        // why the device was not opened or was closed again; one line
+	Reason status.Reason // Why as one word
+	Stuck  bool          // a worker could not be killed
 }
 
-// Observe has workers watch a device until enough returns true or ctx ends.
+// Observe runs workers that watch a device until enough returns true or ctx ends.
 func Observe(ctx context.Context, w Watcher, o verbs.Options, enough func(*Observation) bool) *Observation {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := &collector{enough: enough, done: cancel}
+	c := &collector{isEnough: enough, stop: cancel}
 	var collecting sync.WaitGroup
 	collecting.Go(func() { c.collectAll(ctx) })
 	err := w.Watch(ctx, o, c)
@@ -52,7 +52,7 @@ func Observe(ctx context.Context, w Watcher, o verbs.Options, enough func(*Obser
 	return &c.Observation
 }
 
-// Refusal returns why there is no probe, "" if the worker refused none.
+// Refusal returns why the worker refused a probe, or "" if it refused none.
 func (o *Observation) Refusal() string {
 	for _, c := range o.Choices {
 		if c.Method == verbs.MethodNone {
@@ -62,28 +62,29 @@ func (o *Observation) Refusal() string {
 	return ""
 }
 
-// collector makes an Observation. No two calls of it overlap.
+// collector implements worker.Handler and builds an Observation. Its methods are not called concurrently, except for
+// collectAll.
 type collector struct {
 	Observation
-	enough func(*Observation) bool
-	done   context.CancelFunc
-	led    *ledger.Ledger
-	rings  atomic.Pointer[func()] // see worker.Handler; nil: no worker runs
+	isEnough      func(*Observation) bool
+	stop          context.CancelFunc
+	ledger        *ledger.Ledger
+	collectRounds atomic.Pointer[func()] // collects good rounds, see worker.Handler; nil while no worker runs
 }
 
-// collectEvery is how often good rounds are taken, of which no worker tells.
-const collectEvery = 50 * time.Millisecond
+// collectInterval is the time between two collections of good rounds. Workers do not send these by themselves.
+const collectInterval = 50 * time.Millisecond
 
-// collectAll takes what the workers have left in their rings until ctx ends.
+// collectAll collects the good rounds from the workers' rings until ctx ends.
 func (c *collector) collectAll(ctx context.Context) {
-	tick := time.NewTicker(collectEvery)
+	tick := time.NewTicker(collectInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if collect := c.rings.Load(); collect != nil {
+			if collect := c.collectRounds.Load(); collect != nil {
 				(*collect)()
 			}
 		}
@@ -92,29 +93,29 @@ func (c *collector) collectAll(ctx context.Context) {
 
 // Started implements worker.Handler.
 func (c *collector) Started(led *ledger.Ledger, collect func()) {
-	c.led = led
+	c.ledger = led
 	if collect != nil {
-		c.rings.Store(&collect)
+		c.collectRounds.Store(&collect)
 	}
 }
 
 // Status implements worker.Handler.
 func (*collector) Status(status.Status) {}
 
-// Ended implements worker.Handler. The reason is ok if the collector ended the worker.
+// Ended implements worker.Handler. The reason is ok if the collector stopped the worker.
 func (c *collector) Ended(why status.End) {
 	if why.Reason != status.ReasonOK {
 		c.Reason, c.Why = why.Reason, why.Message
 	}
-	if c.led != nil {
+	if c.ledger != nil {
 		var s ledger.Contents
-		c.led.CopyTo(&s)
+		c.ledger.CopyTo(&s)
 		for _, p := range s.Probes {
 			c.Counts = c.Counts.Add(p.ProbeCounts)
 		}
-		c.led = nil
+		c.ledger = nil
 	}
-	c.done()
+	c.stop()
 }
 
 // Batch implements worker.Handler.
@@ -125,8 +126,8 @@ func (c *collector) RingItems(items []verbs.Item) {
 	for _, it := range items {
 		c.addItem(it)
 	}
-	if c.Attr != nil && c.enough(&c.Observation) {
-		c.done()
+	if c.Attr != nil && c.isEnough(&c.Observation) {
+		c.stop()
 	}
 }
 

@@ -9,16 +9,17 @@ import (
 	"rdma_events/internal/sys/process"
 )
 
-// TracerLimit is the longest time for a trial of the tracer. The kernel's verifier takes seconds in an emulated machine.
-const TracerLimit = 20 * time.Second
+// TracerTimeout is the time limit for a trial of the tracer. The kernel's verifier takes seconds in an emulated
+// machine.
+const TracerTimeout = 20 * time.Second
 
 const tracerName = "rdma-events-tracer"
 
-// Tracer is the real tracer program, run once for each answer.
+// Tracer runs the tracer program once for each answer.
 type Tracer struct{ exe *os.File }
 
-// OpenTracer opens the tracer program at path. The caller closes it after all other calls have returned. The error wraps
-// status.ErrUntrusted if other users could change the file.
+// OpenTracer opens the tracer program at path. The caller must close it after all other calls have returned. The error
+// wraps status.ErrUntrusted if other users can change the file.
 func OpenTracer(path string) (*Tracer, error) {
 	exe, err := process.OpenExe(path)
 	if err != nil {
@@ -27,26 +28,26 @@ func OpenTracer(path string) (*Tracer, error) {
 	return &Tracer{exe}, nil
 }
 
-// Close closes the program, after all other calls have returned.
+// Close closes the program. Call it after all other calls have returned.
 func (t *Tracer) Close() error { return t.exe.Close() }
 
 // AskVersion runs the program and returns the version that the program reports.
 func (t *Tracer) AskVersion(ctx context.Context) (string, error) {
-	text, err := t.ask(ctx, askLimit, "-version")
+	text, err := t.runTracer(ctx, queryTimeout, "-version")
 	if err != nil {
 		return "", err
 	}
-	return versionOf(tracerName, text)
+	return parseVersion(tracerName, text)
 }
 
-// Try attaches to the kernel and ends, and returns what the program has printed. It blocks for TracerLimit at most, and a moment
-// longer if the process has to be killed.
+// Try attaches the tracer to the kernel, ends it, and returns its output. It blocks for TracerTimeout at most, and a
+// moment longer if the process must be killed.
 func (t *Tracer) Try(ctx context.Context) (string, error) {
-	return t.ask(ctx, TracerLimit, "-try")
+	return t.runTracer(ctx, TracerTimeout, "-try")
 }
 
-// ask runs the program, which begins with privileges, without any variable of the environment.
-func (t *Tracer) ask(ctx context.Context, limit time.Duration, arg string) (string, error) {
-	a, err := runOnce(ctx, process.Once{Exe: t.exe, Name: tracerName, Args: []string{arg}, Env: []string{}, Limit: limit})
+// runTracer runs the program with an empty environment, because the program starts with privileges.
+func (t *Tracer) runTracer(ctx context.Context, limit time.Duration, arg string) (string, error) {
+	a, err := runProgram(ctx, process.Once{Exe: t.exe, Name: tracerName, Args: []string{arg}, Env: []string{}, Limit: limit})
 	return strings.TrimSpace(string(a.Stdout)), err
 }

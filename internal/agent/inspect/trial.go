@@ -11,36 +11,37 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// TryLimit is the longest time for a whole trial. An emulated machine takes 2 s.
-const TryLimit = 10 * time.Second
+// TrialTimeout is the time limit for a whole trial. An emulated machine needs 2 s.
+const TrialTimeout = 10 * time.Second
 
 const (
-	// tryRounds is how many rounds of a probe measure how long a wake-up takes.
-	tryRounds = 5
-	// tryPace is the time between two rounds, tryTimeout the limit for one round.
-	tryPace    = 100 * time.Millisecond
-	tryTimeout = 500 * time.Millisecond
+	// trialRounds is the number of probe rounds in which the wake-up latency is measured.
+	trialRounds = 5
+	// trialInterval is the time between two rounds, and roundTimeout the time limit for one round.
+	trialInterval = 100 * time.Millisecond
+	roundTimeout  = 500 * time.Millisecond
 )
 
-// Trial is the result of one probe method on one device.
+// Trial is the result of trying one probe method on one device.
 type Trial struct {
 	Opened bool
 	Attr   verbs.DeviceAttr // valid if Opened
-	Why    string           // why the device was not opened or not kept open; one line
-	Reason status.Reason    // the same as one word
+	Why    string           // why the device was not opened or was closed again; one line
+	Reason status.Reason    // Why as one word
 	Ports  map[int]PortTrial
 }
 
 // PortTrial is the part of a Trial for one port.
 type PortTrial struct {
-	Refused string // why there is no probe; "" if there is one
-	// Query is the errno's name with which the query of the port failed; "" if it was answered, or is no command.
+	Refused string // why there is no probe; "" if there is a probe
+	// Query is the name of the errno with which ibv_query_port failed. It is "" if the query was answered or sends no
+	// command to the firmware.
 	Query  string
 	Rounds []verbs.Round
 }
 
-// newTrial makes a trial of what workers reported of a device.
-func newTrial(o *Observation) Trial {
+// trialFrom returns the trial that corresponds to an observation of a device.
+func trialFrom(o *Observation) Trial {
 	t := Trial{Why: o.Why, Reason: o.Reason, Ports: map[int]PortTrial{}}
 	if o.Attr != nil {
 		t.Opened, t.Attr = true, *o.Attr
@@ -70,27 +71,26 @@ func newTrial(o *Observation) Trial {
 func (t *Trial) isComplete() bool {
 	for _, n := range verbs.PortNumbers(t.Attr.Ports, nil) {
 		one := t.Ports[n]
-		if one.Refused == "" && len(one.Rounds) < tryRounds {
+		if one.Refused == "" && len(one.Rounds) < trialRounds {
 			return false
 		}
 	}
 	return true
 }
 
-// Program is a worker program that also watches devices, for trials. It is started anew for each
-// query and trial.
-type Program struct {
-	Queries
-	// Timing has the time limits of a worker. The zero value means those of the
-	// plugin.
+// WorkerProgram runs the worker program for queries and for trials, which watch a device. It starts the program anew
+// each time.
+type WorkerProgram struct {
+	WorkerQueries
+	// Timing contains the time limits of a worker. The zero value stands for the limits of the plugin.
 	Timing process.Timing
 
 	dir *process.Dir
 }
 
-// OpenProgram is OpenQueries for trials.
-func OpenProgram(path string) (*Program, error) {
-	q, err := OpenQueries(path)
+// OpenWorkerProgram opens the worker program at path for queries and trials. See OpenWorkerQueries.
+func OpenWorkerProgram(path string) (*WorkerProgram, error) {
+	q, err := OpenWorkerQueries(path)
 	if err != nil {
 		return nil, err
 	}
@@ -98,33 +98,33 @@ func OpenProgram(path string) (*Program, error) {
 	if err != nil {
 		return nil, errors.Join(err, q.Close())
 	}
-	return &Program{Queries: *q, dir: dir}, nil
+	return &WorkerProgram{WorkerQueries: *q, dir: dir}, nil
 }
 
-// Close closes the program, after all other calls have returned.
-func (p *Program) Close() error { return errors.Join(p.dir.Close(), p.Queries.Close()) }
+// Close closes the program. Call it after all other calls have returned.
+func (p *WorkerProgram) Close() error { return errors.Join(p.dir.Close(), p.WorkerQueries.Close()) }
 
-// Try opens a device and tries a probe method on all of its ports. It starts a worker that watches
-// the device, as the plugin does, until every port has answered, and blocks for TryLimit at most.
-func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial {
-	ctx, cancel := context.WithTimeout(ctx, TryLimit)
+// Try opens a device and tries a probe method on all of its ports. Like the plugin, it starts a worker that watches the
+// device. The worker runs until every port has answered. Try blocks for TrialTimeout at most.
+func (p *WorkerProgram) Try(ctx context.Context, device string, m verbs.Method) Trial {
+	ctx, cancel := context.WithTimeout(ctx, TrialTimeout)
 	defer cancel()
 	o := verbs.Options{
-		Device: device, CommandInterval: TryLimit, CommandStuck: TryLimit, // queries are reported as commands
+		Device: device, CommandInterval: TrialTimeout, CommandStuck: TrialTimeout, // queries are reported as commands
 		Probe: verbs.ProbeOptions{
-			Interval: tryPace, Timeout: tryTimeout, Method: m, Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
+			Interval: trialInterval, Timeout: roundTimeout, Method: m, Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 		},
 	}
-	return newTrial(Observe(ctx, p, o, func(o *Observation) bool {
-		t := newTrial(o)
+	return trialFrom(Observe(ctx, p, o, func(o *Observation) bool {
+		t := trialFrom(o)
 		return t.isComplete()
 	}))
 }
 
-// Watch starts workers that watch a device until ctx ends. The error is
-// process.ErrAbandoned if one of them cannot be killed.
-func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
+// Watch starts workers that watch a device until ctx ends. It returns process.ErrAbandoned if a worker cannot be
+// killed.
+func (p *WorkerProgram) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	r := p.Request
 	r.Options = o
-	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Reads: p.Reads, Timing: p.Timing}, h).Run(ctx)
+	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Reads: p.WorkerFiles, Timing: p.Timing}, h).Run(ctx)
 }

@@ -42,18 +42,18 @@ func TestTrialEndsWhenEachPortHasAnswered(t *testing.T) {
 		verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodNone}, Reason: "the port is not active"}},
 		verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 2, Method: verbs.MethodRCWrite}}},
 	)}, end: status.End{Reason: status.ReasonOK}}
-	for range tryRounds + 3 {
+	for range trialRounds + 3 {
 		w.batches = append(w.batches, round)
 	}
 	seen := Observe(t.Context(), w, verbs.Options{}, func(o *Observation) bool {
-		trial := newTrial(o)
+		trial := trialFrom(o)
 		return trial.isComplete()
 	})
-	trial := newTrial(seen)
+	trial := trialFrom(seen)
 	require.True(t, trial.Opened)
 	require.Empty(t, trial.Why)
 	require.Equal(t, PortTrial{Refused: "the port is not active", Query: "EINVAL"}, trial.Ports[1])
-	require.Len(t, trial.Ports[2].Rounds, tryRounds)
+	require.Len(t, trial.Ports[2].Rounds, trialRounds)
 	require.Empty(t, trial.Ports[2].Refused)
 	require.Equal(t, "the port is not active", seen.Refusal())
 }
@@ -63,7 +63,7 @@ func TestWorkerThatEndsSaysWhy(t *testing.T) {
 	seen := Observe(t.Context(), watcher{end: end}, verbs.Options{}, func(*Observation) bool { return true })
 	require.Nil(t, seen.Attr)
 	require.False(t, seen.Stuck)
-	trial := newTrial(seen)
+	trial := trialFrom(seen)
 	require.Equal(t, Trial{Why: end.Message, Reason: end.Reason, Ports: map[int]PortTrial{}}, trial)
 }
 

@@ -16,53 +16,52 @@ import (
 )
 
 const (
-	// askLimit is the limit for a query that the program answers at once.
-	askLimit = 10 * time.Second
-	// linkLimit is the limit for what the kernel answers at once, unless its RTNL lock is held.
-	linkLimit = 2 * time.Second
-	// EvidenceLimit is the limit for one snapshot.
-	EvidenceLimit = 10 * time.Second
+	// queryTimeout is the time limit for a query that the program answers at once.
+	queryTimeout = 10 * time.Second
+	// linkTimeout is the time limit for a question about a link. The kernel answers at once unless its RTNL lock is
+	// held.
+	linkTimeout = 2 * time.Second
+	// EvidenceTimeout is the time limit for one snapshot.
+	EvidenceTimeout = 10 * time.Second
 
 	programName = "rdma-events-worker"
 )
 
-// Queries is the real worker program, run once for each answer. Its methods may be called
-// concurrently.
-type Queries struct {
-	// Request is the request of a snapshot or a trial without its Options, which each trial
-	// sets. Its Backend must be set.
+// WorkerQueries runs the worker program once for each answer. Its methods may be called concurrently.
+type WorkerQueries struct {
+	// Request is the request for a snapshot or a trial. Its Backend must be set. Each trial sets its Options.
 	Request verbs.Request
-	// Reads are the files, besides libraries, that a worker reads for the request.
-	Reads []string
+	// WorkerFiles lists the files, apart from libraries, that a worker must read to serve the request.
+	WorkerFiles []string
 
 	exe *os.File
 }
 
-// OpenQueries opens the worker program at path for this host's devices. The caller closes it
-// after all other calls have returned. The error wraps status.ErrUntrusted if other users could
-// change the file.
-func OpenQueries(path string) (*Queries, error) {
+// OpenWorkerQueries opens the worker program at path for this host's devices. The caller must close it after all other
+// calls have returned. The error wraps status.ErrUntrusted if other users can change the file.
+func OpenWorkerQueries(path string) (*WorkerQueries, error) {
 	exe, err := process.OpenExe(path)
 	if err != nil {
 		return nil, err
 	}
-	return &Queries{Request: verbs.Request{Backend: verbs.BackendVerbs}, exe: exe}, nil
+	return &WorkerQueries{Request: verbs.Request{Backend: verbs.BackendVerbs}, exe: exe}, nil
 }
 
 // Close closes the program.
-func (q *Queries) Close() error { return q.exe.Close() }
+func (q *WorkerQueries) Close() error { return q.exe.Close() }
 
 // AskVersion runs the program and returns the version that the program reports.
-func (q *Queries) AskVersion(ctx context.Context) (string, error) {
-	text, err := q.ask(ctx, askLimit, "-version")
+func (q *WorkerQueries) AskVersion(ctx context.Context) (string, error) {
+	text, err := q.runQuery(ctx, queryTimeout, "-version")
 	if err != nil {
 		return "", err
 	}
-	return versionOf(programName, text)
+	return parseVersion(programName, text)
 }
 
-// versionOf returns the version in what a program prints for -version.
-func versionOf(program, text string) (string, error) {
+// parseVersion returns the version from the output of a program for -version. It returns an error if the output names
+// another program.
+func parseVersion(program, text string) (string, error) {
 	name, version, _ := strings.Cut(text, " ")
 	if name != program {
 		return "", fmt.Errorf("it is another program: it printed %q", text)
@@ -71,14 +70,14 @@ func versionOf(program, text string) (string, error) {
 }
 
 // AskLibrary runs the program and returns the file of libibverbs that the program's loader finds.
-func (q *Queries) AskLibrary(ctx context.Context) (string, error) {
-	return q.ask(ctx, askLimit, "-library")
+func (q *WorkerQueries) AskLibrary(ctx context.Context) (string, error) {
+	return q.runQuery(ctx, queryTimeout, "-library")
 }
 
-// AskLink asks the driver of a network device about its link. A call that hangs keeps a process of
-// its own, which can be killed or left behind. It blocks for some seconds at most.
-func (q *Queries) AskLink(ctx context.Context, netdev string) (ethtool.Link, error) {
-	text, err := q.ask(ctx, linkLimit, "-link", netdev)
+// AskLink asks the driver of a network device about its link, in a process that can be killed or left behind if the
+// call hangs. It blocks for a few seconds at most.
+func (q *WorkerQueries) AskLink(ctx context.Context, netdev string) (ethtool.Link, error) {
+	text, err := q.runQuery(ctx, linkTimeout, "-link", netdev)
 	if err != nil {
 		return ethtool.Link{}, err
 	}
@@ -89,11 +88,10 @@ func (q *Queries) AskLink(ctx context.Context, netdev string) (ethtool.Link, err
 	return l, nil
 }
 
-// AskEvidence has the program take a snapshot of a device, and returns what it printed: entries of
-// package snapshot, with an error those until then. It blocks for EvidenceLimit at most, and a
-// moment longer if the process has to be killed; the error wraps process.ErrAbandoned if it
-// cannot be.
-func (q *Queries) AskEvidence(ctx context.Context, device string) (printed []byte, err error) {
+// AskEvidence runs the program to take a snapshot of a device, and returns its output: entries of package snapshot. If
+// it returns an error, the output contains the entries up to then. It blocks for EvidenceTimeout at most, and a moment
+// longer if the process must be killed. The error wraps process.ErrAbandoned if the process cannot be killed.
+func (q *WorkerQueries) AskEvidence(ctx context.Context, device string) (printed []byte, err error) {
 	args := []string{"-evidence", device}
 	if q.Request.Backend != verbs.BackendVerbs {
 		request, err := json.Marshal(q.Request)
@@ -102,25 +100,25 @@ func (q *Queries) AskEvidence(ctx context.Context, device string) (printed []byt
 		}
 		args = append(args, string(request))
 	}
-	a, err := q.runOnce(ctx, EvidenceLimit, args)
+	a, err := q.runWorker(ctx, EvidenceTimeout, args)
 	return a.Stdout, err
 }
 
-// ask runs the opened program and returns the line that it prints.
-func (q *Queries) ask(ctx context.Context, limit time.Duration, args ...string) (string, error) {
-	a, err := q.runOnce(ctx, limit, args)
+// runQuery runs the opened program and returns the line that it prints.
+func (q *WorkerQueries) runQuery(ctx context.Context, limit time.Duration, args ...string) (string, error) {
+	a, err := q.runWorker(ctx, limit, args)
 	return strings.TrimSpace(string(a.Stdout)), err
 }
 
-// runOnce runs the opened program in the environment of a worker.
-func (q *Queries) runOnce(ctx context.Context, limit time.Duration, args []string) (process.Answer, error) {
-	return runOnce(ctx, process.Once{
-		Exe: q.exe, Name: programName, Args: args, Env: worker.OnceEnvironment(q.Reads), Limit: limit,
+// runWorker runs the opened program in the environment of a worker.
+func (q *WorkerQueries) runWorker(ctx context.Context, limit time.Duration, args []string) (process.Answer, error) {
+	return runProgram(ctx, process.Once{
+		Exe: q.exe, Name: programName, Args: args, Env: worker.OnceEnvironment(q.WorkerFiles), Limit: limit,
 	})
 }
 
-// runOnce runs a program. If it fails, the error is what it printed about that.
-func runOnce(ctx context.Context, o process.Once) (process.Answer, error) {
+// runProgram runs a program. If the program fails, the error is its output on standard error.
+func runProgram(ctx context.Context, o process.Once) (process.Answer, error) {
 	a, err := o.Run(ctx)
 	switch {
 	case err != nil:

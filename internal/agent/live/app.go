@@ -2,8 +2,9 @@ package live
 
 import "rdma_events/internal/telemetry/measure"
 
-// look shows what is new of applications in the points of one Gather. Those of all else come when they happen.
-func (s *Screen) look(points []measure.Point) {
+// emitApplications shows changes of applications in the points of an interval. All other changes are emitted when they
+// happen.
+func (s *Screen) emitApplications(points []measure.Point) {
 	for _, p := range points {
 		if s.apps.Handles(p) {
 			s.Emit(p)

@@ -20,7 +20,7 @@ func appEvent(typ verbs.EventType, number uint32, n uint64) *measure.AppEvent {
 	}
 }
 
-// async is a look at an application after some seconds, of which the oldest of its errors has waited for age.
+// async returns the errors of an application some seconds after the start. Its oldest unread error has waited for age.
 func async(after, age time.Duration, errors, read, discarded uint64) *measure.AppAsync {
 	a := &measure.AppAsync{
 		Device: "mlx5_0", App: "python3", Unread: errors, UnreadErrors: errors, UnreadAge: int64(age), At: at(977).Add(after),
@@ -44,8 +44,9 @@ func tracer(attached bool, why status.Reason, gaps uint64, blind time.Duration) 
 	}
 }
 
-// failing is an application that has an error, does not read it, hangs, and reads it at last.
-func failing() []measure.Point {
+// failingApplication returns the points of an application that has an error, does not read it, hangs, and finally reads
+// it.
+func failingApplication() []measure.Point {
 	const s = time.Second
 	return []measure.Point{
 		tracer(false, status.ReasonStarting, 0, 0), tracer(true, status.ReasonOK, 0, 0), tracer(true, status.ReasonOK, 0, 0),
@@ -57,10 +58,10 @@ func failing() []measure.Point {
 	}
 }
 
-// emitsApps has a Screen show points, as a monitor passes those of applications to it.
-func emitsApps(t *testing.T, c Config, points []measure.Point) string {
+// showApplications passes points of applications to a Screen as a monitor does, and returns the output.
+func showApplications(t *testing.T, c Config, points []measure.Point) string {
 	t.Helper()
-	return shows(t, c, nothing, func(s *Screen) {
+	return runScreen(t, c, gatherNothing, func(s *Screen) {
 		for _, p := range points {
 			s.Emit(p)
 		}
@@ -78,11 +79,11 @@ func TestWhatAnApplicationExperiencesIsShownWithItsEnd(t *testing.T) {
 17:00:42.977000  mlx5_0      python3              read after 42s
 17:01:00.977000  mlx5_0      python3              not read for 1m0s, 3 errors
 17:01:10.977000  mlx5_0      python3              discarded unread after 1m10s
-`, emitsApps(t, Config{Apps: true}, failing()))
+`, showApplications(t, Config{Apps: true}, failingApplication()))
 }
 
 func TestTheJSONOfApplicationsIsAsItsSchemaSays(t *testing.T) {
-	text := emitsApps(t, Config{Apps: true, JSON: true}, failing())
+	text := showApplications(t, Config{Apps: true, JSON: true}, failingApplication())
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	require.Len(t, lines, 10)
 	for _, line := range lines {
@@ -103,20 +104,20 @@ func TestTheJSONOfApplicationsIsAsItsSchemaSays(t *testing.T) {
 }
 
 func TestApplicationsAreShownOnlyWhereTheyAreAskedFor(t *testing.T) {
-	gather := func(time.Time) []measure.Point { return failing() }
+	gather := func(time.Time) []measure.Point { return failingApplication() }
 	wait := func(s *Screen) {
 		drop(s)
 		<-time.After(1500 * time.Millisecond)
 	}
-	require.Equal(t, shows(t, Config{}, nothing, wait), shows(t, Config{}, gather, func(s *Screen) {
-		for _, p := range failing() {
+	require.Equal(t, runScreen(t, Config{}, gatherNothing, wait), runScreen(t, Config{}, gather, func(s *Screen) {
+		for _, p := range failingApplication() {
 			s.Emit(p)
 		}
 		wait(s)
 	}))
 }
 
-// What an application does not read, and where it hangs, comes with an interval, as all else does that is no news.
+// Unread errors and hangs of applications are in the points of an interval, among points that do not change.
 func TestOfAnIntervalOnlyWhatIsNewOfApplicationsIsShown(t *testing.T) {
 	gather := func(time.Time) []measure.Point {
 		return []measure.Point{
@@ -127,7 +128,7 @@ func TestOfAnIntervalOnlyWhatIsNewOfApplicationsIsShown(t *testing.T) {
 	require.Equal(t, `17:00:00.000000              applications traced: kprobe, 1 hook missing
 17:00:10.977000  mlx5_0      python3              not read for 10s
 17:00:12.977000  mlx5_0      python3[4711] pod_3f2a  hangs in destroy of qp 284, 1 ack missing
-`, shows(t, Config{Apps: true}, gather, func(*Screen) { <-time.After(3500 * time.Millisecond) }))
+`, runScreen(t, Config{Apps: true}, gather, func(*Screen) { <-time.After(3500 * time.Millisecond) }))
 }
 
 func TestATracerThatIsNotAttachedIsShownWithItsReason(t *testing.T) {
@@ -135,14 +136,14 @@ func TestATracerThatIsNotAttachedIsShownWithItsReason(t *testing.T) {
 17:00:00.000000              applications traced: kprobe, 1 hook missing
 17:00:00.000000              applications traced: kprobe, 1 hook missing, not for 3.1s before
 17:00:00.000000              applications not traced: crashed
-`, emitsApps(t, Config{Apps: true}, []measure.Point{
+`, showApplications(t, Config{Apps: true}, []measure.Point{
 		tracer(false, status.ReasonNoPermission, 0, 0), tracer(false, status.ReasonNoPermission, 0, 0),
 		tracer(true, status.ReasonOK, 0, 0), tracer(true, status.ReasonOK, 1, 3100*time.Millisecond),
 		tracer(false, status.ReasonCrashed, 2, 3100*time.Millisecond),
 	}))
 }
 
-// Any program chooses its name, and a tracer that was taken over any text.
+// A program can have any name, and a compromised tracer can report any text.
 func TestANameThatCommandsATerminalIsShownHarmless(t *testing.T) {
 	const hostile = "\x1b]0;x\x07\u009b2J\nE! all is lost"
 	event, unread, hangs := appEvent(verbs.EventQPFatal, 284, 1), async(10*time.Second, 10*time.Second, 1, 0, 0), hang(time.Second, 1)
@@ -152,7 +153,7 @@ func TestANameThatCommandsATerminalIsShownHarmless(t *testing.T) {
 	hangs.Device, hangs.App, hangs.Unit = hostile, hostile, hostile
 	over := hang(2*time.Second, 0)
 	over.Device, over.App = hostile, hostile
-	got := emitsApps(t, Config{Apps: true}, []measure.Point{event, unread, hangs, over, seen})
+	got := showApplications(t, Config{Apps: true}, []measure.Point{event, unread, hangs, over, seen})
 	require.Equal(t, 5, strings.Count(got, "\n"), got)
 	require.NotContains(t, got, "\x1b")
 	require.NotContains(t, got, "\x07")

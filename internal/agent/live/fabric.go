@@ -11,40 +11,41 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-// pairs returns the table of the pairs, nil if it is not yet time for one.
-func (s *Screen) pairs(now time.Time) *page {
-	every := max(s.cfg.Every, interval)
+// pairView returns the table of the pairs, or nil if the next table is not due yet.
+func (s *Screen) pairView(now time.Time) *currentView {
+	every := max(s.cfg.Every, refreshInterval)
 	if inPlace := s.cfg.Colours && !s.cfg.JSON; inPlace {
 		every = 0
 	}
-	// Half an interval is how far a tick may be late.
-	if !s.table.IsZero() && now.Sub(s.table) < every-interval/2 {
+	// A tick may be late by half an interval.
+	if !s.lastTable.IsZero() && now.Sub(s.lastTable) < every-refreshInterval/2 {
 		return nil
 	}
-	s.table = now
+	s.lastTable = now
 	all := s.cfg.Pairs()
 	slices.SortStableFunc(all, func(a, b timeline.Record) int { return cmp.Compare(b.Peer.Severity(), a.Peer.Severity()) })
-	p := &page{records: make([]record, 0, len(all))}
+	p := &currentView{records: make([]record, 0, len(all))}
 	for _, r := range all {
 		r.Time = now
 		p.records = append(p.records, record{Record: r})
 	}
-	p.lines = s.tableOf(all)
+	p.lines = s.pairTable(all)
 	p.plain = append([]string{now.Local().Format("15:04:05") + "  " + p.lines[0]}, p.lines[1:]...)
 	return p
 }
 
-// tableOf returns a line about all pairs, one for each port that is not well, and a row for each pair below a heading.
-func (s *Screen) tableOf(all []timeline.Record) []string {
-	lines := append([]string{summary(all)}, s.ports(all)...)
+// pairTable returns a line that sums up all pairs, a line for each port with a problem, and a table with a row for each
+// pair.
+func (s *Screen) pairTable(all []timeline.Record) []string {
+	lines := append([]string{summarizePairs(all)}, s.portLines(all)...)
 	if len(all) == 0 {
 		return lines
 	}
 	rows := [][]string{{"port", "peer", "verdict", "for", "sent", "lost there", "back", "echo p50", "p99", "write p50", "p99"}}
 	for i := range all {
-		rows = append(rows, cells(&all[i]))
+		rows = append(rows, pairRow(&all[i]))
 	}
-	align(rows)
+	alignColumns(rows)
 	lines = append(lines, s.style.Paint(timeline.Dim, strings.Join(rows[0], "  ")))
 	for i, row := range rows[1:] {
 		peer := all[i].Peer
@@ -58,8 +59,8 @@ func (s *Screen) tableOf(all []timeline.Record) []string {
 	return lines
 }
 
-// align makes all cells of a column equally wide, numbers to the right.
-func align(rows [][]string) {
+// alignColumns pads all cells of a column to equal width. Numbers are aligned to the right.
+func alignColumns(rows [][]string) {
 	for column := range rows[0] {
 		width := 0
 		for _, row := range rows {
@@ -76,31 +77,31 @@ func align(rows [][]string) {
 	}
 }
 
-// verdictColumn is the column of the verdict. Those behind it are numbers.
+// verdictColumn is the column of the verdict. The columns after it contain numbers.
 const verdictColumn = 2
 
-// cells returns the row of a pair.
-func cells(r *timeline.Record) []string {
+// pairRow returns the cells of the row of a pair.
+func pairRow(r *timeline.Record) []string {
 	p := r.Pair
 	return []string{
-		portOf(r), r.Peer.Name(), r.Peer.Word(), age(r.Peer.AgeNS), fmt.Sprint(p.Sent), fmt.Sprint(p.ForwardLost), fmt.Sprint(p.ReverseLost),
-		latency(p.EchoNSP50), latency(p.EchoNSP99), latency(p.WriteNSP50), latency(p.WriteNSP99),
+		formatPort(r), r.Peer.Name(), r.Peer.Word(), formatAge(r.Peer.AgeNS), fmt.Sprint(p.Sent), fmt.Sprint(p.ForwardLost), fmt.Sprint(p.ReverseLost),
+		formatLatency(p.EchoNSP50), formatLatency(p.EchoNSP99), formatLatency(p.WriteNSP50), formatLatency(p.WriteNSP99),
 	}
 }
 
-func portOf(r *timeline.Record) string { return fmt.Sprintf("%s:%d", r.Device, r.Port) }
+func formatPort(r *timeline.Record) string { return fmt.Sprintf("%s:%d", r.Device, r.Port) }
 
-func age(ns int64) string { return time.Duration(ns).Truncate(time.Second).String() }
+func formatAge(ns int64) string { return time.Duration(ns).Truncate(time.Second).String() }
 
-func latency(ns int64) string {
+func formatLatency(ns int64) string {
 	if ns == 0 {
 		return "-"
 	}
 	return timeline.Duration(ns)
 }
 
-// summary says how many pairs there are, and how many of each word, the worst first.
-func summary(all []timeline.Record) string {
+// summarizePairs returns the number of pairs, and the number of pairs with each verdict, the worst verdict first.
+func summarizePairs(all []timeline.Record) string {
 	if len(all) == 0 {
 		return "no pair yet"
 	}
@@ -118,12 +119,12 @@ func summary(all []timeline.Record) string {
 	return fmt.Sprintf("%d pairs: %s", len(all), strings.Join(words, ", "))
 }
 
-// ports returns a line for each port that is not well.
-func (s *Screen) ports(all []timeline.Record) (lines []string) {
+// portLines returns a line for each port whose own verdict is not ok.
+func (s *Screen) portLines(all []timeline.Record) (lines []string) {
 	seen := map[string]bool{}
 	for i := range all {
 		text := timeline.OwnText(all[i].Pair.OwnVerdict)
-		port := portOf(&all[i])
+		port := formatPort(&all[i])
 		if text == "" || seen[port] {
 			continue
 		}

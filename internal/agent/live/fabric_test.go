@@ -14,7 +14,7 @@ import (
 	"rdma_events/tests/schema"
 )
 
-// pair is a pair of a port of mlx5_0 with a host as it is now.
+// pair returns the current state of a pair of a port of mlx5_0 and a host.
 func pair(port int, host string, ofPair, ofPort verdict.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: port, PeerHost: host, PeerDevice: "mlx5_0", PeerGroup: "rack1", Scope: "group", Verdict: ofPair, Path: -1,
@@ -26,7 +26,7 @@ func pair(port int, host string, ofPair, ofPort verdict.Verdict, change ...func(
 	return timeline.NewPair(p, aggregate.Percentiles{Count: 9, P50: 2100, P99: 5300}, aggregate.Percentiles{}, ofPort)
 }
 
-func some() []timeline.Record {
+func somePairs() []timeline.Record {
 	return []timeline.Record{
 		pair(1, "gpu01", "ok", "ok"), pair(1, "gpu02", "path", "ok", func(p *measure.FabricPeer) { p.SilentNS, p.Bad = 4.5e9, true }),
 		pair(2, "gpu03", "", "own_link", func(p *measure.FabricPeer) { p.Reason, p.PeerDevice, p.AgeNS = "key", "", 61e9 }),
@@ -34,10 +34,10 @@ func some() []timeline.Record {
 	}
 }
 
-// everySecond runs a Screen of pairs for some time.
-func everySecond(t *testing.T, c Config, lasting time.Duration) string {
+// runPairs runs a Screen of pairs for a duration, and returns the output.
+func runPairs(t *testing.T, c Config, lasting time.Duration) string {
 	t.Helper()
-	return shows(t, c, nothing, func(*Screen) { <-time.After(lasting) })
+	return runScreen(t, c, gatherNothing, func(*Screen) { <-time.After(lasting) })
 }
 
 const table = `4 pairs: 1 own_link, 1 path, 1 not met, 1 ok
@@ -50,7 +50,7 @@ mlx5_0:1  gpu01 mlx5_0  ok             4s  1023          17     0     2.1µs  5.
 `
 
 func TestPairsAreATableWithTheWorstOnTop(t *testing.T) {
-	got := everySecond(t, Config{Pairs: some}, 1500*time.Millisecond)
+	got := runPairs(t, Config{Pairs: somePairs}, 1500*time.Millisecond)
 	lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 	want := strings.Split(strings.TrimSuffix(table, "\n"), "\n")
 	require.Len(t, lines, len(want), got)
@@ -66,8 +66,8 @@ func TestPairsAreATableWithTheWorstOnTop(t *testing.T) {
 
 func TestATableComesAsOftenAsIsAskedFor(t *testing.T) {
 	tables := func(c Config) int {
-		c.Pairs = some
-		return strings.Count(everySecond(t, c, 7500*time.Millisecond), "4 pairs:")
+		c.Pairs = somePairs
+		return strings.Count(runPairs(t, c, 7500*time.Millisecond), "4 pairs:")
 	}
 	require.Equal(t, 7, tables(Config{}))
 	require.Equal(t, 3, tables(Config{Every: 3 * time.Second}))
@@ -75,7 +75,7 @@ func TestATableComesAsOftenAsIsAskedFor(t *testing.T) {
 }
 
 func TestOnATerminalTheTableStaysAndFits(t *testing.T) {
-	got := everySecond(t, Config{Pairs: some, Colours: true, Height: func() int { return 5 }, Width: func() int { return 30 }}, 2500*time.Millisecond)
+	got := runPairs(t, Config{Pairs: somePairs, Colours: true, Height: func() int { return 5 }, Width: func() int { return 30 }}, 2500*time.Millisecond)
 	require.Equal(t, 2, strings.Count(got, "4 pairs:"))
 	require.Equal(t, 1, strings.Count(got, "\x1b[4A\x1b[J"), "four lines are drawn, and erased: %q", got)
 	require.Equal(t, 2, strings.Count(got, "... 4 more lines\n"))
@@ -83,12 +83,12 @@ func TestOnATerminalTheTableStaysAndFits(t *testing.T) {
 }
 
 func TestWithoutAPairTheTableSaysSo(t *testing.T) {
-	got := everySecond(t, Config{Pairs: func() []timeline.Record { return nil }}, 1500*time.Millisecond)
+	got := runPairs(t, Config{Pairs: func() []timeline.Record { return nil }}, 1500*time.Millisecond)
 	require.Regexp(t, `^\d\d:\d\d:\d\d  no pair yet\n$`, got)
 }
 
 func TestForProgramsEachPairIsAnObject(t *testing.T) {
-	got := everySecond(t, Config{Pairs: some, JSON: true}, 1500*time.Millisecond)
+	got := runPairs(t, Config{Pairs: somePairs, JSON: true}, 1500*time.Millisecond)
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	require.Len(t, lines, 4)
 	for _, line := range lines {
@@ -98,7 +98,7 @@ func TestForProgramsEachPairIsAnObject(t *testing.T) {
 	require.Contains(t, lines[2], `"reason":"key"`)
 }
 
-// What is said of pairs is shown by watch as any other change, and is an object as the schema says.
+// Changes of verdicts are shown by watch like any other change, and are objects that match the schema.
 func TestChangesOfPairsAreLinesOfWatch(t *testing.T) {
 	play := func(s *Screen) {
 		one := &measure.FabricPeer{
@@ -113,8 +113,8 @@ func TestChangesOfPairsAreLinesOfWatch(t *testing.T) {
 	}
 	require.Equal(t, `17:00:00.977000  mlx5_0:1 > gpu042 mlx5_0  path  echo and write silent for 270ms, the peer's process answers
 17:00:00.980000  mlx5_0:1    own_link             most pairs of the port are bad at once: its own link is at fault (cable, transceiver or switch port)
-`, shows(t, Config{}, nothing, play))
-	lines := strings.Split(strings.TrimSpace(shows(t, Config{JSON: true}, nothing, play)), "\n")
+`, runScreen(t, Config{}, gatherNothing, play))
+	lines := strings.Split(strings.TrimSpace(runScreen(t, Config{JSON: true}, gatherNothing, play)), "\n")
 	require.Len(t, lines, 2)
 	for _, line := range lines {
 		schema.Require(t, "watch", line)

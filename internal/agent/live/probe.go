@@ -8,24 +8,24 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// probes returns a record for each current probe in the points of one Gather, nil unless
-// probes are to be shown.
-func (s *Screen) probes(points []measure.Point, now time.Time) []record {
+// probeRecords returns a record for each current probe in the points of an interval. It returns nil if probes are not
+// shown.
+func (s *Screen) probeRecords(points []measure.Point, now time.Time) []record {
 	if !s.cfg.Probes {
 		return nil
 	}
-	s.follow(points)
+	s.updateMethods(points)
 	records := make([]record, 0, len(points))
 	for _, p := range points {
 		switch p := p.(type) {
 		case *measure.Probe:
-			if p.HasOK && s.current[placeOf(p)] == p.Method {
+			if p.HasOK && s.methods[placeOf(p)] == p.Method {
 				records = append(records, record{Record: timeline.Record{
 					Time: now, Kind: timeline.KindProbe, Device: p.Device, Port: p.Port, Probe: timeline.NewProbe(p),
 				}})
 			}
 		case *measure.Histogram:
-			if n := len(records); n > 0 && records[n-1].isOf(p) {
+			if n := len(records); n > 0 && records[n-1].ownsHistogram(p) {
 				records[n-1].Probe.Buckets = timeline.Buckets(p.Below)
 			}
 		}
@@ -33,25 +33,24 @@ func (s *Screen) probes(points []measure.Point, now time.Time) []record {
 	return records
 }
 
-// isOf reports whether h is the histogram of r. It comes right after the probe of r.
-func (r *record) isOf(h *measure.Histogram) bool {
+// ownsHistogram reports whether h is the histogram of the probe in r. The histogram follows right after its probe.
+func (r *record) ownsHistogram(h *measure.Histogram) bool {
 	return r.Device == h.Device && r.Port == h.Port && r.Probe.Vector == h.Vector && r.Probe.Method == h.Method.String()
 }
 
-// place identifies a completion vector of a port. One probe at a time runs there, and its
-// method may change.
-type place struct {
+// probePlace identifies a completion vector of a port. One probe at a time runs there; its method may change.
+type probePlace struct {
 	device       string
 	port, vector int
 }
 
-func placeOf(p *measure.Probe) place { return place{p.Device, p.Port, p.Vector} }
+func placeOf(p *measure.Probe) probePlace { return probePlace{p.Device, p.Port, p.Vector} }
 
-// follow updates the current method of each place: the method that had the last round.
-func (s *Screen) follow(points []measure.Point) {
+// updateMethods updates the current method of each place: the method of the last round.
+func (s *Screen) updateMethods(points []measure.Point) {
 	for p := range measure.OfType[*measure.Probe](points) {
-		if p.Wake.Count > 0 || s.current[placeOf(p)] == verbs.MethodNone {
-			s.current[placeOf(p)] = p.Method
+		if p.Wake.Count > 0 || s.methods[placeOf(p)] == verbs.MethodNone {
+			s.methods[placeOf(p)] = p.Method
 		}
 	}
 }

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// hold is how long a record waits for others that happened before it: workers send what they
-	// read in an order of their own.
-	hold = 100 * time.Millisecond
-	// interval is how often probes are shown.
-	interval = time.Second
-	// maxQueue limits the records that wait for a reader that does not read.
+	// holdTime is how long a record waits for earlier ones: records of different workers do not arrive in the order in
+	// which they happened.
+	holdTime = 100 * time.Millisecond
+	// refreshInterval is the time between two updates of the probes.
+	refreshInterval = time.Second
+	// maxQueue is the maximum number of records that wait while the output is blocked.
 	maxQueue = 100_000
 )
 
 // Config is the configuration of a Screen.
 type Config struct {
 	Out     io.Writer
-	JSON    bool // one object a line
+	JSON    bool // one JSON object a line
 	Colours bool // Out is a terminal: colours, and probes in place
 	ASCII   bool // without block characters
 	Probes  bool
-	Apps    bool // what applications experience
-	// Pairs returns the pairs of ports with other hosts as they are now (timeline.NewPair), of which a table is shown. It is
-	// called every second, after gather. Nil: there is no table, else there are no probes.
+	Apps    bool // show events and errors of applications
+	// Pairs returns the current state of all pairs (timeline.NewPair), which are shown as a table instead of probes. It
+	// is called every second, after gather. If it is nil, no table is shown.
 	Pairs func() []timeline.Record
-	// Every is the time between two tables where Out is no terminal; 0: one second.
+	// Every is the time between two tables if Out is not a terminal; 0: one second.
 	Every time.Duration
-	// Width and Height return how many columns and lines the terminal has; nil: no limit.
+	// Width and Height return the number of columns and lines of the terminal; nil: no limit.
 	Width, Height func() int
 	Now           func() time.Time
 }
@@ -53,22 +53,22 @@ type Screen struct {
 	queue   []record
 	dropped int
 	changes *timeline.Changes
-	apps    *timeline.Changes // those of applications; without Config.Apps none
+	apps    *timeline.Changes // changes of applications; empty without Config.Apps
 
-	// Used only by the goroutine of Run.
-	held    []record // taken from queue, and not shown yet
-	block   block
-	current map[place]verbs.Method
-	table   time.Time // of the last table
+	// The following fields are used only by the goroutine of Run.
+	pending   []record // taken from queue and not shown yet
+	block     terminalBlock
+	methods   map[probePlace]verbs.Method
+	lastTable time.Time // time of the last table
 }
 
-// record is one that waits to be shown.
+// record is a timeline record that waits to be shown.
 type record struct {
 	timeline.Record
-	queued time.Time // when it came; Time is when it happened
+	queued time.Time // when it was queued; Time is when it happened
 }
 
-// New returns a Screen, which shows nothing before Run.
+// New returns a Screen. Points are shown only while Run runs.
 func New(c Config) *Screen {
 	apps := timeline.NewChanges()
 	if c.Apps {
@@ -77,57 +77,57 @@ func New(c Config) *Screen {
 	return &Screen{
 		cfg: c, wake: wake.New(), changes: timeline.NewChanges(timeline.RegisterDevices, timeline.RegisterFabric), apps: apps,
 		style: timeline.Style{Colours: c.Colours, ASCII: c.ASCII},
-		block: block{width: c.Width, height: c.Height}, current: make(map[place]verbs.Method),
+		block: terminalBlock{width: c.Width, height: c.Height}, methods: make(map[probePlace]verbs.Method),
 	}
 }
 
-// Run shows the points of Emit until ctx is done, and then those that are left. It calls
-// gather every second, as a monitor needs it; the points that gather returns include the
-// measurements of probes, and what applications do not read and where they hang. Run returns the error of a failed write, else nil.
+// Run shows the points of Emit until ctx is done, and then the remaining ones. It calls gather every second, as a
+// monitor requires. The points that gather returns contain the measurements of probes, the unread errors of
+// applications, and the calls in which applications hang. Run returns an error only if a write fails.
 func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.Point) error {
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(refreshInterval)
 	defer tick.Stop()
 	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
-			return s.show(s.take(time.Time{}), nil)
+			return s.writeOutput(s.takeDue(time.Time{}), nil)
 		case <-s.wake:
 			if due == nil {
-				due = time.After(hold)
+				due = time.After(holdTime)
 			}
 			continue
 		case <-due:
 			due = nil
-			if err := s.show(s.take(s.cfg.Now().Add(-hold)), nil); err != nil {
+			if err := s.writeOutput(s.takeDue(s.cfg.Now().Add(-holdTime)), nil); err != nil {
 				return err
 			}
 		case <-tick.C:
 			now := s.cfg.Now()
 			points := gather(now)
-			s.look(points)
-			if err := s.show(s.take(now.Add(-hold)), s.present(points, now)); err != nil {
+			s.emitApplications(points)
+			if err := s.writeOutput(s.takeDue(now.Add(-holdTime)), s.newView(points, now)); err != nil {
 				return err
 			}
 		}
-		if due == nil && len(s.held) > 0 {
-			due = time.After(hold)
+		if due == nil && len(s.pending) > 0 {
+			due = time.After(holdTime)
 		}
 	}
 }
 
-// take returns the records that were queued until a time, all if it is zero, and those that happened before them, in the
-// order in which they happened. It keeps the others in held.
-func (s *Screen) take(until time.Time) []record {
-	queue, dropped := s.unqueue()
-	s.held = append(s.held, queue...)
-	slices.SortStableFunc(s.held, func(a, b record) int { return a.Time.Compare(b.Time) })
-	n := len(s.held)
-	for !until.IsZero() && n > 0 && s.held[n-1].queued.After(until) {
+// takeDue returns the records that were queued until a time, and all records that happened before them, in the order in
+// which they happened. It keeps the others in pending. A zero time stands for all records.
+func (s *Screen) takeDue(until time.Time) []record {
+	queue, dropped := s.drainQueue()
+	s.pending = append(s.pending, queue...)
+	slices.SortStableFunc(s.pending, func(a, b record) int { return a.Time.Compare(b.Time) })
+	n := len(s.pending)
+	for !until.IsZero() && n > 0 && s.pending[n-1].queued.After(until) {
 		n--
 	}
-	due := s.held[:n:n]
-	s.held = slices.Clone(s.held[n:])
+	due := s.pending[:n:n]
+	s.pending = slices.Clone(s.pending[n:])
 	if dropped > 0 {
 		due = append(due, record{Record: timeline.Record{
 			Time: s.cfg.Now(), Kind: timeline.KindLog, Level: "warning",
@@ -137,8 +137,8 @@ func (s *Screen) take(until time.Time) []record {
 	return due
 }
 
-// unqueue empties the queue.
-func (s *Screen) unqueue() (queue []record, dropped int) {
+// drainQueue empties the queue and resets the count of dropped records.
+func (s *Screen) drainQueue() (queue []record, dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	queue, dropped = s.queue, s.dropped
@@ -146,8 +146,8 @@ func (s *Screen) unqueue() (queue []record, dropped int) {
 	return queue, dropped
 }
 
-// add queues a record. The caller holds s.mu.
-func (s *Screen) add(r timeline.Record) {
+// enqueue queues a record. The caller must hold s.mu.
+func (s *Screen) enqueue(r timeline.Record) {
 	if len(s.queue) >= maxQueue {
 		s.dropped++
 		return
@@ -156,7 +156,7 @@ func (s *Screen) add(r timeline.Record) {
 	s.wake.Send()
 }
 
-// Emit shows a point that is news (timeline.Changes). It does not keep the point.
+// Emit shows a point if it is a change (timeline.Changes). It does not keep the point.
 func (s *Screen) Emit(p measure.Point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,17 +169,16 @@ func (s *Screen) Emit(p measure.Point) {
 		r, isNew = s.apps.RecordOf(p, nil)
 	}
 	if isNew {
-		r.Why = "" // the log has said it
-		s.add(r)
+		r.Why = "" // the log has the same text
+		s.enqueue(r)
 	}
 }
 
-// Log returns a logger whose lines are shown among the other lines. Its debug lines are
-// not shown.
+// Log returns a logger whose lines are shown among the records, except for debug lines.
 func (s *Screen) Log() *slog.Logger {
 	return timeline.NewLog(slog.LevelInfo, func(r timeline.Record) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.add(r)
+		s.enqueue(r)
 	})
 }

@@ -28,10 +28,10 @@ func at(ms int) time.Time {
 	return time.Date(2026, 11, 21, 17, 0, 0, ms*int(time.Millisecond), time.Local)
 }
 
-func nothing(time.Time) []measure.Point { return nil }
+func gatherNothing(time.Time) []measure.Point { return nil }
 
-// shows runs a Screen while play passes points to it, and returns its output.
-func shows(t *testing.T, c Config, gather func(time.Time) []measure.Point, play func(*Screen)) string {
+// runScreen runs a Screen while play passes points to it, and returns the output.
+func runScreen(t *testing.T, c Config, gather func(time.Time) []measure.Point, play func(*Screen)) string {
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func drop(s *Screen) {
 }
 
 func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
-	got := shows(t, Config{}, nothing, drop)
+	got := runScreen(t, Config{}, gatherNothing, drop)
 	require.Equal(t, `17:00:00.000000  mlx5_0      opened: rdma_rxe, 1 port
 17:00:00.001000  mlx5_0:1    (first look)         active, 100 Gb/s (4x), ethernet on eth0
 17:00:00.100000  mlx5_0:1    port_err             active > down, active for 99ms
@@ -96,7 +96,7 @@ func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
 }
 
 func TestJSONIsOneObjectALine(t *testing.T) {
-	got := shows(t, Config{JSON: true, Colours: true}, nothing, drop)
+	got := runScreen(t, Config{JSON: true, Colours: true}, gatherNothing, drop)
 	var all []map[string]any
 	for line := range strings.Lines(got) {
 		var one map[string]any
@@ -135,8 +135,8 @@ func TestAMovedGIDAndAChangedAttributeAreShown(t *testing.T) {
 17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 added at index 7
 17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 returned at index 5, away 1s
 17:00:00.110000  mlx5_0:1    mtu                  4096 > 1024
-`, shows(t, Config{}, nothing, move))
-	second := strings.Split(shows(t, Config{JSON: true}, nothing, move), "\n")[1]
+`, runScreen(t, Config{}, gatherNothing, move))
+	second := strings.Split(runScreen(t, Config{JSON: true}, gatherNothing, move), "\n")[1]
 	require.Contains(t, second, `"gid":{"gid":"::ffff:10.4.0.1","type":"roce_v2","netdev":"eth0","action":"moved",`+
 		`"index_from":3,"index_to":5,"away_ns":412000000,"own_probe":true}`)
 }
@@ -160,15 +160,15 @@ func TestACommandThatNoFirmwareAnswersIsShownOnceAndItsEndToo(t *testing.T) {
 17:00:00.100000  mlx5_0:1    command              hw_counters no longer stuck, after 5s
 17:00:00.100000  mlx5_0:1    command              hw_counters stuck: ETIMEDOUT
 17:00:00.110000  mlx5_0:1    command              query_port stuck: EIO
-`, shows(t, Config{}, nothing, play))
-	all := strings.Split(shows(t, Config{JSON: true}, nothing, play), "\n")
+`, runScreen(t, Config{}, gatherNothing, play))
+	all := strings.Split(runScreen(t, Config{JSON: true}, gatherNothing, play), "\n")
 	require.Contains(t, all[0], `"kind":"command","device":"mlx5_0","port":1,`+
 		`"command":{"call":"hw_counters","stuck":true,"status":"ok","busy_ns":5000000000,"calls":1,"errors":0}`)
 	require.Contains(t, all[2], `"command":{"call":"hw_counters","stuck":true,"status":"ETIMEDOUT","calls":5,"errors":3}`)
 }
 
 func TestDeviceChangesAreShownOnce(t *testing.T) {
-	got := shows(t, Config{}, nothing, func(s *Screen) {
+	got := runScreen(t, Config{}, gatherNothing, func(s *Screen) {
 		for _, v := range []*measure.Device{
 			device("a", false, status.ReasonStarting),
 			device("a", true, status.ReasonOK),
@@ -190,7 +190,7 @@ func TestDeviceChangesAreShownOnce(t *testing.T) {
 }
 
 func TestTheLogStandsAmongTheLines(t *testing.T) {
-	got := shows(t, Config{}, nothing, func(s *Screen) {
+	got := runScreen(t, Config{}, gatherNothing, func(s *Screen) {
 		log := s.Log().With("device", "a")
 		log.Debug("not shown")
 		log.Warn("worker of a died of SIGSEGV", "reason", "crashed", "error", errors.New("x"))
@@ -201,7 +201,7 @@ func TestTheLogStandsAmongTheLines(t *testing.T) {
 	require.Regexp(t, `^\S+  a           warning: worker of a died of SIGSEGV; error: x\n\S+ +info: no devices\n$`, got)
 }
 
-// probed returns one probe with four rounds in each second, and its histogram.
+// probed returns a probe with four rounds in each second, and its histogram.
 func probed(method verbs.Method, seconds uint64) (*measure.Probe, *measure.Histogram) {
 	v := &measure.Probe{
 		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: method}, OK: true, HasOK: true,
@@ -227,18 +227,18 @@ func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 		}
 	}
 	wait := func(*Screen) { <-time.After(2500 * time.Millisecond) }
-	got := shows(t, Config{Probes: true, ASCII: true}, gather, wait)
+	got := runScreen(t, Config{Probes: true, ASCII: true}, gather, wait)
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	require.Len(t, lines, 2)
 	require.Regexp(t, `mlx5_0:1    rc_write v0 wake 45.1µs  p50 44µs    p99 1.23ms  \[@ -\] 50us..200us$`, lines[0])
 
 	seconds = 0
-	got = shows(t, Config{Probes: true, JSON: true}, gather, wait)
+	got = runScreen(t, Config{Probes: true, JSON: true}, gather, wait)
 	var one struct{ Probe timeline.Probe }
 	require.NoError(t, json.Unmarshal([]byte(strings.Split(got, "\n")[1]), &one))
 	require.Equal(t, []timeline.Bucket{{Le: "50us", Count: 6}, {Le: "100us"}, {Le: "200us", Count: 2}}, one.Probe.Buckets)
 
-	require.Empty(t, shows(t, Config{}, gather, wait), "probes are not configured")
+	require.Empty(t, runScreen(t, Config{}, gather, wait), "probes are not configured")
 }
 
 func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
@@ -254,7 +254,7 @@ func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
 		}
 		return []measure.Point{old, histogram, now}
 	}
-	got := shows(t, Config{Probes: true}, gather, func(*Screen) { <-time.After(2500 * time.Millisecond) })
+	got := runScreen(t, Config{Probes: true}, gather, func(*Screen) { <-time.After(2500 * time.Millisecond) })
 	require.Equal(t, 1, strings.Count(got, "rc_write"))
 	require.Equal(t, 1, strings.Count(got, "flush"))
 }
@@ -266,7 +266,7 @@ func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 		v, h := probed(verbs.MethodRCWrite, seconds)
 		return []measure.Point{v, h}
 	}
-	got := shows(t, Config{Probes: true, Colours: true, Width: func() int { return 40 }}, gather, func(s *Screen) {
+	got := runScreen(t, Config{Probes: true, Colours: true, Width: func() int { return 40 }}, gather, func(s *Screen) {
 		<-time.After(1100 * time.Millisecond)
 		s.Emit(event(verbs.EventPortErr, 1, 1, 100))
 		<-time.After(100 * time.Millisecond)
@@ -282,10 +282,10 @@ func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 }
 
 func TestReaderThatStopsLosesLinesAndIsWarned(t *testing.T) {
-	got := shows(t, Config{}, nothing, func(s *Screen) {
+	got := runScreen(t, Config{}, gatherNothing, func(s *Screen) {
 		s.mu.Lock() // so that Run cannot take records
 		for range maxQueue + 7 {
-			s.add(timeline.Record{Kind: timeline.KindLog, Level: "info"})
+			s.enqueue(timeline.Record{Kind: timeline.KindLog, Level: "info"})
 		}
 		s.mu.Unlock()
 	})
@@ -293,32 +293,32 @@ func TestReaderThatStopsLosesLinesAndIsWarned(t *testing.T) {
 	require.Contains(t, got, "warning: 7 lines are dropped")
 }
 
-type broken struct{}
+type brokenWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("no reader") }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no reader") }
 
 func TestAnErrorOfWritingEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Config{Out: bufio.NewWriterSize(broken{}, 1), Now: time.Now})
+		s := New(Config{Out: bufio.NewWriterSize(brokenWriter{}, 1), Now: time.Now})
 		s.Emit(event(verbs.EventPortErr, 1, 1, 100))
-		require.ErrorContains(t, s.Run(t.Context(), nothing), "no reader")
+		require.ErrorContains(t, s.Run(t.Context(), gatherNothing), "no reader")
 	})
 }
 
-// Two workers send what they read in an order of their own, some milliseconds apart.
+// Records of two workers arrive in another order than they happened, some milliseconds apart.
 func TestLinesAreInTheOrderOfTheirTimes(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Out: &out, Now: time.Now})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- s.Run(ctx, nothing) }()
+		go func() { done <- s.Run(ctx, gatherNothing) }()
 		late, early := device("sim1", true, status.ReasonOK), device("sim0", true, status.ReasonOK)
 		late.At, early.At = at(20), at(10)
 		s.Emit(late)
-		time.Sleep(hold / 2)
+		time.Sleep(holdTime / 2)
 		s.Emit(early)
-		time.Sleep(hold)
+		time.Sleep(holdTime)
 		synctest.Wait()
 		first, second := strings.Index(out.String(), "sim0"), strings.Index(out.String(), "sim1")
 		require.GreaterOrEqual(t, first, 0, out.String())

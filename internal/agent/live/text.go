@@ -10,38 +10,39 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// page is what there is now: on a terminal in place below all other lines, else below them as further ones.
-type page struct {
+// currentView is the current state of probes or pairs. On a terminal it is shown in place below all other lines,
+// otherwise as further lines.
+type currentView struct {
 	records []record
 	lines   []string // for the block
-	plain   []string // where there is no terminal; nil: the records
+	plain   []string // text if Out is no terminal; nil: the records are shown
 }
 
-// present returns what there is now, nil if there is nothing to be shown. points are those of a Gather.
-func (s *Screen) present(points []measure.Point, now time.Time) *page {
+// newView returns the view of the points of an interval, or nil if there is nothing to show.
+func (s *Screen) newView(points []measure.Point, now time.Time) *currentView {
 	if s.cfg.Pairs != nil {
-		return s.pairs(now)
+		return s.pairView(now)
 	}
-	probes := s.probes(points, now)
+	probes := s.probeRecords(points, now)
 	if probes == nil {
 		return nil
 	}
-	return &page{records: probes, lines: s.lines(probes)}
+	return &currentView{records: probes, lines: s.probeLines(probes)}
 }
 
-// show writes records, and then what there is now, unless that is nil.
-func (s *Screen) show(records []record, now *page) error {
+// writeOutput writes records, and then the view unless it is nil.
+func (s *Screen) writeOutput(records []record, now *currentView) error {
 	var b bytes.Buffer
 	if s.cfg.Colours && !s.cfg.JSON {
-		s.block.clear(&b, len(records) > 0 || now != nil)
-		s.write(&b, records)
+		s.block.erase(&b, len(records) > 0 || now != nil)
+		s.writeRecords(&b, records)
 		if now != nil {
 			s.block.lines = now.lines
 		}
 		s.block.draw(&b)
 	} else {
-		s.write(&b, records)
-		s.writePage(&b, now)
+		s.writeRecords(&b, records)
+		s.writeView(&b, now)
 	}
 	if b.Len() == 0 {
 		return nil
@@ -52,11 +53,11 @@ func (s *Screen) show(records []record, now *page) error {
 	return nil
 }
 
-func (s *Screen) writePage(b *bytes.Buffer, now *page) {
+func (s *Screen) writeView(b *bytes.Buffer, now *currentView) {
 	switch {
 	case now == nil:
 	case s.cfg.JSON || now.plain == nil:
-		s.write(b, now.records)
+		s.writeRecords(b, now.records)
 	default:
 		for _, line := range now.plain {
 			b.WriteString(line + "\n")
@@ -64,7 +65,7 @@ func (s *Screen) writePage(b *bytes.Buffer, now *page) {
 	}
 }
 
-func (s *Screen) write(b *bytes.Buffer, records []record) {
+func (s *Screen) writeRecords(b *bytes.Buffer, records []record) {
 	for i := range records {
 		if !s.cfg.JSON {
 			b.WriteString(s.style.Line(&records[i].Record) + "\n")
@@ -77,15 +78,15 @@ func (s *Screen) write(b *bytes.Buffer, records []record) {
 	}
 }
 
-// histogramText is the line above the probes of the block.
-const histogramText = "wake: of the last second; p50, p99: of the window; [rounds by wake-up] from..to"
+// probeHeading is the line above the probes of the block.
+const probeHeading = "wake: of the last second; p50, p99: of the window; [rounds by wake-up] from..to"
 
-// lines returns the lines of the block. They have no time: the block shows the present.
-func (s *Screen) lines(records []record) []string {
+// probeLines returns the lines of the block. They have no time, because the block shows the current state.
+func (s *Screen) probeLines(records []record) []string {
 	if len(records) == 0 {
 		return nil
 	}
-	lines := []string{s.style.Paint(timeline.Dim, histogramText)}
+	lines := []string{s.style.Paint(timeline.Dim, probeHeading)}
 	for i := range records {
 		lines = append(lines, fmt.Sprintf("%-10s  %s", records[i].Where(), records[i].Probe.Line(s.cfg.ASCII)))
 	}

@@ -19,62 +19,64 @@ import (
 )
 
 const (
-	// suffix is that of the sockets.
+	// suffix is the suffix of the names of the sockets.
 	suffix = ".sock"
-	// again is how often a Server looks whether the workers have ended.
-	again = 20 * time.Millisecond
-	// longest is how long a Server answers at most. A worker is killed long before (process.Timing).
-	longest = 30 * time.Second
-	// most is how many commands a Server answers at a time.
-	most = 8
-	// maxAnswer limits what is read of a plugin.
+	// checkInterval is the time between two checks of a Server whether the workers have ended.
+	checkInterval = 20 * time.Millisecond
+	// answerTimeout is the longest time for which a Server works on an answer. A worker is killed much earlier
+	// (process.Timing).
+	answerTimeout = 30 * time.Second
+	// maxCommands is the maximum number of commands that a Server answers at the same time.
+	maxCommands = 8
+	// maxAnswer is the maximum size of a plugin's answer, in bytes.
 	maxAnswer = 1 << 20
 )
 
-// Device is a device of a plugin that a release concerns.
+// Device is a released device of a plugin.
 type Device struct {
 	Device string `json:"device"`
-	Open   bool   `json:"open"` // its worker still runs
-	// Held says why the device is not closed and will not be soon; "" otherwise.
+	Open   bool   `json:"open"` // its worker is still running
+	// Held is why the device will not be closed soon, or "".
 	Held string `json:"held,omitempty"`
 }
 
-// Answer is how the devices of a plugin are after it has read the releases again.
+// Answer is the state of a plugin's devices after the plugin has read the releases again.
 type Answer struct {
 	PID      int      `json:"pid"`
 	Released []Device `json:"released"`
-	// Resumed are the devices that the release no longer concerns.
+	// Resumed lists the devices that were released before and are not released any more.
 	Resumed []string `json:"resumed,omitempty"`
 	Error   string   `json:"error,omitempty"`
-	// Stopping: the plugin is about to end, or has not begun, so that it has to be asked again if it is still there.
+	// Stopping is set while the plugin starts or ends. The command must ask again if the plugin still exists.
 	Stopping bool `json:"stopping,omitempty"`
 }
 
-// closed reports whether no worker has a released device open, except those that the kernel holds.
-func (a *Answer) closed() bool {
+// isClosed reports whether all released devices are closed, except for those that the kernel holds.
+func (a *Answer) isClosed() bool {
 	return !slices.ContainsFunc(a.Released, func(d Device) bool { return d.Open && d.Held == "" })
 }
 
-// Host is the plugin that a Server answers for. Its methods may be called concurrently.
-type Host interface {
-	// Review reads the releases, and has the workers of released devices close them. It does not wait for that. It returns an error if
-	// ctx ends first.
-	Review(ctx context.Context) error
-	// Released returns the devices of the plugin that are released, sorted by name.
-	Released() []Device
+// PluginState is the plugin that a Server answers for. Its methods may be called concurrently.
+type PluginState interface {
+	// ApplyReleases reads the releases and tells the workers of released devices to close them. It does not wait for
+	// the workers. It returns an error if ctx ends first.
+	ApplyReleases(ctx context.Context) error
+	// ReleasedDevices returns the released devices of the plugin, sorted by name.
+	ReleasedDevices() []Device
 }
 
-// Server answers `rdma-events release` and `resume`.
+// Server answers the commands `rdma-events release` and `rdma-events resume` on a socket.
 type Server struct {
 	path     string
-	host     Host
+	plugin   PluginState
 	listener *net.UnixListener
 }
 
-// Listen makes the socket of this process in a directory, in place of those of processes that have ended. The caller calls Serve.
-func Listen(dir string, host Host) (*Server, error) {
-	sweep(dir)
-	s := &Server{host: host, path: filepath.Join(dir, fmt.Sprintf("%d-%s%s", os.Getpid(), namespace(), suffix))}
+// Listen creates the socket of this process in a directory. It removes sockets of processes that have ended. The caller
+// must call Serve or Close.
+func Listen(dir string, host PluginState) (*Server, error) {
+	removeStaleSockets(dir)
+	s := &Server{plugin: host, path: filepath.Join(dir, fmt.Sprintf("%d-%s%s", os.Getpid(), pidNamespace(), suffix))}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.path, Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("listen for releases: %w", err)
@@ -86,8 +88,9 @@ func Listen(dir string, host Host) (*Server, error) {
 	return s, nil
 }
 
-// namespace returns the number of this process' PID namespace: containers that share the directory may have equal PIDs.
-func namespace() string {
+// pidNamespace returns the number of this process's PID namespace. It is part of the socket's name, because containers
+// that share the directory may have equal PIDs.
+func pidNamespace() string {
 	link, err := os.Readlink("/proc/self/ns/pid") // namespaces(7)
 	if err != nil {
 		return "0"
@@ -95,21 +98,22 @@ func namespace() string {
 	return strings.Trim(link, "pid:[]")
 }
 
-// sweep removes the sockets of processes that have ended.
-func sweep(dir string) {
-	for _, path := range sockets(dir) {
+// removeStaleSockets removes the sockets of processes that have ended.
+func removeStaleSockets(dir string) {
+	for _, path := range listSockets(dir) {
 		c, err := net.DialTimeout("unix", path, time.Second)
 		switch {
 		case errors.Is(err, unix.ECONNREFUSED):
-			_ = os.Remove(path) // one that stays is refused by everybody
+			_ = os.Remove(path) // nobody can connect to one that remains
 		case err == nil:
 			_ = c.Close()
 		}
 	}
 }
 
-func sockets(dir string) []string {
-	entries, _ := os.ReadDir(dir) // what cannot be read has no plugin that could be asked
+// listSockets returns the paths of the sockets in a directory.
+func listSockets(dir string) []string {
+	entries, _ := os.ReadDir(dir) // without the directory there is no plugin to ask
 	var paths []string
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) == suffix && e.Type() == os.ModeSocket {
@@ -119,18 +123,18 @@ func sockets(dir string) []string {
 	return paths
 }
 
-// Serve answers until ctx is done, and then removes the socket and waits for all answers.
+// Serve answers commands until ctx is done. It then removes the socket and waits until all answers are complete.
 func (s *Server) Serve(ctx context.Context) {
 	var answers sync.WaitGroup
 	defer answers.Wait()
-	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })() // which removes the file, too
-	slots := make(chan struct{}, most)
+	defer context.AfterFunc(ctx, func() { _ = s.listener.Close() })() // it also removes the file
+	slots := make(chan struct{}, maxCommands)
 	for {
 		c, err := s.listener.AcceptUnix()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // as EMFILE, which passes
+		case err != nil: // a temporary error such as EMFILE
 			select {
 			case <-ctx.Done():
 				return
@@ -141,17 +145,17 @@ func (s *Server) Serve(ctx context.Context) {
 		select {
 		case slots <- struct{}{}:
 		default:
-			_ = c.Close() // the command says that there was no answer
+			_ = c.Close() // the command reports that there was no answer
 			continue
 		}
 		answers.Go(func() {
 			defer func() { <-slots }()
-			s.answer(ctx, c)
+			s.answerCommand(ctx, c)
 		})
 	}
 }
 
-// Close removes the socket of a Server that does not serve. It may be called after Serve.
+// Close removes the socket of a Server on which Serve has not been called. It may also be called after Serve.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("close socket for releases: %w", err)
@@ -159,33 +163,35 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// answer answers one command: once no worker has a released device open, or it cannot close it.
-func (s *Server) answer(ctx context.Context, c *net.UnixConn) {
-	ctx, cancel := context.WithTimeout(ctx, longest)
+// answerCommand answers one command. It waits until the workers have closed all released devices, or until it is known
+// that a device cannot be closed.
+func (s *Server) answerCommand(ctx context.Context, c *net.UnixConn) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	defer func() { _ = c.Close() }() // the command sees an answer that is not whole
-	_ = c.SetDeadline(time.Now().Add(longest))
+	defer func() { _ = c.Close() }() // the command detects an incomplete answer
+	_ = c.SetDeadline(time.Now().Add(answerTimeout))
 	a := Answer{PID: os.Getpid()}
-	if err := permit(c); err != nil {
+	if err := checkPeerUser(c); err != nil {
 		a.Error = err.Error()
 	} else {
-		a = s.review(ctx)
+		a = s.applyAndWait(ctx)
 	}
-	_ = json.NewEncoder(c).Encode(a) // a command that has gone needs no answer
+	_ = json.NewEncoder(c).Encode(a) // the command may have exited
 }
 
-func (s *Server) review(ctx context.Context) Answer {
+// applyAndWait applies the releases and waits until all released devices are closed.
+func (s *Server) applyAndWait(ctx context.Context) Answer {
 	a := Answer{PID: os.Getpid()}
-	before := s.host.Released()
-	if err := s.host.Review(ctx); err != nil {
+	before := s.plugin.ReleasedDevices()
+	if err := s.plugin.ApplyReleases(ctx); err != nil {
 		a.Stopping = true
 		return a
 	}
-	tick := time.NewTicker(again)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
-		a.Released = s.host.Released()
-		if a.closed() {
+		a.Released = s.plugin.ReleasedDevices()
+		if a.isClosed() {
 			break
 		}
 		select {
@@ -203,8 +209,9 @@ func (s *Server) review(ctx context.Context) Answer {
 	return a
 }
 
-// permit returns an error unless the other end is root or this process' user (SO_PEERCRED, unix(7)).
-func permit(c *net.UnixConn) error {
+// checkPeerUser returns an error unless the peer of the socket runs as root or as this process's user (SO_PEERCRED,
+// unix(7)).
+func checkPeerUser(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("find the user of the command: %w", err)
@@ -220,30 +227,31 @@ func permit(c *net.UnixConn) error {
 	return nil
 }
 
-// Plugin is a running plugin that was asked.
+// Plugin is the answer of a running plugin to AskPlugins.
 type Plugin struct {
 	Answer
-	Err error // why there is no answer; nil: there is
+	Err error // why there is no answer; nil if Answer is set
 }
 
-// Ask has all plugins with a socket in a directory read the releases again, and returns how their devices are once the workers have
-// closed those that are released. Err of a plugin that does not answer before ctx ends says so.
-func Ask(ctx context.Context, dir string) []Plugin {
-	paths := sockets(dir)
+// AskPlugins asks all plugins with a socket in a directory to read the releases again. It returns the state of their
+// devices once the workers have closed the released ones. Err is set for a plugin that does not answer before ctx ends.
+func AskPlugins(ctx context.Context, dir string) []Plugin {
+	paths := listSockets(dir)
 	all := make([]Plugin, len(paths))
 	var wg sync.WaitGroup
 	for i, path := range paths {
-		wg.Go(func() { all[i] = askOne(ctx, path) })
+		wg.Go(func() { all[i] = askPlugin(ctx, path) })
 	}
 	wg.Wait()
 	return slices.DeleteFunc(all, func(p Plugin) bool {
-		// One that has ended left its socket, or removed it a moment ago.
+		// The plugin has ended, and either left its socket or has just removed it.
 		return errors.Is(p.Err, unix.ECONNREFUSED) || errors.Is(p.Err, os.ErrNotExist)
 	})
 }
 
-// askOne asks one plugin, again while it is stopping. One that has ended has closed its devices.
-func askOne(ctx context.Context, path string) (p Plugin) {
+// askPlugin asks one plugin, and asks again while the plugin is stopping. A plugin that has ended has closed its
+// devices.
+func askPlugin(ctx context.Context, path string) (p Plugin) {
 	const pause = 100 * time.Millisecond
 	for {
 		if p = askOnce(ctx, path); p.Err == nil && !p.Stopping {
@@ -263,16 +271,17 @@ func askOne(ctx context.Context, path string) (p Plugin) {
 
 var errNoAnswer = errors.New("ask plugin: there is no whole answer")
 
+// askOnce sends one request to a plugin and reads its answer.
 func askOnce(ctx context.Context, path string) (p Plugin) {
 	number, _, _ := strings.Cut(filepath.Base(path), "-")
-	_, _ = fmt.Sscan(number, &p.PID) // 0 where it is no socket of ours
+	_, _ = fmt.Sscan(number, &p.PID) // stays 0 if the name has no PID
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		p.Err = fmt.Errorf("ask plugin: %w", err)
 		return p
 	}
-	defer func() { _ = c.Close() }() // it is only read
+	defer func() { _ = c.Close() }() // the connection is only read
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
 	if err := json.NewDecoder(io.LimitReader(c, maxAnswer)).Decode(&p.Answer); err != nil {
 		p.Err = fmt.Errorf("%w: %w", errNoAnswer, err)

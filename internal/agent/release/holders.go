@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// Holder is a worker of any program of this module that has a device open.
+// Holder is a worker process that has a device open. The worker may belong to any program of this module.
 type Holder struct {
 	PID    int
 	Device string
 }
 
-// AwaitHolders waits until no worker has a device open for which released returns true, and returns those that still have when
-// ctx ends. Workers of programs that no command reaches, as of `rdma-events watch`, are among them. It sees those processes of
-// this PID namespace of which it may read the descriptors, as root may. root is "/" but in tests.
+// AwaitHolders waits until no worker has a released device open. It returns the workers that still have one when ctx
+// ends. This includes workers of programs that AskPlugins does not reach, such as `rdma-events watch`. Only processes
+// of this PID namespace whose descriptors the caller may read are visible; root may read all. root is "/" except in
+// tests.
 func AwaitHolders(ctx context.Context, root, worker string, released func(device string) bool) []Holder {
-	tick := time.NewTicker(5 * again)
+	tick := time.NewTicker(5 * checkInterval)
 	defer tick.Stop()
 	for {
 		held := listHolders(root, worker, released)
@@ -34,8 +35,9 @@ func AwaitHolders(ctx context.Context, root, worker string, released func(device
 	}
 }
 
+// listHolders returns the workers that have a released device open now.
 func listHolders(root, worker string, released func(device string) bool) []Holder {
-	processes, _ := os.ReadDir(filepath.Join(root, "proc")) // without it no process is seen
+	processes, _ := os.ReadDir(filepath.Join(root, "proc")) // without it no process is visible
 	var held []Holder
 	for _, p := range processes {
 		pid, err := strconv.Atoi(p.Name())
@@ -43,7 +45,7 @@ func listHolders(root, worker string, released func(device string) bool) []Holde
 			continue
 		}
 		dir := filepath.Join(root, "proc", p.Name())
-		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // proc(5); one that has ended has none
+		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // proc(5); empty if the process has ended
 		if name, _, _ := strings.Cut(string(command), "\x00"); name != worker {
 			continue
 		}
@@ -54,7 +56,8 @@ func listHolders(root, worker string, released func(device string) bool) []Holde
 	return held
 }
 
-// openDevice returns the device whose node is among a process' descriptors, "" if there is none. A worker has one device.
+// openDevice returns the device whose node is among the descriptors of a process, or "" if there is none. A worker has
+// at most one device open.
 func openDevice(root, dir string) string {
 	descriptors, _ := os.ReadDir(dir)
 	for _, d := range descriptors {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostWith returns a root directory whose processes have these nodes open.
+// hostWith returns a root directory with a /proc in which the processes have the given nodes open.
 func hostWith(t *testing.T, processes map[string][2]string) (root string) {
 	t.Helper()
 	root = t.TempDir()
@@ -31,7 +31,7 @@ func hostWith(t *testing.T, processes map[string][2]string) (root string) {
 	return root
 }
 
-// A plugin without a directory of its own, and `rdma-events watch`, are asked by nobody.
+// AskPlugins reaches neither a plugin without a directory nor `rdma-events watch`.
 func TestWorkersThatNobodyAsksAreAwaited(t *testing.T) {
 	root := hostWith(t, map[string][2]string{
 		"10": {"worker", "/dev/infiniband/uverbs0"}, "11": {"worker", "/dev/infiniband/uverbs1"},

@@ -11,33 +11,33 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// look is how often a Keeper reads the files again, while a release is in effect or Run is to poll.
-const look = time.Second
+// reloadInterval is the time between two reads of the files while a release is in effect or Run polls.
+const reloadInterval = time.Second
 
 // Config is the configuration of a Keeper. Dirs and Now must be set.
 type Config struct {
-	Dirs []string     // where releases are
+	Dirs []string     // directories of releases
 	Now  func() int64 // CLOCK_BOOTTIME, in ns; it may be called concurrently
-	Boot string       // of Boot
+	Boot string       // result of BootID
 	Log  *slog.Logger // nil: no log
 }
 
-// Keeper knows which devices of the host are released. Its methods may be called concurrently.
+// Keeper tells which devices of the host are released. Its methods may be called concurrently.
 type Keeper struct {
-	cfg    Config
-	active wake.Signal // holds a token when Run has to look every second
+	cfg          Config
+	startPolling wake.Signal // tells Run to read the files every second
 
-	mu     sync.Mutex
-	set    Set
-	failed string // the last error of a look, which is logged
+	mu        sync.Mutex
+	set       Set
+	lastError string // last error of a read, which has been logged
 }
 
-// NewKeeper returns a Keeper that has read the files.
+// NewKeeper reads the files and returns a Keeper.
 func NewKeeper(c Config) *Keeper {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	k := &Keeper{cfg: c, active: wake.New()}
+	k := &Keeper{cfg: c, startPolling: wake.New()}
 	k.Reload()
 	return k
 }
@@ -60,29 +60,30 @@ func (k *Keeper) Reload() {
 	if err != nil {
 		text = err.Error()
 	}
-	if err != nil && text != k.failed {
-		k.cfg.Log.Warn(text + "; it releases nothing")
+	if err != nil && text != k.lastError {
+		k.cfg.Log.Warn("releases: invalid file ignored", "error", text)
 	}
-	k.failed = text
+	k.lastError = text
 	if set.Active(now) {
-		k.active.Send()
+		k.startPolling.Send()
 	}
 }
 
-// Run calls changed whenever Until may answer otherwise than before, except after a Reload by others: when a release has ended, and
-// when a file was removed. With poll it also notices files that are written, without a Reload. It blocks until ctx is done.
+// Run calls changed whenever the result of Until may have changed, except through a Reload by another caller: when a
+// release has ended, and when a file was removed. If poll is true, Run also notices new files without a Reload. It
+// blocks until ctx is done.
 func (k *Keeper) Run(ctx context.Context, poll bool, changed func()) {
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(reloadInterval)
 	defer tick.Stop()
 	if !poll {
-		tick.Stop() // no process is to wake up every second for nothing
+		tick.Stop() // the process should not wake up every second for nothing
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.active:
-			tick.Reset(look)
+		case <-k.startPolling:
+			tick.Reset(reloadInterval)
 			continue
 		case <-tick.C:
 		}
@@ -100,8 +101,8 @@ func (k *Keeper) isActive() bool {
 	return k.set.Active(k.cfg.Now())
 }
 
-// Dirs returns directories without duplicates and without empty names.
-func Dirs(dirs ...string) []string {
+// UniqueDirs returns the directories without duplicates and empty names.
+func UniqueDirs(dirs ...string) []string {
 	var all []string
 	for _, d := range dirs {
 		if d != "" && !slices.Contains(all, d) {

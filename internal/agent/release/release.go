@@ -13,33 +13,34 @@ import (
 	"rdma_events/internal/sys/smallfile"
 )
 
-// Longest is the longest time for which a device can be released.
-const Longest = 24 * time.Hour
+// MaxDuration is the maximum duration of a release.
+const MaxDuration = 24 * time.Hour
 
 const (
 	schema = 1
-	// name is that of the file that releases all devices. The file of one device has its name after the separator, which no
-	// device name can contain.
-	name      = "released"
+	// fileName is the name of the file that releases all devices. The file for one device appends the separator, which
+	// no device name contains, and the name of the device.
+	fileName  = "released"
 	separator = ":"
-	// unfinished is in the names of files that are being written. Package statusfile removes what a killed process left of them.
-	unfinished = ".new"
-	// maxSize and maxFiles limit what is read of a directory.
+	// tempMarker is part of the names of files that are being written. Package statusfile removes those that a killed
+	// process has left.
+	tempMarker = ".new"
+	// maxSize is the maximum size of a file, and maxFiles the maximum number of files of a directory that are read.
 	maxSize  = 4 << 10
 	maxFiles = 4096
 )
 
-// Entry releases one device, or all.
+// Entry is a release of one device or of all devices.
 type Entry struct {
 	Device string // "": all devices, also those that appear later
-	// NodeGUID and PCI recognize the device under another name; "" if unknown. See verbs.Found.
+	// NodeGUID and PCI identify the device if it has another name now. They are "" if unknown. See verbs.Found.
 	NodeGUID, PCI string
-	// Until is the end of the release, in ns of CLOCK_BOOTTIME; 0: the device is not released although all devices are.
+	// Until is the end of the release, in ns of CLOCK_BOOTTIME. 0 exempts the device from a release of all devices.
 	Until int64
 }
 
-// content is what the file of an Entry has.
-type content struct {
+// fileContent is the JSON content of the file of an Entry.
+type fileContent struct {
 	Schema   int    `json:"schema"`
 	Boot     string `json:"boot_id"`
 	Device   string `json:"device,omitempty"`
@@ -48,8 +49,8 @@ type content struct {
 	Until    int64  `json:"until_ns"`
 }
 
-// is reports whether the entry is about a device that was found.
-func (e *Entry) is(f verbs.Found) bool {
+// matches reports whether the entry is about the device f, by its name or by its GUID and PCI address.
+func (e *Entry) matches(f verbs.Found) bool {
 	if e.Device == f.Name {
 		return true
 	}
@@ -68,9 +69,9 @@ type dirSet struct {
 	devices []Entry
 }
 
-// Until returns whether a device is released at now, and until when, both in ns of CLOCK_BOOTTIME. Where a release of the
-// device and one of all devices are in effect, that of the device counts. If several programs' directories have
-// releases, the longest one counts.
+// Until returns whether a device is released at now, and until when, both in ns of CLOCK_BOOTTIME. A release of the
+// device takes precedence over a release of all devices. If several directories contain releases, the longest one
+// counts.
 func (s Set) Until(f verbs.Found, now int64) (until int64, ok bool) {
 	for i := range s.dirs {
 		until = max(until, s.dirs[i].until(f))
@@ -78,7 +79,8 @@ func (s Set) Until(f verbs.Found, now int64) (until int64, ok bool) {
 	return until, until > now
 }
 
-// All returns whether all devices are released at now, and until when, but for those that were resumed one by one.
+// All returns whether all devices are released at now, and until when. Single devices may have been resumed
+// nevertheless.
 func (s Set) All(now int64) (until int64, ok bool) {
 	for i := range s.dirs {
 		until = max(until, s.dirs[i].all)
@@ -108,7 +110,7 @@ func (d *dirSet) until(f verbs.Found) int64 {
 		switch {
 		case e.Device == f.Name:
 			return e.Until
-		case e.is(f):
+		case e.matches(f):
 			until, found = max(until, e.Until), true
 		}
 	}
@@ -118,8 +120,8 @@ func (d *dirSet) until(f verbs.Found) int64 {
 	return d.all
 }
 
-// Boot returns the identifier of this boot, "" if it is unknown.
-func Boot() string {
+// BootID returns the identifier of this boot, or "" if it is unknown.
+func BootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id") // random(4)
 	if err != nil {
 		return ""
@@ -127,30 +129,32 @@ func Boot() string {
 	return strings.TrimSpace(string(text))
 }
 
-// Read reads the releases in directories. now is CLOCK_BOOTTIME in ns, and boot is that of Boot. A directory that is missing
-// releases nothing. The error names files that are not valid, on one line; the others count.
+// Read reads the releases in directories. now is the current CLOCK_BOOTTIME in ns, and boot is the result of BootID. A
+// missing directory contains no releases. The error names invalid files, on one line; the valid ones count
+// nevertheless.
 func Read(dirs []string, boot string, now int64) (Set, error) {
 	var s Set
 	var failed error
 	for _, dir := range dirs {
 		d, err := readDir(dir, boot, now)
 		s.dirs = append(s.dirs, d)
-		failed = joined(failed, err)
+		failed = joinErrors(failed, err)
 	}
 	return s, failed
 }
 
-// joined is errors.Join on one line.
-func joined(a, b error) error {
+// joinErrors is like errors.Join, but its text is one line.
+func joinErrors(a, b error) error {
 	if a == nil || b == nil {
 		return errors.Join(a, b)
 	}
 	return fmt.Errorf("%w; %w", a, b)
 }
 
+// readDir reads the releases in one directory. It returns the valid ones together with an error about the invalid ones.
 func readDir(dir, boot string, now int64) (dirSet, error) {
 	var d dirSet
-	paths, err := files(dir)
+	paths, err := listReleases(dir)
 	if err != nil || len(paths) == 0 {
 		return d, err
 	}
@@ -159,10 +163,10 @@ func readDir(dir, boot string, now int64) (dirSet, error) {
 		e, ok, err := readFile(path, boot)
 		switch {
 		case err != nil:
-			failed = joined(failed, err)
+			failed = joinErrors(failed, err)
 		case !ok:
-		case e.Until > now+int64(Longest):
-			failed = joined(failed, fmt.Errorf("read %s: it releases for more than %s", path, Longest))
+		case e.Until > now+int64(MaxDuration):
+			failed = joinErrors(failed, fmt.Errorf("read %s: it releases for more than %s", path, MaxDuration))
 		case e.Device != "":
 			d.devices = append(d.devices, e)
 		default:
@@ -172,9 +176,9 @@ func readDir(dir, boot string, now int64) (dirSet, error) {
 	return d, failed
 }
 
-// files returns the paths of the releases in a directory. It is an error if others than root and the directory's owner could
-// have put them there.
-func files(dir string) ([]string, error) {
+// listReleases returns the paths of the releases in a directory. It returns an error if the directory contains releases
+// and users other than root and its owner can write to it.
+func listReleases(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -202,10 +206,10 @@ func files(dir string) ([]string, error) {
 }
 
 func isRelease(file string) bool {
-	return (file == name || strings.HasPrefix(file, name+separator)) && !strings.Contains(file, unfinished)
+	return (file == fileName || strings.HasPrefix(file, fileName+separator)) && !strings.Contains(file, tempMarker)
 }
 
-// readFile reads a release. ok is false for one of another boot, and where the file was removed meanwhile.
+// readFile reads a release. ok is false if it is from another boot or has just been removed.
 func readFile(path, boot string) (e Entry, ok bool, err error) {
 	text, err := smallfile.Read(path, maxSize)
 	if errors.Is(err, os.ErrNotExist) {
@@ -214,22 +218,23 @@ func readFile(path, boot string) (e Entry, ok bool, err error) {
 	if err != nil {
 		return e, false, fmt.Errorf("read release: %w", err)
 	}
-	var c content
+	var c fileContent
 	if err := json.Unmarshal(text, &c); err != nil {
 		return e, false, fmt.Errorf("read release %s: %w", path, err)
 	}
 	switch {
 	case c.Schema != schema:
 		return e, false, fmt.Errorf("read release %s: its schema is %d, and this program reads %d", path, c.Schema, schema)
-	case fileOf(c.Device) != filepath.Base(path):
+	case fileNameFor(c.Device) != filepath.Base(path):
 		return e, false, fmt.Errorf("read release %s: it is about the device %q", path, c.Device)
 	}
 	return Entry{Device: c.Device, NodeGUID: c.NodeGUID, PCI: c.PCI, Until: c.Until}, c.Boot == boot, nil
 }
 
-func fileOf(device string) string {
+// fileNameFor returns the name of the file of a device, or of all devices for "".
+func fileNameFor(device string) string {
 	if device == "" {
-		return name
+		return fileName
 	}
-	return name + separator + device
+	return fileName + separator + device
 }

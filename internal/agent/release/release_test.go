@@ -28,7 +28,7 @@ const (
 
 func named(name string) verbs.Found { return verbs.Found{Name: name} }
 
-// directory returns a directory as that of the plugins' status.
+// directory returns a directory like the one of the status files.
 func directory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "release") //nolint:usetesting // the path of a socket has to be short
@@ -43,7 +43,7 @@ func write(t *testing.T, dir string, e Entry) {
 	require.NoError(t, Write(dir, boot, e))
 }
 
-// released returns the end of a device's release, 0 if it is not released.
+// released returns the end of a device's release, or 0 if the device is not released.
 func released(t *testing.T, dir string, f verbs.Found, at int64) int64 {
 	t.Helper()
 	s, err := Read([]string{dir}, boot, now)
@@ -80,7 +80,7 @@ func TestLastWordAboutADeviceCounts(t *testing.T) {
 	require.Equal(t, now+10*minute, released(t, dir, named("mlx5_1"), now))
 	write(t, dir, Entry{Device: "mlx5_0", Until: now + 20*minute})
 	require.Equal(t, now+20*minute, released(t, dir, named("mlx5_0"), now))
-	require.NoError(t, Forget(dir, "mlx5_0"))
+	require.NoError(t, RemoveDevice(dir, "mlx5_0"))
 	require.Equal(t, now+10*minute, released(t, dir, named("mlx5_0"), now))
 }
 
@@ -104,7 +104,7 @@ func TestReleaseOfAnotherBootOrDayIsVoid(t *testing.T) {
 	dir := directory(t)
 	require.NoError(t, Write(dir, "the boot before", Entry{Until: now + minute}))
 	require.Zero(t, released(t, dir, named("mlx5_0"), now))
-	write(t, dir, Entry{Until: now + int64(Longest) + 1})
+	write(t, dir, Entry{Until: now + int64(MaxDuration) + 1})
 	s, err := Read([]string{dir}, boot, now)
 	require.ErrorContains(t, err, "it releases for more than 24h0m0s")
 	require.False(t, s.Active(now))
@@ -160,8 +160,8 @@ func TestUserWhoMayNotWriteReleasesNothing(t *testing.T) {
 	require.ErrorIs(t, written, os.ErrPermission)
 }
 
-// asNobody calls f as a user without rights to the files of others, if the test runs as root. A thread whose file system user is not
-// root has no capability that bypasses modes (setfsuid(2), capabilities(7)).
+// asNobody calls f with the rights of a user who cannot access the files of others, if the test runs as root. A thread
+// whose file system user is not root has no capability that bypasses file modes (setfsuid(2), capabilities(7)).
 func asNobody(f func()) {
 	const nobody = 65534
 	done := make(chan struct{})
@@ -176,17 +176,17 @@ func asNobody(f func()) {
 	<-done
 }
 
-// monotone is CLOCK_BOOTTIME of a test in a bubble.
-type monotone struct{ began time.Time }
+// testClock is the CLOCK_BOOTTIME of a test in a synctest bubble.
+type testClock struct{ began time.Time }
 
-func (m monotone) now() int64 { return now + int64(time.Since(m.began)) }
+func (m testClock) now() int64 { return now + int64(time.Since(m.began)) }
 
 func TestKeeperEndsTheReleaseWhenTheTimeIsOver(t *testing.T) {
 	dir := directory(t)
 	synctest.Test(t, func(t *testing.T) {
-		m := monotone{time.Now()}
+		m := testClock{time.Now()}
 		write(t, dir, Entry{Until: now + minute})
-		// A keeper that starts during the release, as that of a plugin which was restarted, keeps to it.
+		// A keeper that starts during the release applies it. The same happens when a plugin is restarted.
 		for range 2 {
 			k := NewKeeper(Config{Dirs: []string{dir}, Now: m.now, Boot: boot})
 			_, ok := k.Until(named("mlx5_0"))
@@ -209,7 +209,7 @@ func TestKeeperEndsTheReleaseWhenTheTimeIsOver(t *testing.T) {
 		require.GreaterOrEqual(t, ended, time.Minute, "never before the time is over")
 		require.Less(t, ended, time.Minute+10*time.Second)
 
-		// Nothing is read until a Reload says that there is something new.
+		// The files are not read again until Reload is called.
 		ended = 0
 		write(t, dir, Entry{Until: m.now() + minute})
 		time.Sleep(time.Hour)
@@ -231,7 +231,7 @@ func TestKeeperEndsTheReleaseWhenTheTimeIsOver(t *testing.T) {
 func TestPollingKeeperNoticesAReleaseByItself(t *testing.T) {
 	dir := directory(t)
 	synctest.Test(t, func(t *testing.T) {
-		m := monotone{time.Now()}
+		m := testClock{time.Now()}
 		k := NewKeeper(Config{Dirs: []string{filepath.Join(dir, "missing"), dir}, Now: m.now, Boot: boot})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -249,7 +249,7 @@ func TestPollingKeeperNoticesAReleaseByItself(t *testing.T) {
 	})
 }
 
-// plugin is a Host whose devices the test closes.
+// plugin is a PluginState whose devices the test closes.
 type plugin struct {
 	mu      sync.Mutex
 	devices []Device
@@ -257,14 +257,14 @@ type plugin struct {
 	err     error
 }
 
-func (p *plugin) Review(context.Context) error {
+func (p *plugin) ApplyReleases(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reviews++
 	return p.err
 }
 
-func (p *plugin) Released() []Device {
+func (p *plugin) ReleasedDevices() []Device {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]Device(nil), p.devices...)
@@ -282,7 +282,7 @@ func (p *plugin) reviewed() bool {
 	return p.reviews > 0
 }
 
-// serve answers in a directory until the returned function is called.
+// serve runs a Server in a directory until the returned function is called.
 func serve(t *testing.T, dir string, p *plugin) (stop func()) {
 	t.Helper()
 	s, err := Listen(dir, p)
@@ -307,7 +307,7 @@ func TestCommandReturnsWhenTheWorkersHaveLetGo(t *testing.T) {
 	p := &plugin{devices: []Device{{Device: "mlx5_0", Open: true}}}
 	serve(t, dir, p)
 	asked := make(chan []Plugin)
-	go func() { asked <- Ask(t.Context(), dir) }()
+	go func() { asked <- AskPlugins(t.Context(), dir) }()
 	require.Eventually(t, p.reviewed, time.Minute, time.Millisecond)
 	select {
 	case <-asked:
@@ -327,7 +327,7 @@ func TestCommandThatWaitsTooLongSaysSo(t *testing.T) {
 	serve(t, dir, &plugin{devices: []Device{{Device: "mlx5_0", Open: true}}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got := Ask(ctx, dir)
+	got := AskPlugins(ctx, dir)
 	require.Len(t, got, 1)
 	require.ErrorContains(t, got[0].Err, "it has not closed all within the time")
 }
@@ -337,7 +337,7 @@ func TestPluginThatEndsHasNothingOpen(t *testing.T) {
 	p := &plugin{err: errors.New("it is stopping")}
 	stop := serve(t, dir, p)
 	asked := make(chan []Plugin)
-	go func() { asked <- Ask(t.Context(), dir) }()
+	go func() { asked <- AskPlugins(t.Context(), dir) }()
 	require.Eventually(t, p.reviewed, time.Minute, time.Millisecond)
 	stop()
 	require.Empty(t, <-asked)
@@ -353,9 +353,9 @@ func TestSocketOfAKilledPluginIsNobody(t *testing.T) {
 	s.listener.SetUnlinkOnClose(false) // as a kill leaves it
 	require.NoError(t, s.Close())
 	require.FileExists(t, s.path)
-	require.Empty(t, Ask(t.Context(), dir))
+	require.Empty(t, AskPlugins(t.Context(), dir))
 	require.NoError(t, os.Rename(s.path, filepath.Join(dir, "1-1.sock")))
 	serve(t, dir, &plugin{})
 	require.NoFileExists(t, filepath.Join(dir, "1-1.sock"), "the next plugin removes it")
-	require.Len(t, Ask(t.Context(), dir), 1)
+	require.Len(t, AskPlugins(t.Context(), dir), 1)
 }

@@ -1,3 +1,3 @@
-// Package statusfile keeps the last [health.Status] of each running plugin where every user of the host can read it: a
-// file for each plugin, in a directory that is not the runtime directory, since that one is closed to other users.
+// Package statusfile stores the last [health.Status] of each running plugin, so that every user of the host can read
+// it. Each plugin writes one file. The files are not in the runtime directory, which other users cannot read.
 package statusfile

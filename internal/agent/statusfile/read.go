@@ -13,16 +13,16 @@ import (
 	"rdma_events/internal/sys/smallfile"
 )
 
-// ErrNone is wrapped by the error of Read when no running plugin has written a status that is not stale.
+// ErrNone is the error of Read if no running plugin has written a status that is fresh enough.
 var ErrNone = errors.New("no running plugin reports the status of this host")
 
-// maxSize limits what is read of a file: some 2 kB are a device.
+// maxSize is the maximum size of a file. A device takes about 2 kB.
 const maxSize = 16 << 20
 
-// Found is the status of all plugins that run on a host.
-type Found struct {
+// HostStatus is the combined status of all plugins that run on a host.
+type HostStatus struct {
 	*health.Status
-	// Plugins has the plugins, by their PIDs, and how long ago they wrote their status.
+	// Plugins lists the plugins, and how long ago each wrote its status.
 	Plugins []Plugin
 }
 
@@ -32,28 +32,28 @@ type Plugin struct {
 	Age time.Duration
 }
 
-// Read returns the status that the running plugins wrote to a directory; "" is the one of a service, else the one of
-// this user. A status is stale, and is not used, if its process has ended or missed three of its intervals. The error
-// is one line, and wraps ErrNone if there is none.
-func Read(dir string) (*Found, error) {
+// Read returns the combined status that running plugins wrote to a directory. If dir is empty, Read tries the directory
+// of services and then that of this user. It ignores a status that is stale: its process has ended or has missed three
+// intervals. The error is one line, and wraps ErrNone if no usable status was found.
+func Read(dir string) (*HostStatus, error) {
 	if dir != "" {
-		return read(dir)
+		return readDir(dir)
 	}
 	dirs := Dirs()
-	found, err := read(dirs[0])
+	found, err := readDir(dirs[0])
 	for _, dir := range dirs[1:] {
 		if err == nil {
 			break
 		}
-		if other, failed := read(dir); failed == nil {
+		if other, failed := readDir(dir); failed == nil {
 			return other, nil
 		}
 	}
 	return found, err
 }
 
-func read(dir string) (*Found, error) {
-	here, err := namespace()
+func readDir(dir string) (*HostStatus, error) {
+	here, err := pidNamespace()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func read(dir string) (*Found, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read status: %w", err)
 	}
-	found := new(Found)
+	found := new(HostStatus)
 	var fresh []*health.Status
 	var why []string
 	for _, e := range all {
@@ -72,15 +72,15 @@ func read(dir string) (*Found, error) {
 		switch {
 		case err != nil:
 			why = append(why, err.Error())
-		case r.Process.gone(here):
+		case r.Process.hasEnded(here):
 			why = append(why, fmt.Sprintf("that with PID %d has ended", r.Process.PID))
-		case age(&r.Process) < 0: // of before a boot
+		case ageOf(&r.Process) < 0: // written before the last boot
 			why = append(why, fmt.Sprintf("that with PID %d reported before this host started", r.Process.PID))
-		case age(&r.Process) > r.Process.limit():
-			why = append(why, fmt.Sprintf("that with PID %d reported %s ago", r.Process.PID, age(&r.Process).Round(time.Second)))
+		case ageOf(&r.Process) > r.Process.maxAge():
+			why = append(why, fmt.Sprintf("that with PID %d reported %s ago", r.Process.PID, ageOf(&r.Process).Round(time.Second)))
 		default:
 			fresh = append(fresh, &r.Status)
-			found.Plugins = append(found.Plugins, Plugin{r.Process.PID, age(&r.Process)})
+			found.Plugins = append(found.Plugins, Plugin{r.Process.PID, ageOf(&r.Process)})
 		}
 	}
 	if len(fresh) == 0 {
@@ -90,12 +90,12 @@ func read(dir string) (*Found, error) {
 	return found, nil
 }
 
-func readFile(path string) (*report, error) {
+func readFile(path string) (*fileContent, error) {
 	text, err := smallfile.Read(path, maxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read status: %w", err)
 	}
-	r := new(report)
+	r := new(fileContent)
 	if err := json.Unmarshal(text, r); err != nil {
 		return nil, fmt.Errorf("read status of %s: %w", path, err)
 	}

@@ -13,41 +13,42 @@ import (
 	"rdma_events/internal/agent/health"
 )
 
-// report is the content of a file.
-type report struct {
+// fileContent is the JSON content of a status file.
+type fileContent struct {
 	health.Status
-	Process writer `json:"process"`
+	Process writingProcess `json:"process"`
 }
 
-// writer is the process that wrote a file.
-type writer struct {
+// writingProcess identifies the process that wrote a file, and tells when it did.
+type writingProcess struct {
 	PID int `json:"pid"`
-	// Namespace is the inode of its PID namespace: in another one the PID says nothing.
+	// Namespace is the inode of the PID namespace. The PID is meaningless in another namespace.
 	Namespace uint64 `json:"pid_namespace"`
-	// Started is when it started, in clock ticks after the boot (field 22 of /proc/PID/stat, proc(5)); a later process
-	// of the same PID has another one.
-	Started uint64 `json:"started_ticks"`
-	// Written is when it wrote the file, in ns of CLOCK_BOOTTIME.
-	Written int64 `json:"written_ns"`
-	// Slept is how long the host had been suspended by then, since its boot, in ns; nil: not known.
-	Slept *int64 `json:"slept_ns,omitempty"`
-	// Interval is how long before that it wrote the file last, in ns; 0: never.
-	Interval int64 `json:"interval_ns"`
+	// StartTicks is when the process started, in clock ticks since the boot (field 22 of /proc/PID/stat, proc(5)). A
+	// later process with the same PID has another value.
+	StartTicks uint64 `json:"started_ticks"`
+	// WrittenNS is when the file was written, in ns of CLOCK_BOOTTIME.
+	WrittenNS int64 `json:"written_ns"`
+	// SuspendedNS is how long the host had been suspended since its boot when the file was written, in ns. It is nil if
+	// unknown.
+	SuspendedNS *int64 `json:"slept_ns,omitempty"`
+	// IntervalNS is the time since the previous write, in ns, or 0 for the first write.
+	IntervalNS int64 `json:"interval_ns"`
 }
 
-// identify returns the writer that a process of this host is, as /proc has it.
-func identify(pid int) (writer, error) {
-	w := writer{PID: pid}
+// identifyProcess returns the identity of a running process from /proc.
+func identifyProcess(pid int) (writingProcess, error) {
+	w := writingProcess{PID: pid}
 	var err error
-	if w.Namespace, err = namespace(); err != nil {
+	if w.Namespace, err = pidNamespace(); err != nil {
 		return w, err
 	}
-	w.Started, err = started(pid)
+	w.StartTicks, err = readStartTicks(pid)
 	return w, err
 }
 
-// namespace returns the inode of this process' PID namespace.
-func namespace() (uint64, error) {
+// pidNamespace returns the inode of this process's PID namespace.
+func pidNamespace() (uint64, error) {
 	const path = "/proc/self/ns/pid"
 	name, err := os.Readlink(path) // "pid:[4026531836]", namespaces(7)
 	if err != nil {
@@ -60,14 +61,15 @@ func namespace() (uint64, error) {
 	return inode, nil
 }
 
-// started returns when a process started, in clock ticks after the boot. The error is os.ErrNotExist if there is none.
-func started(pid int) (uint64, error) {
+// readStartTicks returns when a process started, in clock ticks since the boot. The error wraps os.ErrNotExist if there
+// is no such process.
+func readStartTicks(pid int) (uint64, error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("read start of process: %w", err)
 	}
-	// The second field is the name in parentheses, and may contain any of them.
+	// The second field is the name in parentheses. The name itself may contain blanks and parentheses.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	const index = 22 - 3 // the third field is the first one after the name
 	if len(fields) <= index {
@@ -81,29 +83,30 @@ func started(pid int) (uint64, error) {
 }
 
 const (
-	// firstLimit is how old the first report of a plugin may be, which does not know the interval of its agent yet.
-	firstLimit = 10 * time.Minute
-	// leastLimit is the least age that makes a report stale.
-	leastLimit = time.Minute
+	// firstMaxAge is the maximum age of the first status of a plugin, which does not know Telegraf's interval yet.
+	firstMaxAge = 10 * time.Minute
+	// minMaxAge is the lower bound of the maximum age.
+	minMaxAge = time.Minute
 )
 
-// limit returns how old the report may be: three intervals, as the alert rules allow.
-func (w *writer) limit() time.Duration {
-	if w.Interval <= 0 {
-		return firstLimit
+// maxAge returns the age above which the status is stale: three intervals, as the alert rules allow.
+func (w *writingProcess) maxAge() time.Duration {
+	if w.IntervalNS <= 0 {
+		return firstMaxAge
 	}
-	return max(leastLimit, 3*time.Duration(w.Interval))
+	return max(minMaxAge, 3*time.Duration(w.IntervalNS))
 }
 
-// gone reports whether the process is known to have ended. From another PID namespace it is not known. Where /proc hides
-// other users' processes (hidepid, proc(5)) a process of the same PID counts as the one that wrote.
-func (w *writer) gone(here uint64) bool {
+// hasEnded reports whether the process has certainly ended. It returns false if the process is in another PID namespace
+// than here, because nothing is known about it then. If /proc hides the processes of other users (hidepid, proc(5)),
+// any process with the same PID counts as the writer.
+func (w *writingProcess) hasEnded(here uint64) bool {
 	if w.Namespace != here {
 		return false
 	}
 	if errors.Is(unix.Kill(w.PID, 0), unix.ESRCH) {
 		return true
 	}
-	since, err := started(w.PID)
-	return err == nil && since != w.Started
+	since, err := readStartTicks(w.PID)
+	return err == nil && since != w.StartTicks
 }

@@ -19,7 +19,7 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// write makes a Writer write one status, and returns its file's path.
+// write writes one status with a Writer, and returns the path of the file.
 func write(t *testing.T, dir string, s *health.Status) string {
 	t.Helper()
 	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
@@ -32,8 +32,8 @@ func status(device string) *health.Status {
 	return &health.Status{Schema: health.Schema, Host: "gpu-17", Devices: []health.Device{{Device: device}}, Problems: []health.Problem{}}
 }
 
-// change changes what a file says of its process.
-func change(t *testing.T, path string, how func(*writer)) {
+// changeProcess changes the identity of the process in a file.
+func changeProcess(t *testing.T, path string, how func(*writingProcess)) {
 	t.Helper()
 	r, err := readFile(path)
 	require.NoError(t, err)
@@ -60,25 +60,27 @@ func TestAStaleStatusIsNotUsed(t *testing.T) {
 	const interval = int64(time.Minute)
 	for _, tt := range []struct {
 		name string
-		how  func(*writer)
-		want string // "": it is used
+		how  func(*writingProcess)
+		want string // part of the error; "": the status is used
 	}{
-		{"three intervals ago, nearly", func(w *writer) { w.Interval, w.Written = interval, w.Written-3*interval+int64(30*time.Second) }, ""},
-		{"more than three intervals ago", func(w *writer) { w.Interval, w.Written = interval, w.Written-3*interval }, "reported 3m0s ago"},
-		{"the first one", func(w *writer) { w.Written -= 9 * interval }, ""},
-		{"the first one, long ago", func(w *writer) { w.Written -= 10 * interval }, "reported 10m0s ago"},
-		{"short intervals", func(w *writer) { w.Interval, w.Written = 1, w.Written-int64(30*time.Second) }, ""},
-		{"an hour ago, of which the host was suspended for most", func(w *writer) {
-			asleep := *w.Slept - int64(time.Hour-30*time.Second)
-			w.Interval, w.Written, w.Slept = interval, w.Written-int64(time.Hour), &asleep
+		{"three intervals ago, nearly", func(w *writingProcess) {
+			w.IntervalNS, w.WrittenNS = interval, w.WrittenNS-3*interval+int64(30*time.Second)
 		}, ""},
-		{"before a boot", func(w *writer) { w.Namespace, w.Written = 1, clock.Boot()+int64(time.Hour) }, "before this host started"},
-		{"another process of its PID", func(w *writer) { w.Started++ }, "has ended"},
-		{"another PID namespace, where it may run", func(w *writer) { w.Namespace, w.Started = 1, 1 }, ""},
+		{"more than three intervals ago", func(w *writingProcess) { w.IntervalNS, w.WrittenNS = interval, w.WrittenNS-3*interval }, "reported 3m0s ago"},
+		{"the first one", func(w *writingProcess) { w.WrittenNS -= 9 * interval }, ""},
+		{"the first one, long ago", func(w *writingProcess) { w.WrittenNS -= 10 * interval }, "reported 10m0s ago"},
+		{"short intervals", func(w *writingProcess) { w.IntervalNS, w.WrittenNS = 1, w.WrittenNS-int64(30*time.Second) }, ""},
+		{"an hour ago, of which the host was suspended for most", func(w *writingProcess) {
+			asleep := *w.SuspendedNS - int64(time.Hour-30*time.Second)
+			w.IntervalNS, w.WrittenNS, w.SuspendedNS = interval, w.WrittenNS-int64(time.Hour), &asleep
+		}, ""},
+		{"before a boot", func(w *writingProcess) { w.Namespace, w.WrittenNS = 1, clock.Boot()+int64(time.Hour) }, "before this host started"},
+		{"another process of its PID", func(w *writingProcess) { w.StartTicks++ }, "has ended"},
+		{"another PID namespace, where it may run", func(w *writingProcess) { w.Namespace, w.StartTicks = 1, 1 }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			change(t, write(t, dir, status("mlx5_0")), tt.how)
+			changeProcess(t, write(t, dir, status("mlx5_0")), tt.how)
 			_, err := Read(dir)
 			if tt.want == "" {
 				require.NoError(t, err)
@@ -94,13 +96,13 @@ func TestTheFilesOfKilledPluginsAreRemovedByTheNext(t *testing.T) {
 	dir := t.TempDir()
 	ended := exec.CommandContext(t.Context(), "true")
 	require.NoError(t, ended.Run())
-	for name, how := range map[string]func(*writer){
-		"1-1.json": func(w *writer) { w.PID = ended.Process.Pid },
-		"1-2.json": func(w *writer) { w.Namespace, w.Written = 1, clock.Boot()-int64(2*time.Hour) },
-		"1-3.json": func(w *writer) { w.Namespace = 1 },
+	for name, how := range map[string]func(*writingProcess){
+		"1-1.json": func(w *writingProcess) { w.PID = ended.Process.Pid },
+		"1-2.json": func(w *writingProcess) { w.Namespace, w.WrittenNS = 1, clock.Boot()-int64(2*time.Hour) },
+		"1-3.json": func(w *writingProcess) { w.Namespace = 1 },
 	} {
 		path := write(t, dir, status(name))
-		change(t, path, how)
+		changeProcess(t, path, how)
 		require.NoError(t, os.Rename(path, filepath.Join(dir, name)))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), []byte("{}"), 0o644))
@@ -109,9 +111,9 @@ func TestTheFilesOfKilledPluginsAreRemovedByTheNext(t *testing.T) {
 	require.NoError(t, os.Chtimes(unfinishedFile, time.Time{}, time.Now().Add(-time.Hour)))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "fifo.json"), 0o644))
 	write(t, dir, status("own"))
-	here, err := namespace()
+	here, err := pidNamespace()
 	require.NoError(t, err)
-	sweep(dir, here)
+	removeStaleFiles(dir, here)
 	require.NoFileExists(t, unfinishedFile)
 	left, err := filepath.Glob(filepath.Join(dir, "1-*.json"))
 	require.NoError(t, err)
@@ -147,14 +149,14 @@ func TestRunWritesTheLastStatusAndRemovesItAtTheEnd(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// The plugin of root may write to a directory of Telegraf's user.
+// A plugin that runs as root may write to a directory that belongs to Telegraf's user.
 func TestALinkInTheDirectoryIsNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	target := filepath.Join(t.TempDir(), "target")
 	require.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
 	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	for _, path := range []string{w.path, w.path + unfinished} {
+	for _, path := range []string{w.path, w.path + tempMarker} {
 		require.NoError(t, os.Symlink(target, path))
 	}
 	require.NoError(t, w.write(status("mlx5_0")))
@@ -194,7 +196,7 @@ func TestTheFirstOfSeveralErrorsIsLogged(t *testing.T) {
 
 func TestTheDirectoryIsTheServicesElseTheSystemsElseTheUsers(t *testing.T) {
 	base := t.TempDir()
-	service := filepath.Join(base, name)
+	service := filepath.Join(base, dirName)
 	require.NoError(t, os.Mkdir(service, 0o700))
 	t.Setenv("RUNTIME_DIRECTORY", "/run/telegraf:"+service)
 	dir, err := MakeDir()
@@ -210,15 +212,15 @@ func TestTheDirectoryIsTheServicesElseTheSystemsElseTheUsers(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open")
 	require.NoError(t, os.Mkdir(open, 0o700))
 	require.NoError(t, os.Chmod(open, 0o777))
-	_, err = makeUsable(open)
+	_, err = makeWritableDir(open)
 	require.ErrorContains(t, err, "others may write to it (mode 0777)")
-	_, err = makeUsable("/proc/" + name)
-	require.ErrorContains(t, err, "make /proc/"+name+" for the status: ")
+	_, err = makeWritableDir("/proc/" + dirName)
+	require.ErrorContains(t, err, "make /proc/"+dirName+" for the status: ")
 
 	user := t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", user)
 	write(t, service, status("mlx5_0"))
-	require.NoError(t, os.Rename(service, filepath.Join(user, name)))
+	require.NoError(t, os.Rename(service, filepath.Join(user, dirName)))
 	found, err := Read("")
 	require.NoError(t, err)
 	require.NotEmpty(t, found.Devices)

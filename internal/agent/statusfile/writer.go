@@ -19,54 +19,57 @@ import (
 )
 
 const (
-	// name is that of the directory of the files.
-	name   = "rdma_events-status"
-	suffix = ".json"
-	// unfinished is in the names of files that are being written.
-	unfinished = ".new"
-	// system is the directory where a service of the system keeps its files.
-	system = "/run/" + name
+	// name is the name of the directory of the files.
+	dirName = "rdma_events-status"
+	suffix  = ".json"
+	// tempMarker is part of the names of files that are being written.
+	tempMarker = ".new"
+	// systemDir is the directory in which a system service keeps its file.
+	systemDir = "/run/" + dirName
 )
 
-// errNotRuntime is the error of MakeDir for a service whose unit was not made for this version.
-var errNotRuntime = errors.New("the unit's RuntimeDirectory has no " + name)
+// errNotRuntime is the error of MakeDir if the service's unit does not request the directory, as units of older
+// versions.
+var errNotRuntime = errors.New("the unit's RuntimeDirectory has no " + dirName)
 
-// MakeDir makes the directory of a plugin's file, if it is missing, and returns it: the one that systemd made
-// (RuntimeDirectory, systemd.exec(5)) for a service, else /run/rdma_events-status, else one in $XDG_RUNTIME_DIR. The
-// error is one line.
+// MakeDir returns the directory of the plugin's status file, and creates it if it is missing. For a service it is the
+// directory that systemd made (RuntimeDirectory, systemd.exec(5)), otherwise /run/rdma_events-status or, if that is not
+// usable, a directory in $XDG_RUNTIME_DIR. The error is one line.
 func MakeDir() (string, error) {
 	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" {
 		for dir := range strings.SplitSeq(dirs, ":") {
-			if filepath.Base(dir) == name {
-				return makeUsable(dir)
+			if filepath.Base(dir) == dirName {
+				return makeWritableDir(dir)
 			}
 		}
 		return "", errNotRuntime
 	}
-	dir, err := makeUsable(system)
+	dir, err := makeWritableDir(systemDir)
 	if user := os.Getenv("XDG_RUNTIME_DIR"); err != nil && user != "" {
-		return makeUsable(filepath.Join(user, name))
+		return makeWritableDir(filepath.Join(user, dirName))
 	}
 	return dir, err
 }
 
-// Dirs returns the directories in which there may be the files of this host's plugins, the likeliest first, and makes none: the
-// one that systemd made for this service, those of other services, and that of this user.
+// Dirs returns the directories that may contain status files of this host's plugins, the most likely one first: the
+// directory that systemd made for this service, the one of other services, and the one of this user. It creates none of
+// them.
 func Dirs() []string {
 	var dirs []string
 	for dir := range strings.SplitSeq(os.Getenv("RUNTIME_DIRECTORY"), ":") {
-		if filepath.Base(dir) == name {
+		if filepath.Base(dir) == dirName {
 			dirs = append(dirs, dir)
 		}
 	}
-	if dirs = append(dirs, system); os.Getenv("XDG_RUNTIME_DIR") != "" {
-		dirs = append(dirs, filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), name))
+	if dirs = append(dirs, systemDir); os.Getenv("XDG_RUNTIME_DIR") != "" {
+		dirs = append(dirs, filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), dirName))
 	}
 	return slices.Compact(dirs)
 }
 
-// makeUsable makes a directory, if it is missing, in which everybody can read and this user can write, and returns it.
-func makeUsable(dir string) (string, error) {
+// makeWritableDir creates a directory if it is missing, and returns it. It returns an error unless everybody can read
+// the directory, this user can write to it, and neither its group nor others can.
+func makeWritableDir(dir string) (string, error) {
 	err := os.Mkdir(dir, 0o755)
 	if errors.Is(err, os.ErrExist) {
 		err = nil
@@ -80,7 +83,7 @@ func makeUsable(dir string) (string, error) {
 	case info.Mode().Perm()&0o022 != 0:
 		err = fmt.Errorf("its group or others may write to it (mode %04o)", info.Mode().Perm())
 	case info.Mode().Perm()&0o555 != 0o555:
-		// systemd makes all directories of a service with one mode, and that of the sockets is 0700.
+		// systemd makes all directories of a service with the same mode, which is 0700 because of the sockets.
 		err = os.Chmod(dir, 0o755)
 	}
 	if err == nil {
@@ -92,49 +95,49 @@ func makeUsable(dir string) (string, error) {
 	return dir, nil
 }
 
-// Writer writes the status of this process to a file.
+// Writer writes the status of this process to a file in its own goroutine.
 type Writer struct {
-	path string
-	own  writer
-	log  *slog.Logger
-	next chan *health.Status
+	path    string
+	process writingProcess
+	log     *slog.Logger
+	pending chan *health.Status
 }
 
 // NewWriter returns a Writer for a file in a directory.
 func NewWriter(dir string, log *slog.Logger) (*Writer, error) {
-	own, err := identify(os.Getpid())
+	own, err := identifyProcess(os.Getpid())
 	if err != nil {
 		return nil, err
 	}
 	// Containers that share the directory may have equal PIDs.
 	file := fmt.Sprintf("%d-%d%s", own.Namespace, own.PID, suffix)
-	return &Writer{path: filepath.Join(dir, file), own: own, log: log, next: make(chan *health.Status, 1)}, nil
+	return &Writer{path: filepath.Join(dir, file), process: own, log: log, pending: make(chan *health.Status, 1)}, nil
 }
 
-// Put hands over a status, which the Writer owns from then on. It does not block: a status that is not written yet is
-// replaced. One goroutine at a time may call it.
+// Put queues a status for writing. The caller must not use it afterwards. Put does not block: it replaces a status that
+// has not been written yet. It must not be called concurrently.
 func (w *Writer) Put(s *health.Status) {
 	select {
-	case <-w.next:
+	case <-w.pending:
 	default:
 	}
-	w.next <- s
+	w.pending <- s
 }
 
-// Run removes what killed plugins left in the directory, and writes each status of Put, until ctx is done. Then it removes
-// the file. It logs the first of several errors in a row.
+// Run removes files that killed plugins have left in the directory, and then writes each status of Put until ctx is
+// done. Finally it removes the file. It logs the first of several consecutive errors.
 func (w *Writer) Run(ctx context.Context) {
-	defer func() { _ = os.Remove(w.path) }() // one that stays is known as stale by its process
-	sweep(filepath.Dir(w.path), w.own.Namespace)
+	defer func() { _ = os.Remove(w.path) }() // a file that remains is stale, because its process has ended
+	removeStaleFiles(filepath.Dir(w.path), w.process.Namespace)
 	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case s := <-w.next:
+		case s := <-w.pending:
 			err := w.write(s)
 			if err != nil && !failing {
-				w.log.Warn(err.Error() + "; `rdma-events status` and `health` miss it, and all else goes on")
+				w.log.Warn("status file: write failed, `rdma-events status` and `health` are out of date", "error", err)
 			}
 			failing = err != nil
 		}
@@ -142,19 +145,19 @@ func (w *Writer) Run(ctx context.Context) {
 }
 
 func (w *Writer) write(s *health.Status) error {
-	now, asleep := clock.Boot(), slept()
-	if w.own.Written != 0 {
-		w.own.Interval = int64(age(&w.own))
+	now, asleep := clock.Boot(), suspendedNS()
+	if w.process.WrittenNS != 0 {
+		w.process.IntervalNS = int64(ageOf(&w.process))
 	}
-	w.own.Written, w.own.Slept = now, &asleep
-	text, err := json.Marshal(report{*s, w.own})
+	w.process.WrittenNS, w.process.SuspendedNS = now, &asleep
+	text, err := json.Marshal(fileContent{*s, w.process})
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	// A new name, which is never a link that another user has put there.
-	f, err := os.CreateTemp(filepath.Dir(w.path), filepath.Base(w.path)+unfinished+"*")
+	// A new file, so that the write does not follow a symbolic link of another user.
+	f, err := os.CreateTemp(filepath.Dir(w.path), filepath.Base(w.path)+tempMarker+"*")
 	if err != nil {
-		return w.failed(err)
+		return w.wrapWriteError(err)
 	}
 	_, err = f.Write(append(text, '\n'))
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
@@ -162,13 +165,13 @@ func (w *Writer) write(s *health.Status) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // the first error is the one to report
-		return w.failed(err)
+		return w.wrapWriteError(err)
 	}
 	return nil
 }
 
-// failed returns the error of a write without the name of the new file, which differs each time.
-func (w *Writer) failed(err error) error {
+// wrapWriteError returns the error of a write without the name of the temporary file, which differs each time.
+func (w *Writer) wrapWriteError(err error) error {
 	var at *os.PathError
 	if errors.As(err, &at) {
 		err = at.Err
@@ -176,43 +179,43 @@ func (w *Writer) failed(err error) error {
 	return fmt.Errorf("write status: %s: %w", w.path, err)
 }
 
-// sweep removes the files of processes that have ended, and what they had not finished. Files of another PID namespace
-// go when they are an hour stale.
-func sweep(dir string, here uint64) {
-	entries, _ := os.ReadDir(dir) // what cannot be read cannot be swept, and costs nothing
+// removeStaleFiles removes the files of processes that have ended, including unfinished ones. It removes files of
+// another PID namespace when they have been stale for an hour.
+func removeStaleFiles(dir string, here uint64) {
+	entries, _ := os.ReadDir(dir) // the remaining files do no harm
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if strings.Contains(e.Name(), unfinished) {
+		if strings.Contains(e.Name(), tempMarker) {
 			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Minute {
 				_ = os.Remove(path) // another plugin may have been faster
 			}
 			continue
 		}
 		if filepath.Ext(e.Name()) != suffix {
-			continue // a release
+			continue // a file of package release
 		}
 		r, err := readFile(path)
 		if err != nil {
 			continue // another user's, or one that is being removed
 		}
-		if r.Process.gone(here) || age(&r.Process) > r.Process.limit()+time.Hour {
+		if r.Process.hasEnded(here) || ageOf(&r.Process) > r.Process.maxAge()+time.Hour {
 			_ = os.Remove(path)
 		}
 	}
 }
 
-// age returns how long ago the report was written. A time during which the host was suspended does not count: the plugin could
-// not report either.
-func age(w *writer) time.Duration {
-	age := clock.Boot() - w.Written
-	if w.Slept != nil {
-		age -= max(0, slept()-*w.Slept)
+// ageOf returns how long ago the status was written, without the time during which the host was suspended: the plugin
+// could not write then.
+func ageOf(w *writingProcess) time.Duration {
+	age := clock.Boot() - w.WrittenNS
+	if w.SuspendedNS != nil {
+		age -= max(0, suspendedNS()-*w.SuspendedNS)
 	}
 	return time.Duration(age)
 }
 
-// slept returns how long the host has been suspended since its boot, in ns.
-func slept() int64 {
+// suspendedNS returns how long the host has been suspended since its boot, in ns.
+func suspendedNS() int64 {
 	mono := clock.Monotonic()
 	return clock.Boot() - mono
 }

@@ -21,8 +21,8 @@ const day = 24 * time.Hour
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// after observes h each 10 s for a duration, and returns the last status.
-func after(k *health.Keeper, h *healthtest.Host, begin time.Time, lasting time.Duration) *health.Status {
+// observeFor observes h every 10 s for a duration, and returns the last status.
+func observeFor(k *health.Keeper, h *healthtest.Host, begin time.Time, lasting time.Duration) *health.Status {
 	var s *health.Status
 	for at := time.Duration(0); at <= lasting; at += 10 * time.Second {
 		s = k.Observe(h.Points(begin.Add(at)), begin.Add(at))
@@ -30,7 +30,7 @@ func after(k *health.Keeper, h *healthtest.Host, begin time.Time, lasting time.D
 	return s
 }
 
-// screen returns the screen of a host, and of more points, right after the start of its plugin.
+// screen returns the screen of a host with additional points, right after the start of its plugin.
 func screen(t *testing.T, h *healthtest.Host, more ...measure.Point) string {
 	t.Helper()
 	s := health.NewKeeper("v1", "gpu-17").Observe(append(h.Points(noon), more...), noon)
@@ -45,19 +45,19 @@ func TestTextOfAFileCannotControlATerminal(t *testing.T) {
 	require.NoError(t, WriteScreen(&b, s, "gpu\x1b", noon))
 	require.NotContains(t, b.String(), "\x1b")
 	require.NotContains(t, b.String(), "\x07")
-	require.NotContains(t, Line(s, noon), "\n")
+	require.NotContains(t, SummaryLine(s, noon), "\n")
 }
 
 func TestAScreenHasDevicesPortsAndProblems(t *testing.T) {
 	k, h := health.NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-	after(k, h, noon, time.Minute)
+	observeFor(k, h, noon, time.Minute)
 	h.Port.Attr.Phys = 2
 	h.Port.State, h.Port.HasStateAge, h.Port.StateAgeNS = verbs.PortDown, true, int64(90*time.Second)
 	h.Port.Flaps = 1
 	h.Probe.Counts = ledger.ProbeCounts{LostCompletions: 4}
 	h.Probe.OK, h.Probe.WakeP.P99 = false, 12_340
 	h.Command.Stuck, h.Command.Errors, h.Command.Status = true, 3, "ETIMEDOUT"
-	s := after(k, h, noon.Add(2*time.Minute), 90*time.Second)
+	s := observeFor(k, h, noon.Add(2*time.Minute), 90*time.Second)
 	var b strings.Builder
 	require.NoError(t, WriteScreen(&b, s, "gpu-17", noon))
 	require.Equal(t, `gpu-17
@@ -70,8 +70,8 @@ critical  mlx5_0:1 lost-completions: vector 0, rc_write: 4 work requests in all 
 critical  mlx5_0:1 command-stuck: the firmware does not answer hw_counters, since 12:02
 `, b.String())
 	require.Equal(t, alerts.Critical, s.Worst())
-	require.Equal(t, "mlx5_0:1 port-down since 12:02; mlx5_0:1 lost-completions since 12:02; 1 more", Line(s, noon))
-	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 2 more", Line(s, noon.Add(day)))
+	require.Equal(t, "mlx5_0:1 port-down since 12:02; mlx5_0:1 lost-completions since 12:02; 1 more", SummaryLine(s, noon))
+	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 2 more", SummaryLine(s, noon.Add(day)))
 }
 
 func TestPortShowsItsExpectedRateAndManagementRole(t *testing.T) {
@@ -114,7 +114,7 @@ func TestALineHas80CharactersAtMost(t *testing.T) {
 	s := &health.Status{}
 	for range 12 {
 		s.Problems = append(s.Problems, health.Problem{ID: "ports-down-together", Device: strings.Repeat("d", 63), Port: 255, Since: noon})
-		require.LessOrEqual(t, len(Line(s, noon)), 80)
+		require.LessOrEqual(t, len(SummaryLine(s, noon)), 80)
 	}
 }
 
@@ -140,11 +140,11 @@ func TestProblemsOfSeveralApplicationsDifferInALine(t *testing.T) {
 		},
 	} {
 		s := k.Observe(append(h.Points(noon), tt.hangs...), noon)
-		require.Equal(t, tt.want, Line(s, noon))
+		require.Equal(t, tt.want, SummaryLine(s, noon))
 		seen := map[string]bool{}
 		for _, p := range s.Problems {
-			require.False(t, seen[short(&p, noon)], short(&p, noon))
-			seen[short(&p, noon)] = true
+			require.False(t, seen[shortProblem(&p, noon)], shortProblem(&p, noon))
+			seen[shortProblem(&p, noon)] = true
 		}
 		require.Len(t, seen, len(tt.hangs))
 	}
@@ -154,8 +154,8 @@ func TestALineOfOneLookNamesEachProblem(t *testing.T) {
 	h := healthtest.Healthy()
 	h.Port.State = verbs.PortDown
 	h.Device.Open, h.Device.Reason, h.Device.Worker.State = false, status.ReasonNoPermission, status.StateBackingOff
-	s := health.Look("v1", "gpu-17", h.Points(noon), noon)
-	require.Equal(t, "mlx5_0:1 port-down since 12:00; mlx5_0 worker-down no_permission", Line(s, noon))
+	s := health.JudgeOnce("v1", "gpu-17", h.Points(noon), noon)
+	require.Equal(t, "mlx5_0:1 port-down since 12:00; mlx5_0 worker-down no_permission", SummaryLine(s, noon))
 }
 
 func TestFunctionsThatAreNotWatchedTakeALine(t *testing.T) {

@@ -1,2 +1,2 @@
-// Package rdma_events is the Telegraf input plugin: it is internal/agent, as Telegraf calls it.
+// Package rdma_events is the Telegraf input plugin. It connects internal/agent to Telegraf's interfaces.
 package rdma_events

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/agent"
 )
 
-// Users write durations as for Telegraf's own options.
+// Durations have the same format as Telegraf's own options.
 func TestDurationsAreThoseOfTelegraf(t *testing.T) {
 	for _, text := range []string{
 		"", "0", "3", "-3", "3.5", "10s", "1m30s", "250us", "1d", "1.5d", "2d12h", "1d1d", "-1d", "10", "s", "1 s", "five", "1w", "'3s'", "1e3",

@@ -16,20 +16,18 @@ import (
 //go:embed sample.conf
 var sampleConfig string
 
-// Plugin is the input plugin, a telegraf.ServiceInput. Telegraf calls Init,
-// Start, Gather and Stop in this order and never two at a time. After Stop it
-// cannot be started again.
+// Plugin is the input plugin, a telegraf.ServiceInput. Telegraf calls Init, Start, Gather and Stop in this order and
+// never concurrently. A Plugin cannot be started again after Stop.
 type Plugin struct {
 	agent.Config
 
 	Log telegraf.Logger `toml:"-"`
 
-	// Interrupt makes a call of the accumulator return that blocks because Telegraf does
-	// not read. Stop calls it when everything is emitted or its time is up. Nil: the
-	// accumulator never blocks for long.
+	// Interrupt makes a blocked call of the accumulator return. Stop calls it when everything is emitted or its time is
+	// up. It is nil if the accumulator never blocks for long.
 	Interrupt func() `toml:"-"`
 
-	// Version and StatusDir are those of agent.Options.
+	// Version and StatusDir are passed to agent.Options.
 	Version   string `toml:"-"`
 	StatusDir string `toml:"-"`
 
@@ -42,22 +40,22 @@ func New() *Plugin { return &Plugin{Config: agent.DefaultConfig()} }
 // SampleConfig returns the documented configuration with all defaults.
 func (*Plugin) SampleConfig() string { return sampleConfig }
 
-// Init checks the configuration and acquires nothing.
+// Init checks the configuration. It acquires no resources.
 func (p *Plugin) Init() error { return p.Validate() }
 
-// Start is agent.Agent.Start. It adds nothing to acc itself, because Telegraf's shim does not read yet.
+// Start starts the agent. It adds nothing to acc itself, because Telegraf's shim does not read yet.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.agent = agent.New(&p.Config, agent.Options{Log: newLogger(p.Log), Version: p.Version, StatusDir: p.StatusDir})
 	return p.agent.Start(acc)
 }
 
-// Gather is agent.Agent.Gather. The metrics go to the accumulator that was passed to Start.
+// Gather queues the metrics of the interval. They go to the accumulator that was passed to Start.
 func (p *Plugin) Gather(telegraf.Accumulator) error {
 	p.agent.Gather()
 	return nil
 }
 
-// Stop is agent.Agent.Stop.
+// Stop stops the agent. It may be called before Start.
 func (p *Plugin) Stop() {
 	if p.agent != nil {
 		p.agent.Stop(p.Interrupt)

@@ -18,7 +18,7 @@ func TestThePluginWatchesSimulatedDevices(t *testing.T) {
 	var acc testutil.Accumulator
 	log := &testutil.CaptureLogger{}
 	p := New()
-	p.Stop() // before Start it does nothing
+	p.Stop() // does nothing before Start
 	p.Log, p.Backend, p.Probe.Method = log, "sim", "none"
 	p.WorkerPath = "/bin/true"
 	require.NoError(t, p.Init())

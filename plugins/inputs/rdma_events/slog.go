@@ -8,12 +8,12 @@ import (
 	"github.com/influxdata/telegraf"
 )
 
-// logHandler passes the log of the inner packages, which do not depend on Telegraf, to
-// Telegraf's logger with its level. A line begins with the device.
+// logHandler passes log records of the other packages, which do not depend on Telegraf, to Telegraf's logger with their
+// level. A line begins with the device and ends with the other attributes.
 type logHandler struct {
 	log    telegraf.Logger
 	device string
-	suffix string // attributes of With, already written out
+	suffix string // attributes of With as text
 }
 
 // newLogger returns a logger that writes to log.
@@ -26,7 +26,7 @@ func (*logHandler) Enabled(context.Context, slog.Level) bool { return true }
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	one := *h
 	r.Attrs(func(a slog.Attr) bool {
-		one.attach(a)
+		one.addAttr(a)
 		return true
 	})
 	line := r.Message + one.suffix
@@ -50,15 +50,15 @@ func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	one := *h
 	for _, a := range attrs {
-		one.attach(a)
+		one.addAttr(a)
 	}
 	return &one
 }
 
-// WithGroup implements slog.Handler. A line of text has no groups.
+// WithGroup implements slog.Handler. It ignores groups, because a line of text has none.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }
 
-func (h *logHandler) attach(a slog.Attr) {
+func (h *logHandler) addAttr(a slog.Attr) {
 	if a.Key == "device" {
 		h.device = a.Value.String()
 		return

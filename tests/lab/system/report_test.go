@@ -92,7 +92,7 @@ func TestAReportAgreesWithTheKernel(t *testing.T) {
 			if status != 1 { // nothing was recorded here
 				t.Errorf("want exit status 1, got %d", status)
 			}
-			t.Log(files[report.Manifest])
+			t.Log(files[report.ManifestName])
 			var doc snapshot.Document
 			decode(t, files["devices/"+device+".json"], &doc)
 			requireSnapshot(t, &doc)
@@ -187,8 +187,9 @@ func requireKernelLines(t *testing.T, permitted bool, files map[string]string) {
 	switch {
 	case permitted && (!there || guest.Driver() == "rxe" && !strings.Contains(text, netdev)):
 		t.Errorf("want lines that name %s, got %q", netdev, text)
-	case !permitted && (there || !strings.Contains(files[report.Manifest], "kernel.dmesg_restrict is 1, and this user has no CAP_SYSLOG; instead: sudo dmesg")):
-		t.Errorf("want the reason why there are no lines, got:\n%s", files[report.Manifest])
+	case !permitted && (there || !strings.Contains(files[report.ManifestName],
+		"kernel.dmesg_restrict is 1, and this user has no CAP_SYSLOG; instead: sudo dmesg")):
+		t.Errorf("want the reason why there are no lines, got:\n%s", files[report.ManifestName])
 	}
 }
 
@@ -203,11 +204,11 @@ func TestAReportLeavesBehindWhatTheKernelHolds(t *testing.T) {
 	if status != 1 {
 		t.Errorf("want exit status 1, got %d", status)
 	}
-	t.Log(files[report.Manifest])
+	t.Log(files[report.ManifestName])
 	left := regexp.MustCompile(`devices/\S+ .*: no answer within 10s, and process cannot be killed: the kernel holds process (\d+), which is left behind`).
-		FindStringSubmatch(files[report.Manifest])
+		FindStringSubmatch(files[report.ManifestName])
 	if left == nil {
-		t.Fatalf("want a process left behind, got:\n%s", files[report.Manifest])
+		t.Fatalf("want a process left behind, got:\n%s", files[report.ManifestName])
 	}
 	var doc snapshot.Document
 	decode(t, files["devices/"+device+".json"], &doc)

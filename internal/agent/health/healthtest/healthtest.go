@@ -1,4 +1,4 @@
-// Package healthtest has the points of a host that is well, for tests of what is made of them.
+// Package healthtest provides the points of a healthy host for tests.
 package healthtest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// Host is a host with one device with one port and one probe, an application and a tracer.
+// Host holds the points of a host with one device, one port, one probe, an application and a tracer.
 type Host struct {
 	Device    measure.Device
 	Port      measure.Port
@@ -22,7 +22,7 @@ type Host struct {
 	Collector measure.Collector
 }
 
-// Healthy returns a host of which all is well.
+// Healthy returns a host without problems.
 func Healthy() *Host {
 	h := &Host{
 		Device: measure.Device{
@@ -35,7 +35,7 @@ func Healthy() *Host {
 		Async:   measure.Async{Device: "mlx5_0", Port: 1},
 		Command: measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Status: measure.CommandOK},
 		App:     measure.AppAsync{Device: "mlx5_0", App: "python3", Attached: true},
-		Hang:    measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP}, // it is over
+		Hang:    measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP}, // the hang has ended
 		Tracer:  measure.Tracer{Attached: true},
 	}
 	h.Port.RateExpectedGbps, h.Port.ExpectedUp = 400, true

@@ -1,6 +1,4 @@
-// Package doctor examines a host. It reports whether rdma_events can watch the
-// RDMA devices, and for each problem the command that fixes it. It changes
-// nothing on the host, with one exception: the kernel loads ib_uverbs if a device
-// has no node. The package needs no privilege and no device. Only the worker
-// program opens devices.
+// Package doctor examines a host. It reports whether rdma_events can watch the RDMA devices, and the command that fixes
+// each problem. It changes nothing on the host, with one exception: the kernel loads ib_uverbs if a device has no node.
+// The package needs no privilege and no device. Only the worker program opens devices.
 package doctor

@@ -17,17 +17,17 @@ import (
 type device struct {
 	verbs.DeviceAttr        // without Ports and Vectors
 	node             string // as in "uverbs0"; "" if there is none
-	nodeless         string // why it never gets a node; "" if it has one or should have one
+	whyNoNode        string // why it will never have a node; "" if it has or should have one
 	ports            []int
-	trials           []trialOf
+	trials           []methodTrial
 }
 
-// soft reports whether the device is implemented in software. Such a device pins
-// no user memory and has no interrupts.
-func (d *device) soft() bool { return d.Driver == "rdma_rxe" || d.Driver == "siw" }
+// isSoft reports whether the device is implemented in software. Such a device pins no user memory and has no
+// interrupts.
+func (d *device) isSoft() bool { return d.Driver == "rdma_rxe" || d.Driver == "siw" }
 
-// trialOf is a Trial with the method that was tried.
-type trialOf struct {
+// methodTrial is a Trial with the method that was tried.
+type methodTrial struct {
 	method verbs.Method
 	inspect.Trial
 }
@@ -35,32 +35,31 @@ type trialOf struct {
 // examination is one run of all checks.
 type examination struct {
 	*System
-	plugin   PluginConfig
-	telegraf []Result // from reading the configuration
-	devices  []device // the devices that the plugin would watch
-	excluded []string // devices that the plugin would not watch because of their names
-	others   []string // ports of watched devices that the plugin would not watch, as "mlx5_0:2"
-	skipped  int      // functions that it would not watch because of virtual_functions
-	released []Result // about the devices that it would watch, and that are released: nothing touches them
+	plugin           PluginConfig
+	telegraf         []Result // from reading the configuration
+	devices          []device // the devices that the plugin would watch
+	excluded         []string // devices that the options devices, devices_exclude and ports exclude
+	unwatchedPorts   []string // ports of watched devices that the option ports excludes, as in "mlx5_0:2"
+	skippedFunctions int      // number of functions that virtual_functions excludes
+	released         []Result // results about released devices, which no check opens
 
-	worker     Worker // nil if it could not be opened: see workerErr
+	worker     Worker // nil if workerErr is set
 	workerErr  error
 	workerPath string
-	version    string // of the worker program
+	version    string // version of the worker program
 	versionErr error
-	library    string // the file of libibverbs
+	library    string // path of libibverbs
 	libraryErr error
 	links      []linkAnswer
-	rates      map[string]float64 // of ports, by their subjects: see comparedRate
-	tracing    *tracing           // nil: it is not examined
-	hosts      *hosts             // nil: none are probed
+	rates      map[string]float64 // by the subject of the port; see peerRate
+	tracer     *tracerFindings    // nil if the tracer is not examined
+	fabric     *fabricFindings    // nil if no hosts are probed
 }
 
 // check examines one aspect of the host.
 type check func(*examination) []Result
 
-// checks returns all checks, ordered so that a check comes after those that its
-// result depends on.
+// checks returns all checks. A check comes after the checks on which its result depends.
 func checks() []check {
 	return []check{
 		checkReleased, checkNotWatched, checkExpected, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
@@ -69,8 +68,8 @@ func checks() []check {
 	}
 }
 
-// Run examines the host. If there are devices, it blocks for some seconds. If ctx
-// ends, Run returns early and reports each device that it could not try.
+// Run examines the host. If there are devices, it blocks for some seconds. If ctx ends, Run returns early and reports
+// each device that it could not try.
 func Run(ctx context.Context, s *System) Report {
 	x := &examination{System: s}
 	x.readTelegraf()
@@ -82,10 +81,10 @@ func Run(ctx context.Context, s *System) Report {
 	}
 	x.askLinks(ctx)
 	x.tryTracer(ctx)
-	x.tryHosts(ctx)
+	x.tryFabric(ctx)
 	r := Report{Version: s.Version, Kernel: s.read("proc/sys/kernel/osrelease"), User: s.UID}
 	for _, c := range checks() {
-		r.add(c(x)...)
+		r.addResults(c(x)...)
 	}
 	return r
 }
@@ -99,7 +98,7 @@ func (x *examination) findDevices() {
 	}
 	here := make([]verbs.Found, len(names))
 	for i, name := range names {
-		here[i], _ = x.Sysfs.Function(name) // without the network devices, if they cannot be listed
+		here[i], _ = x.Sysfs.Function(name) // without network devices if they cannot be listed
 	}
 	for i, name := range names {
 		if x.plugin.Watches != nil && !x.plugin.Watches(name) {
@@ -107,7 +106,7 @@ func (x *examination) findDevices() {
 			continue
 		}
 		if !x.plugin.VirtualFunctions.Watches(here[i], here) {
-			x.skipped++
+			x.skippedFunctions++
 			continue
 		}
 		if text := x.releasedUntil(name); text != "" {
@@ -120,14 +119,14 @@ func (x *examination) findDevices() {
 	x.findNodes()
 }
 
-// watchedPorts returns the ports of a device that the plugin would watch, and records the others.
+// watchedPorts returns the ports of a device that the plugin would watch, and stores the others in unwatchedPorts.
 func (x *examination) watchedPorts(device string) (watched []int) {
 	for _, port := range x.portsOf(device) {
 		if x.watchesPort(device, port) {
 			watched = append(watched, port)
 			continue
 		}
-		x.others = append(x.others, fmt.Sprintf("%s:%d", device, port))
+		x.unwatchedPorts = append(x.unwatchedPorts, fmt.Sprintf("%s:%d", device, port))
 	}
 	return watched
 }
@@ -136,7 +135,7 @@ func (x *examination) watchesPort(device string, port int) bool {
 	return x.plugin.WatchesPort == nil || x.plugin.WatchesPort(device, port)
 }
 
-// findNodes records the nodes that the devices have now, and why the others have none.
+// findNodes finds the current nodes of the devices, and why other devices have none.
 func (x *examination) findNodes() {
 	nodes, err := x.Sysfs.Nodes()
 	if err != nil {
@@ -146,9 +145,9 @@ func (x *examination) findNodes() {
 	var types map[string]hotplug.Type
 	for i := range x.devices {
 		d := &x.devices[i]
-		d.node, d.nodeless = nodes[d.Name], ""
+		d.node, d.whyNoNode = nodes[d.Name], ""
 		if d.node != "" {
-			d.nodeless = x.NodeAbsence(d.node).Explain(d.node)
+			d.whyNoNode = x.NodeAbsence(d.node).Explain(d.node)
 			continue
 		}
 		if !loaded {
@@ -159,20 +158,20 @@ func (x *examination) findNodes() {
 				return
 			}
 		}
-		d.nodeless, _ = hotplug.WhyNoNode(d.Name, types, true)
+		d.whyNoNode, _ = hotplug.WhyNoNode(d.Name, types, true)
 	}
 }
 
-// unwatchable returns why nothing can open the device, and nothing is wrong with that; "" if it can be opened or should be.
-func (d *device) unwatchable() string {
-	if d.nodeless == "" && len(d.trials) > 0 && d.trials[0].Reason == status.ReasonUnwatchable {
+// whyUnwatchable returns why no program can open the device although the device is not faulty. It returns "" if the
+// device can be opened or should be.
+func (d *device) whyUnwatchable() string {
+	if d.whyNoNode == "" && len(d.trials) > 0 && d.trials[0].Reason == status.ReasonUnwatchable {
 		return d.trials[0].Why
 	}
-	return d.nodeless
+	return d.whyNoNode
 }
 
-// askWorker queries the worker program's version and library, and reports whether
-// the program can try devices.
+// askWorker queries the version and the library of the worker program. It reports whether the program can try devices.
 func (x *examination) askWorker(ctx context.Context) bool {
 	if x.worker == nil {
 		return false
@@ -184,8 +183,8 @@ func (x *examination) askWorker(ctx context.Context) bool {
 	return x.libraryErr == nil
 }
 
-// tryDevices has the worker program open and probe the devices, because only a
-// program with the library can do that. One worker at a time tries a device.
+// tryDevices opens and probes the devices with the worker program, because only a program that loads the library can do
+// so. At most one worker tries a device at a time.
 func (x *examination) tryDevices(ctx context.Context) {
 	const together = 8
 	var all sync.WaitGroup
@@ -199,18 +198,17 @@ func (x *examination) tryDevices(ctx context.Context) {
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			d.tryAll(ctx, x.worker)
+			d.tryMethods(ctx, x.worker)
 		})
 	}
 	all.Wait()
 }
 
-// loadUverbs has a worker try a device that has no node. The kernel then loads
-// ib_uverbs (ib_get_client_nl_info in drivers/infiniband/core/device.c); not
-// every driver loads it by itself. The result of this trial is ignored, because
-// this worker was confined to the nodes that existed at its start.
+// loadUverbs makes a worker try a device without a node. The kernel then loads ib_uverbs (ib_get_client_nl_info in
+// drivers/infiniband/core/device.c); not every driver loads it. The result of this trial is ignored, because the worker
+// was confined to the nodes that existed when it started.
 func (x *examination) loadUverbs(ctx context.Context) {
-	i := slices.IndexFunc(x.devices, func(d device) bool { return d.node == "" && d.nodeless == "" })
+	i := slices.IndexFunc(x.devices, func(d device) bool { return d.node == "" && d.whyNoNode == "" })
 	if i < 0 {
 		return
 	}
@@ -218,18 +216,18 @@ func (x *examination) loadUverbs(ctx context.Context) {
 	x.findNodes()
 }
 
-// tryAll tries all methods. Flush comes last. It is skipped if the driver counts
-// flushes, because that count may raise an alert.
-func (d *device) tryAll(ctx context.Context, w Worker) {
+// tryMethods tries all methods. The last one is flush. It is skipped if the driver counts flushes, because that count
+// may raise an alert of the user.
+func (d *device) tryMethods(ctx context.Context, w Worker) {
 	for _, m := range []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush} {
-		counted := slices.ContainsFunc(d.trials, func(t trialOf) bool { return t.Attr.CountsFlushes })
+		counted := slices.ContainsFunc(d.trials, func(t methodTrial) bool { return t.Attr.CountsFlushes })
 		if m == verbs.MethodFlush && counted {
 			return
 		}
-		t := trialOf{m, w.Try(ctx, d.Name, m)}
+		t := methodTrial{m, w.Try(ctx, d.Name, m)}
 		d.trials = append(d.trials, t)
 		if !t.Opened {
-			return // no other method will open it
+			return // no other method could open the device
 		}
 	}
 }

@@ -31,11 +31,11 @@ func TestAHealthyHostIsOKThroughout(t *testing.T) {
 	require.Equal(t, OK, r.Status)
 	require.True(t, w.closed)
 	require.Equal(t, []Result{{Check: "probes", Subject: "mlx5_0 port 1",
-		Text: "rc_write works (wake-up 50µs); flush works (wake-up 60µs); ud_send cannot: the port has no usable GID"}}, r.of("probes"))
-	require.Equal(t, "active, 100 Gb/s (4x), Ethernet on eth0", r.of("ports")[0].Text)
-	require.Equal(t, "1 GIDs, probes use index 0 (fe80::a00:27ff:fe00:1); P_Key index 0", r.of("addresses")[0].Text)
-	require.Equal(t, "version 44.0 (/usr/lib/libibverbs.so.1); it has no provider for ionic (from release 61 on)", r.of("libibverbs")[0].Text)
-	require.Equal(t, "installed: mlx5 44.0, rxe (ABI rdmav34)", r.of("providers")[0].Text)
+		Text: "rc_write works (wake-up 50µs); flush works (wake-up 60µs); ud_send cannot: the port has no usable GID"}}, r.resultsOf("probes"))
+	require.Equal(t, "active, 100 Gb/s (4x), Ethernet on eth0", r.resultsOf("ports")[0].Text)
+	require.Equal(t, "1 GIDs, probes use index 0 (fe80::a00:27ff:fe00:1); P_Key index 0", r.resultsOf("addresses")[0].Text)
+	require.Equal(t, "version 44.0 (/usr/lib/libibverbs.so.1); it has no provider for ionic (from release 61 on)", r.resultsOf("libibverbs")[0].Text)
+	require.Equal(t, "installed: mlx5 44.0, rxe (ABI rdmav34)", r.resultsOf("providers")[0].Text)
 }
 
 func TestDevicesThatPodsBorrowedNeedNoRepair(t *testing.T) {
@@ -45,13 +45,13 @@ func TestDevicesThatPodsBorrowedNeedNoRepair(t *testing.T) {
 	}), workingWorker())
 	r := Run(t.Context(), s)
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
-	require.Len(t, r.of("network_namespace"), 1)
-	one := r.of("network_namespace")[0]
+	require.Len(t, r.resultsOf("network_namespace"), 1)
+	one := r.resultsOf("network_namespace")[0]
 	require.Contains(t, one.Text, "exclusive: mlx5_1, mlx5_2 are in another network namespace")
 	require.Empty(t, one.Fix)
 }
 
-// Each row breaks one thing of the healthy host, and one check has to report it.
+// Each row breaks one thing on the healthy host, and one check must report it.
 func TestProblemIsReportedWithItsFix(t *testing.T) {
 	const edit = "sudoedit /etc/telegraf/telegraf.d/rdma_events.conf"
 	config := func(text string) tree { return tree{"etc/telegraf/telegraf.d/rdma_events.conf": text} }
@@ -161,7 +161,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"firmware that refuses queries of a port", nil, func(_ *System, w *fakeWorker) {
-				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: openedTrial(inspect.PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
 			},
 			finding{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
 		},
@@ -178,7 +178,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			finding{"ports", "mlx5_0 port 1", Warn, "the fabric's subnet manager has not brought the port up", "sudo sminfo -C mlx5_0 -P 1"},
 		},
 		{
-			"no GID of an address", tree{port1 + "/gids": ""}, func(s *System, _ *fakeWorker) { s.Addressed = func(n string) bool { return n == "eth0" } },
+			"no GID of an address", tree{port1 + "/gids": ""}, func(s *System, _ *fakeWorker) { s.HasAddress = func(n string) bool { return n == "eth0" } },
 			finding{
 				"addresses", "mlx5_0 port 1", Warn, "no usable GID, although the port is active and eth0 has an address",
 				"sudo devlink dev param show pci/0000:3b:00.0 name enable_roce",
@@ -186,7 +186,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"no GID of the driver's making", tree{port1 + "/gids": "", "sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/ice"},
-			func(s *System, _ *fakeWorker) { s.Addressed = func(string) bool { return true } },
+			func(s *System, _ *fakeWorker) { s.HasAddress = func(string) bool { return true } },
 			finding{"addresses", "mlx5_0 port 1", Warn, "no usable GID", "dmesg"},
 		},
 		{
@@ -200,20 +200,20 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		{
 			"a lost interrupt", nil, func(_ *System, w *fakeWorker) {
 				lost := inspect.PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
-				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(lost)}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: openedTrial(lost)}
 			},
 			finding{"probes", "mlx5_0 port 1", Fail, "rc_write ends as lost_event timeout", "grep -e 0000:3b:00.0 /proc/interrupts"},
 		},
 		{
 			"no method on an active port", nil, func(_ *System, w *fakeWorker) {
-				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Refused: "no queue pair"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: openedTrial(inspect.PortTrial{Refused: "no queue pair"})}
 			},
 			finding{"probes", "mlx5_0 port 1", Fail, "none works: rc_write cannot: no queue pair", "dmesg"},
 		},
 		{
 			"no method on a port that is down", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n"},
 			func(_ *System, w *fakeWorker) {
-				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Refused: "on a port that is down"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: openedTrial(inspect.PortTrial{Refused: "on a port that is down"})}
 			},
 			finding{"probes", "mlx5_0 port 1", Warn, "none works while the port is not active", "ip link set dev eth0 up"},
 		},
@@ -335,7 +335,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			r := Run(t.Context(), s)
 			require.GreaterOrEqual(t, r.Status, tt.want.Status)
 			var bad []Result
-			for _, one := range r.of(tt.want.Check) {
+			for _, one := range r.resultsOf(tt.want.Check) {
 				if one.Status != OK {
 					bad = append(bad, one)
 				}
@@ -374,13 +374,12 @@ func TestWithoutAWorkerTheRestIsStillChecked(t *testing.T) {
 	s.OpenWorker = func(string) (Worker, error) { return nil, fs.ErrNotExist }
 	r := Run(t.Context(), s)
 	require.Equal(t, Fail, r.Status)
-	require.Equal(t, Warn, r.of("libibverbs")[0].Status)
-	require.Equal(t, Warn, r.of("probes")[0].Status)
-	require.Equal(t, OK, r.of("ports")[0].Status)
+	require.Equal(t, Warn, r.resultsOf("libibverbs")[0].Status)
+	require.Equal(t, Warn, r.resultsOf("probes")[0].Status)
+	require.Equal(t, OK, r.resultsOf("ports")[0].Status)
 }
 
-// Not every driver loads ib_uverbs (siw does not). The kernel loads it for the
-// first program that requests a device.
+// Not every driver loads ib_uverbs; siw does not. The kernel loads it for the first program that requests a device.
 func TestANodeThatComesWithTheTrialIsThere(t *testing.T) {
 	const verbsClass = "sys/class/infiniband_verbs"
 	w := workingWorker()
@@ -391,10 +390,10 @@ func TestANodeThatComesWithTheTrialIsThere(t *testing.T) {
 	}
 	r := Run(t.Context(), hostAt(root, w))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
-	require.Equal(t, "/dev/infiniband/uverbs0 can be read and written", r.of("device_nodes")[0].Text)
+	require.Equal(t, "/dev/infiniband/uverbs0 can be read and written", r.resultsOf("device_nodes")[0].Text)
 }
 
-// A count of flushed work requests may alert an operator.
+// A counter of flushed work requests may raise an alert of the user.
 func TestFlushIsNotTriedWhereItIsCounted(t *testing.T) {
 	w := workingWorker()
 	counting := w.trials[verbs.MethodRCWrite]
@@ -415,11 +414,11 @@ func TestADeviceThatIsExcludedIsNotTouched(t *testing.T) {
 	r := Run(t.Context(), s)
 	require.Empty(t, w.tried)
 	require.Equal(t, []Result{{Check: "not_watched", Status: Skipped, Text: "mlx5_0: left out by devices, devices_exclude or ports"}},
-		r.of("not_watched"))
+		r.resultsOf("not_watched"))
 	require.LessOrEqual(t, r.Status, Warn)
 }
 
-// withScalable has a scalable function on the card, without a node.
+// withScalable returns a host with a scalable function on the card, without a node.
 func withScalable() tree {
 	const function = "sys/devices/0000:3b:00.0/mlx5_core.sf.2"
 	return healthy().with(tree{
@@ -446,7 +445,7 @@ func TestFunctionThatIsNotWatchedIsCountedAndNotJudged(t *testing.T) {
 			s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{VirtualFunctions: row.want}, nil }
 			r := Run(t.Context(), s)
 			require.Equal(t, OK, r.Status, "%+v", r.Results)
-			require.Equal(t, []Result{{Check: "not_watched", Status: Skipped, Text: row.text}}, r.of("not_watched"))
+			require.Equal(t, []Result{{Check: "not_watched", Status: Skipped, Text: row.text}}, r.resultsOf("not_watched"))
 			for _, one := range r.Results {
 				require.NotContains(t, one.Subject, "mlx5_2")
 			}
@@ -459,9 +458,9 @@ func TestWatchedScalableFunctionIsJudged(t *testing.T) {
 	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{VirtualFunctions: verbs.VirtualAll}, nil }
 	r := Run(t.Context(), s)
-	require.Empty(t, r.of("not_watched"))
-	require.True(t, slices.ContainsFunc(r.of("device_nodes"), func(one Result) bool { return one.Subject == "mlx5_2" }))
-	for _, one := range r.of("providers") {
+	require.Empty(t, r.resultsOf("not_watched"))
+	require.True(t, slices.ContainsFunc(r.resultsOf("device_nodes"), func(one Result) bool { return one.Subject == "mlx5_2" }))
+	for _, one := range r.resultsOf("providers") {
 		require.Equal(t, OK, one.Status, "the provider of mlx5 is there: %+v", one)
 	}
 	require.Equal(t, "mlx5_ib", drivers.Companion("mlx5_core.sf"))
@@ -475,20 +474,20 @@ func TestAPortThatIsDownByDesignIsNoWarning(t *testing.T) {
 		return PluginConfig{ExpectedDown: func(d string, p int) bool { return d == "mlx5_0" && p == 1 }}, nil
 	}
 	r := Run(t.Context(), s)
-	require.Equal(t, OK, r.of("ports")[0].Status)
-	require.Contains(t, r.of("ports")[0].Text, "as expected_down says")
+	require.Equal(t, OK, r.resultsOf("ports")[0].Status)
+	require.Contains(t, r.resultsOf("ports")[0].Text, "as expected_down says")
 }
 
 func TestTheReportIsTextForPeopleAndJSONForPrograms(t *testing.T) {
 	r := Report{Version: "1.2.3", Kernel: "6.1", User: 7}
-	r.add(Result{Check: "device_nodes", Subject: "mlx5_0", Text: "can be read"},
+	r.addResults(Result{Check: "device_nodes", Subject: "mlx5_0", Text: "can be read"},
 		Result{Check: "ports", Subject: "mlx5_0 port 1", Status: Warn, Text: "down", Fix: advice.BringUp.Line("eth0")})
 	var text, object bytes.Buffer
 	require.NoError(t, r.WriteText(&text, nil))
 	require.Equal(t, `rdma-events 1.2.3, Linux 6.1, user 7
 OK    device nodes       mlx5_0: can be read
 WARN  ports              mlx5_0 port 1: down
-             to mend it: ip link set dev eth0 up
+              to fix it: ip link set dev eth0 up
                its risk: it connects the host to the network of that port: if it is down on purpose, add it to expected_down instead
 1 OK, 1 WARN, 0 FAIL
 `, text.String())
@@ -515,13 +514,13 @@ func TestAnOldLibraryIsSaidToLackWhatLaterOnesBrought(t *testing.T) {
 	} {
 		s := host(t, healthy().with(tree{"usr/lib/libibverbs.so.1": "-> " + file}), workingWorker())
 		r := Run(t.Context(), s)
-		require.Equal(t, "version "+s.files().LibraryRelease(file)+" (/usr/lib/libibverbs.so.1)"+want, r.of("libibverbs")[0].Text)
-		require.Equal(t, OK, r.of("libibverbs")[0].Status)
+		require.Equal(t, "version "+s.files().LibraryRelease(file)+" (/usr/lib/libibverbs.so.1)"+want, r.resultsOf("libibverbs")[0].Text)
+		require.Equal(t, OK, r.resultsOf("libibverbs")[0].Status)
 	}
 }
 
 func TestLimitsAreReadByPeople(t *testing.T) {
-	require.Equal(t, "64 KiB", size(64<<10))
-	require.Equal(t, "8 MiB", size(8<<20))
-	require.Equal(t, "unlimited", size(1<<64-1))
+	require.Equal(t, "64 KiB", formatSize(64<<10))
+	require.Equal(t, "8 MiB", formatSize(8<<20))
+	require.Equal(t, "unlimited", formatSize(1<<64-1))
 }

@@ -28,11 +28,12 @@ func checkEvents(x *examination) []Result {
 	return results
 }
 
-// checkRemoval reports what happens when a watched device is removed, or its driver is unloaded. For a removal either the
-// kernel takes the device away from its users, or a uevent announces the removal and the worker closes the device.
+// checkRemoval reports what happens when a watched device is removed or its driver is unloaded. When a device is
+// removed, either the kernel takes the device away from its users, or a uevent announces the removal and the worker
+// closes the device.
 func checkRemoval(x *examination) []Result {
 	const name = "removal"
-	release := advice.ReleaseDevices.Line() // root may do it, and the plugin's user
+	release := advice.ReleaseDevices.Line() // root and the plugin's user may run it
 	err := x.Uevents()
 	var results []Result
 	for i := range x.devices {
@@ -46,7 +47,7 @@ func checkRemoval(x *examination) []Result {
 			r.Status = Warn
 			r.Text = fmt.Sprintf("a removal may have to wait 10 s for the worker, which the kernel does not tell: %v", err)
 			r.Text += fmt.Sprintf("; `%s` before that lets it go", release)
-			r.Fix = x.line(advice.ReleaseDevices)
+			r.Fix = x.command(advice.ReleaseDevices)
 		case unload == drivers.UnloadRefused:
 			r.Text += fmt.Sprintf("; to unload its driver %s is refused (in use) while it is watched, unless `%s` comes first", d.Driver, release)
 		}

@@ -7,21 +7,21 @@ import (
 	"rdma_events/internal/agent/advice"
 )
 
-// Expected is which devices the configuration requires: those of expect and of the sections expected.
+// Expected lists the devices that the configuration requires: those of expect and of the sections expected.
 type Expected struct {
-	Names  []string // each must be there
+	Names  []string // each must be present
 	Groups []ExpectedGroup
 }
 
-// ExpectedGroup is a section expected with a glob: Count devices must match.
+// ExpectedGroup is a section expected with a glob. Count devices must match.
 type ExpectedGroup struct {
-	Label   string // its names and globs, as the configuration has them
+	Label   string // names and globs as in the configuration
 	Matches func(device string) bool
 	Count   int
 }
 
-// checkExpected reports the devices that the configuration requires and that are not there. A device that is released, or in another
-// network namespace, counts as there: whoever released or borrowed it knows where it is.
+// checkExpected reports required devices that are missing. A device that is released or in another network namespace
+// counts as present: whoever released or borrowed it knows where it is.
 func checkExpected(x *examination) []Result {
 	const name = "expected"
 	e := x.plugin.Expected
@@ -29,10 +29,10 @@ func checkExpected(x *examination) []Result {
 		return nil
 	}
 	var results []Result
-	there := x.accountedFor()
+	there := x.listAccountedFor()
 	for _, device := range e.Names {
 		if !slices.Contains(there, device) && x.releasedUntil(device) == "" {
-			results = append(results, Result{Check: name, Subject: device, Status: Fail, Fix: x.line(advice.ShowCards),
+			results = append(results, Result{Check: name, Subject: device, Status: Fail, Fix: x.command(advice.ShowCards),
 				Text: "it is not there, and the configuration expects it (alert device-missing): look for its PCI function and, if that is there, " +
 					"at the kernel log; if the device was taken out for good or has another name now, change the configuration"})
 		}
@@ -40,7 +40,7 @@ func checkExpected(x *examination) []Result {
 	for _, g := range e.Groups {
 		n := len(slices.DeleteFunc(slices.Clone(there), func(device string) bool { return !g.Matches(device) }))
 		if n < g.Count {
-			results = append(results, Result{Check: name, Status: Fail, Fix: x.line(advice.ShowCards),
+			results = append(results, Result{Check: name, Status: Fail, Fix: x.command(advice.ShowCards),
 				Text: fmt.Sprintf("%d of %d devices that match %s are there (alert devices-too-few): compare the cards with those of a host of the same kind",
 					n, g.Count, g.Label)})
 		}
@@ -51,8 +51,8 @@ func checkExpected(x *examination) []Result {
 	return results
 }
 
-// accountedFor returns the devices that are watched, released, or in another network namespace.
-func (x *examination) accountedFor() []string {
+// listAccountedFor returns the devices that are watched, released, or in another network namespace.
+func (x *examination) listAccountedFor() []string {
 	var there []string
 	for i := range x.devices {
 		there = append(there, x.devices[i].Name)
@@ -60,7 +60,7 @@ func (x *examination) accountedFor() []string {
 	for _, r := range x.released {
 		there = append(there, r.Subject)
 	}
-	for _, device := range x.hiddenDevices() {
+	for _, device := range x.findHiddenDevices() {
 		if x.plugin.Watches == nil || x.plugin.Watches(device) {
 			there = append(there, device)
 		}

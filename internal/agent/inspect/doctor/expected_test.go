@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// expecting has the plugin's configuration of a host require devices.
-func expecting(s *System, e Expected) {
+// expectDevices makes the plugin's configuration of a host require devices.
+func expectDevices(s *System, e Expected) {
 	s.Config = "/etc/telegraf/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) {
 		return PluginConfig{Expected: e, Watches: func(device string) bool { return device != "mlx5_9" }}, nil
@@ -18,10 +18,10 @@ func expecting(s *System, e Expected) {
 
 func TestExpectedDeviceThatIsAbsentIsAFailure(t *testing.T) {
 	s := host(t, healthy(), workingWorker())
-	expecting(s, Expected{Names: []string{"mlx5_0", "mlx5_1"}})
+	expectDevices(s, Expected{Names: []string{"mlx5_0", "mlx5_1"}})
 	r := Run(t.Context(), s)
 	require.Equal(t, Fail, r.Status)
-	found := r.of("expected")
+	found := r.resultsOf("expected")
 	require.Len(t, found, 1)
 	require.Equal(t, Fail, found[0].Status)
 	require.Equal(t, "mlx5_1", found[0].Subject)
@@ -52,20 +52,20 @@ func TestHostWithAllExpectedDevicesHasNoFinding(t *testing.T) {
 				}
 				return ""
 			}
-			expecting(s, c.expected)
+			expectDevices(s, c.expected)
 			r := Run(t.Context(), s)
-			require.False(t, slices.ContainsFunc(r.of("expected"), func(one Result) bool { return one.Status > OK }), "%+v", r.Results)
-			require.Empty(t, r.of("expected")[0].Fix)
+			require.False(t, slices.ContainsFunc(r.resultsOf("expected"), func(one Result) bool { return one.Status > OK }), "%+v", r.Results)
+			require.Empty(t, r.resultsOf("expected")[0].Fix)
 		})
 	}
 }
 
 func TestTooFewExpectedDevicesAreAFailure(t *testing.T) {
 	s := host(t, healthy().with(tree{"sys/class/infiniband/mlx5_9/node_type": "1: CA\n"}), workingWorker()) // which is not watched
-	expecting(s, Expected{Groups: []ExpectedGroup{{"mlx5_[0-9]", func(device string) bool { return strings.HasPrefix(device, "mlx5_") }, 2}}})
+	expectDevices(s, Expected{Groups: []ExpectedGroup{{"mlx5_[0-9]", func(device string) bool { return strings.HasPrefix(device, "mlx5_") }, 2}}})
 	r := Run(t.Context(), s)
 	require.Equal(t, Fail, r.Status)
-	found := r.of("expected")
+	found := r.resultsOf("expected")
 	require.Len(t, found, 1)
 	require.Contains(t, found[0].Text, "1 of 2 devices that match mlx5_[0-9]")
 	require.Contains(t, found[0].Text, "devices-too-few")
@@ -74,5 +74,5 @@ func TestTooFewExpectedDevicesAreAFailure(t *testing.T) {
 
 func TestConfigurationThatExpectsNothingHasNoFinding(t *testing.T) {
 	r := Run(t.Context(), host(t, healthy(), workingWorker()))
-	require.Empty(t, r.of("expected"))
+	require.Empty(t, r.resultsOf("expected"))
 }

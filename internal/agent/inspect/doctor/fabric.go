@@ -21,100 +21,102 @@ import (
 
 // FabricConfig is the part of the plugin's configuration about probes between hosts.
 type FabricConfig struct {
-	Host      string // of this one in the list
+	Host      string // name of this host in the list
 	PeersFile string
-	KeyFile   string // or the next three
+	KeyFile   string // alternative to the next three
 	TLSCert   string
 	TLSKey    string
 	TLSCA     string
 
-	Probe        bool
-	Peers        int
-	Listen       string // "": other hosts are not answered
-	TrafficClass int
-	GIDIndex     int                      // -1: one that fits the peer's
-	Wants        func(device string) bool // of those that the plugin watches
+	Probe          bool
+	Peers          int
+	Listen         string // "": the plugin does not listen
+	TrafficClass   int
+	GIDIndex       int                      // -1: chosen to fit the peer's
+	IncludesDevice func(device string) bool // for devices that the plugin watches
 
-	// Greet greets a host as the plugin does, and returns the digest of its list. It blocks until the answer, or ctx ends. why
-	// says what is wrong, and the error has it in words.
+	// Greet connects to a host as the plugin does, and returns the digest of that host's list. It blocks until the host
+	// answers or ctx ends. why classifies the error.
 	Greet func(ctx context.Context, host pinglist.Host, digest string) (theirs string, why verdict.Reason, err error)
-	// TryListen takes the port of Listen for a moment. Its error says why it cannot.
+	// TryListen listens on Listen for a moment. Its error tells why it cannot.
 	TryListen func(ctx context.Context) error
 }
 
 const (
-	// greetLimit is how long another host may take to answer.
-	greetLimit = 2 * time.Second
-	// greetHosts is how many hosts are greeted.
-	greetHosts = 2
+	// greetTimeout is the time limit for the answer of another host.
+	greetTimeout = 2 * time.Second
+	// greetCount is the number of hosts to which the doctor connects.
+	greetCount = 2
 )
 
-// hosts is what was found out about probes between hosts.
-type hosts struct {
+// fabricFindings contains the facts about probes between hosts.
+type fabricFindings struct {
 	*FabricConfig
 	list      *pinglist.List
 	listErr   error
 	own       pinglist.Host
-	listed    bool
+	isListed  bool
 	pings     []pinglist.Peer
 	greetings []*greeting
 	listenErr error
-	self      *greeting // nil: the port is free, or there is none
+	portOwner *greeting // answer on the own port if it is in use; else nil
 }
 
-// greeting is what came of greeting a host.
+// greeting is the result of connecting to a host.
 type greeting struct {
-	host   pinglist.Host
-	theirs string // the digest of its list
-	why    verdict.Reason
-	err    error
+	host        pinglist.Host
+	theirDigest string // digest of the host's list
+	why         verdict.Reason
+	err         error
 }
 
-// tryHosts reads the list of hosts, greets some of them, and tries the port on which they are answered, if hosts are probed.
-func (x *examination) tryHosts(ctx context.Context) {
+// tryFabric reads the list of hosts, connects to some of them, and tries to listen on the plugin's port. It does
+// nothing if probes between hosts are off.
+func (x *examination) tryFabric(ctx context.Context) {
 	if x.plugin.Fabric == nil || x.plugin.Simulated {
 		return
 	}
-	h := &hosts{FabricConfig: x.plugin.Fabric}
-	x.hosts = h
+	h := &fabricFindings{FabricConfig: x.plugin.Fabric}
+	x.fabric = h
 	text, err := fs.ReadFile(x.Root, inspect.Relative(h.PeersFile))
 	if err == nil {
 		h.list, err = pinglist.ParseList(bytes.NewReader(text))
 	}
 	if h.listErr = err; err != nil {
-		h.list, _ = pinglist.ParseList(bytes.NewReader(nil)) // it has no line that can be wrong
+		h.list, _ = pinglist.ParseList(bytes.NewReader(nil)) // an empty list is always valid
 	}
-	h.own, h.listed = h.list.Host(h.Host)
+	h.own, h.isListed = h.list.Host(h.Host)
 	if h.Probe {
 		h.pings = h.list.Pings(h.Host, h.Peers)
 	}
 	var all sync.WaitGroup
-	for _, p := range chosen(h.pings) {
+	for _, p := range chooseHosts(h.pings) {
 		g := &greeting{host: p.Host}
 		h.greetings = append(h.greetings, g)
-		all.Go(func() { h.greet(ctx, g) })
+		all.Go(func() { h.greetHost(ctx, g) })
 	}
-	all.Go(func() { h.listen(ctx) })
+	all.Go(func() { h.tryPort(ctx) })
 	all.Wait()
 }
 
-// chosen returns the hosts to greet: one of the own group and one of another, if there are such.
-func chosen(pings []pinglist.Peer) []pinglist.Peer {
+// chooseHosts returns the hosts to connect to: one of the own group and one of another group, if they exist.
+func chooseHosts(pings []pinglist.Peer) []pinglist.Peer {
 	all := slices.Clone(pings)
 	if i := slices.IndexFunc(all, func(p pinglist.Peer) bool { return p.Scope == pinglist.ScopeAcross }); i > 1 {
 		all[1], all[i] = all[i], all[1]
 	}
-	return all[:min(len(all), greetHosts)]
+	return all[:min(len(all), greetCount)]
 }
 
-func (h *hosts) greet(ctx context.Context, g *greeting) {
-	ctx, stop := context.WithTimeout(ctx, greetLimit)
+func (h *fabricFindings) greetHost(ctx context.Context, g *greeting) {
+	ctx, stop := context.WithTimeout(ctx, greetTimeout)
 	defer stop()
-	g.theirs, g.why, g.err = h.Greet(ctx, g.host, h.list.Digest())
+	g.theirDigest, g.why, g.err = h.Greet(ctx, g.host, h.list.Digest())
 }
 
-// listen tries the port. If another program has it, that is greeted: it may be the running plugin.
-func (h *hosts) listen(ctx context.Context) {
+// tryPort tries to listen on the plugin's port. If the port is in use, it connects to it, because the running plugin
+// may use it.
+func (h *fabricFindings) tryPort(ctx context.Context) {
 	if h.Listen == "" {
 		return
 	}
@@ -123,18 +125,18 @@ func (h *hosts) listen(ctx context.Context) {
 	}
 	host, port, err := net.SplitHostPort(h.Listen)
 	if err != nil {
-		return // it is not allowed, and checkTelegraf says so
+		return // checkTelegraf reports the invalid address
 	}
 	if a := net.ParseIP(host); host == "" || a != nil && a.IsUnspecified() {
 		host = "localhost"
 	}
-	h.self = &greeting{host: pinglist.Host{Name: h.Host, Address: net.JoinHostPort(host, port)}}
-	h.greet(ctx, h.self)
+	h.portOwner = &greeting{host: pinglist.Host{Name: h.Host, Address: net.JoinHostPort(host, port)}}
+	h.greetHost(ctx, h.portOwner)
 }
 
-// checkFabric examines what probes between hosts need, if hosts are probed.
+// checkFabric runs the checks for probes between hosts, if these are configured.
 func checkFabric(x *examination) []Result {
-	if x.hosts == nil {
+	if x.fabric == nil {
 		return nil
 	}
 	var all []Result
@@ -146,18 +148,18 @@ func checkFabric(x *examination) []Result {
 	return all
 }
 
-// checkHostList reports the list, and whether it has this host and others.
+// checkHostList checks that the list can be read and contains this host and others.
 func checkHostList(x *examination) []Result {
-	h := x.hosts
-	r := Result{Check: "fabric_list", Subject: h.PeersFile, Status: Fail, Fix: x.line(advice.EditFile, h.PeersFile)}
+	h := x.fabric
+	r := Result{Check: "fabric_list", Subject: h.PeersFile, Status: Fail, Fix: x.command(advice.EditFile, h.PeersFile)}
 	switch {
 	case errors.Is(h.listErr, fs.ErrPermission):
-		r.Text, r.Fix = fmt.Sprintf("user %d may not read it", x.UID), x.line(advice.LetListBeRead, h.PeersFile)
+		r.Text, r.Fix = fmt.Sprintf("user %d may not read it", x.UID), x.command(advice.LetListBeRead, h.PeersFile)
 	case h.listErr != nil:
-		r.Text = oneLine(bare(h.listErr))
+		r.Text = oneLine(withoutPath(h.listErr))
 	case h.list.Len() == 0:
 		r.Text = "it has no hosts, so that this one neither probes others nor answers them"
-	case !h.listed:
+	case !h.isListed:
 		r.Text = fmt.Sprintf("it has no host %q, so that this one neither probes others nor answers them: add it, or set fabric.host", h.Host)
 	case h.list.Len() < 2:
 		r.Status, r.Text = Warn, "it has no other host than this one, so that none is probed"
@@ -169,36 +171,36 @@ func checkHostList(x *examination) []Result {
 	return []Result{r}
 }
 
-// checkFabricListen reports whether other hosts can be answered.
+// checkFabricListen reports whether the plugin can listen for other hosts.
 func checkFabricListen(x *examination) []Result {
-	h := x.hosts
+	h := x.fabric
 	r := Result{Check: "fabric_listen", Subject: h.Listen}
 	switch {
 	case h.Listen == "":
 		r.Status, r.Text = Skipped, `fabric.listen is "": other hosts are not answered`
 	case h.listenErr == nil:
 		r.Text = "the port is free"
-	case h.self == nil:
+	case h.portOwner == nil:
 		r.Status, r.Text, r.Fix = Fail, oneLine(h.listenErr), x.editConfig()
-	case slices.Contains([]verdict.Reason{verdict.ReasonNone, verdict.ReasonNotListed, verdict.ReasonVersion}, h.self.why):
-		r.Text = "the running plugin has the port" // who answers so has proved that he has the key and the name of this host
-	case h.self.why == verdict.ReasonKey:
-		r.Status, r.Text, r.Fix = Warn, "a program with another key has the port", x.whoListens()
+	case slices.Contains([]verdict.Reason{verdict.ReasonNone, verdict.ReasonNotListed, verdict.ReasonVersion}, h.portOwner.why):
+		r.Text = "the running plugin has the port" // this answer proves that the peer has the key and the name of this host
+	case h.portOwner.why == verdict.ReasonKey:
+		r.Status, r.Text, r.Fix = Warn, "a program with another key has the port", x.showListener()
 	default:
-		r.Status, r.Text, r.Fix = Fail, "another program has the port", x.whoListens()
+		r.Status, r.Text, r.Fix = Fail, "another program has the port", x.showListener()
 	}
 	return []Result{r}
 }
 
-func (x *examination) whoListens() advice.Line {
-	_, port, _ := net.SplitHostPort(x.hosts.Listen) // it was split before
-	return x.line(advice.ShowListener, port)
+func (x *examination) showListener() advice.Line {
+	_, port, _ := net.SplitHostPort(x.fabric.Listen) // tryPort has split it before
+	return x.command(advice.ShowListener, port)
 }
 
-// checkGreetings reports what came of greeting some hosts.
+// checkGreetings reports the results of connecting to other hosts.
 func checkGreetings(x *examination) []Result {
 	var results []Result
-	for _, g := range x.hosts.greetings {
+	for _, g := range x.fabric.greetings {
 		results = append(results, x.checkGreeting(g))
 	}
 	if len(results) == 0 {
@@ -209,7 +211,7 @@ func checkGreetings(x *examination) []Result {
 
 func (x *examination) checkGreeting(g *greeting) Result {
 	r := Result{Check: "fabric_peers", Subject: g.host.Name, Status: Warn}
-	r.Fix = x.line(advice.DiagnosePeer, g.host.Address, x.Config)
+	r.Fix = x.command(advice.DiagnosePeer, g.host.Address, x.Config)
 	switch {
 	case g.why != verdict.ReasonNone:
 		r.Text = g.why.Text()
@@ -221,8 +223,8 @@ func (x *examination) checkGreeting(g *greeting) Result {
 		}
 	case g.err != nil:
 		r.Text = oneLine(g.err)
-	case g.theirs != x.hosts.list.Digest():
-		r.Text = fmt.Sprintf("it answers, and has another list: %s instead of %s", g.theirs, x.hosts.list.Digest())
+	case g.theirDigest != x.fabric.list.Digest():
+		r.Text = fmt.Sprintf("it answers, and has another list: %s instead of %s", g.theirDigest, x.fabric.list.Digest())
 	default:
 		r.Status, r.Fix, r.Text = OK, advice.Line{}, "it answers, and has the same list"
 	}

@@ -16,14 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refusing is a file system of which one file may not be read.
-type refusing struct {
+// refusingFS is a file system in which one file may not be read.
+type refusingFS struct {
 	fs.FS
 	file string
 }
 
 // Open implements fs.FS.
-func (r refusing) Open(name string) (fs.File, error) {
+func (r refusingFS) Open(name string) (fs.File, error) {
 	if name == r.file {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
 	}
@@ -31,25 +31,25 @@ func (r refusing) Open(name string) (fs.File, error) {
 }
 
 // Stat implements fs.StatFS.
-func (r refusing) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.FS, name) }
+func (r refusingFS) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.FS, name) }
 
 func TestFilesThatTheUserMayNotReadAreNamed(t *testing.T) {
 	for file, want := range map[string]finding{
 		peersFile: {"fabric_list", "/" + peersFile, Fail, "user 998 may not read it", "sudo chmod 0644 /" + peersFile},
 		keyFile:   {"fabric_key", "/" + keyFile, Fail, "user 998 may not read it (mode 0640, group ", "chgrp telegraf /" + keyFile},
 	} {
-		files, c, _ := probing()
+		files, c, _ := probingFixture()
 		s, _ := probingHost(t, files, c)
-		s.Root = refusing{s.Root, file}
+		s.Root = refusingFS{s.Root, file}
 		r := Run(t.Context(), s)
-		got := r.of(want.Check)[0]
+		got := r.resultsOf(want.Check)[0]
 		require.Equal(t, want.Status, got.Status)
 		require.Contains(t, got.Text, want.Text)
 		require.Contains(t, got.Fix.String(), want.Fix)
 	}
 }
 
-// certificate returns a certificate in PEM for a name, that is valid until some days after the clock of probingHost.
+// certificate returns a PEM certificate for a name. It is valid until some days after the clock of probingHost.
 func certificate(t *testing.T, name string, days int) string {
 	t.Helper()
 	_, key := newKey(t)
@@ -66,7 +66,7 @@ func newKey(t *testing.T) (text string, key *ecdsa.PrivateKey) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})), key
 }
 
-// certificateOf returns a certificate of a key, see certificate.
+// certificateOf returns a certificate for a key. See certificate.
 func certificateOf(t *testing.T, key *ecdsa.PrivateKey, name string, from time.Time, days int) string {
 	t.Helper()
 	template := &x509.Certificate{
@@ -85,7 +85,7 @@ func TestCertificatesAreReportedWithTheirEnd(t *testing.T) {
 	later := certificateOf(t, own, "", time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), 1000)
 	for _, tt := range []struct {
 		name, cert, ca string
-		status         []Status // of the key, the certificate and the authorities
+		status         []Status // results for the key, the certificate and the authorities
 		text           []string
 	}{
 		{
@@ -120,11 +120,11 @@ func TestCertificatesAreReportedWithTheirEnd(t *testing.T) {
 		{"missing", "", "", []Status{OK, Fail, Fail}, []string{"", "no such file", "no such file"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			files, c, _ := probing()
+			files, c, _ := probingFixture()
 			c.KeyFile, c.TLSCert, c.TLSKey, c.TLSCA = "", "/"+tlsCert, "/"+tlsKey, "/"+tlsCA
 			s, _ := probingHost(t, files.with(tree{tlsKey: key}).with(tree{tlsCert: tt.cert, tlsCA: tt.ca}), c)
 			r := Run(t.Context(), s)
-			found := r.of("fabric_key")
+			found := r.resultsOf("fabric_key")
 			require.Len(t, found, 3)
 			for i, one := range found {
 				require.Equal(t, []string{"/" + tlsKey, "/" + tlsCert, "/" + tlsCA}[i], one.Subject)
@@ -145,13 +145,13 @@ func TestAKeyOfAnotherCertificateIsAFailure(t *testing.T) {
 		"secret":         "failed to find any PEM data in key input",
 		key[:len(key)/2]: "failed to find any PEM data in key input",
 	} {
-		files, c, _ := probing()
+		files, c, _ := probingFixture()
 		c.KeyFile, c.TLSCert, c.TLSKey, c.TLSCA = "", "/"+tlsCert, "/"+tlsKey, "/"+tlsCA
 		s, _ := probingHost(t, files.with(tree{
 			tlsKey: text, tlsCert: certificateOf(t, own, "gpu01", from, 365), tlsCA: certificate(t, "", 1000),
 		}), c)
 		r := Run(t.Context(), s)
-		found := r.of("fabric_key")
+		found := r.resultsOf("fabric_key")
 		require.Equal(t, Fail, found[0].Status)
 		require.Contains(t, found[0].Text, "it is not the key of the certificate in /"+tlsCert+": ")
 		require.Contains(t, found[0].Text, want)

@@ -12,12 +12,12 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// probes reports whether a device probes other hosts and answers them.
-func (x *examination) probes(d *device) bool {
-	return x.hosts != nil && x.hosts.Wants(d.Name) && !isIWARP(d)
+// probesHosts reports whether a device takes part in probes between hosts.
+func (x *examination) probesHosts(d *device) bool {
+	return x.fabric != nil && x.fabric.IncludesDevice(d.Name) && !isIWARP(d)
 }
 
-// isIWARP reports whether a device has no datagrams, so that it probes no other host.
+// isIWARP reports whether a device is iWARP. Such a device has no datagrams, so it cannot probe other hosts.
 func isIWARP(d *device) bool { return d.Transport == "iwarp" }
 
 // checkFabricPorts reports how many ports probe other hosts.
@@ -27,10 +27,10 @@ func checkFabricPorts(x *examination) []Result {
 	ports, iwarp := 0, 0
 	for i := range x.devices {
 		d := &x.devices[i]
-		if isIWARP(d) && x.hosts.Wants(d.Name) {
+		if isIWARP(d) && x.fabric.IncludesDevice(d.Name) {
 			iwarp++
 		}
-		if !x.probes(d) {
+		if !x.probesHosts(d) {
 			continue
 		}
 		for _, port := range d.ports {
@@ -49,21 +49,21 @@ func checkFabricPorts(x *examination) []Result {
 		r.Status, r.Text, r.Fix = Warn, "fabric.devices matches none of the devices that are watched", x.editConfig()
 	case len(active) == 0:
 		r.Status, r.Text = Warn, fmt.Sprintf("none of %d ports is active, so that no host is probed", ports)
-		r.Fix = x.line(advice.ShowRDMALinks)
+		r.Fix = x.command(advice.ShowRDMALinks)
 	default:
 		r.Text = fmt.Sprintf("%d of %d ports are active: %s", len(active), ports, strings.Join(active, ", "))
 	}
 	return []Result{r}
 }
 
-// checkFabricAddresses reports by which addresses the active ports reach those of other hosts.
+// checkFabricAddresses checks the addresses by which active ports reach the ports of other hosts.
 func checkFabricAddresses(x *examination) (results []Result) {
 	for i := range x.devices {
 		d := &x.devices[i]
 		for _, port := range d.ports {
-			if x.probes(d) && x.portState(d.Name, port) == "ACTIVE" {
+			if x.probesHosts(d) && x.portState(d.Name, port) == "ACTIVE" {
 				r := x.checkFabricAddress(d, port)
-				r.Check, r.Subject = "fabric_addresses", subject(d.Name, port)
+				r.Check, r.Subject = "fabric_addresses", portSubject(d.Name, port)
 				results = append(results, r)
 			}
 		}
@@ -75,10 +75,10 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 	if x.portAttr(d.Name, port, "link_layer") == "InfiniBand" {
 		return Result{Text: "InfiniBand, LID " + x.read(x.portDir(d.Name, port), "lid")}
 	}
-	show := x.line(advice.ShowAddresses, x.netdevOr(d.Name, "NETDEV"))
+	show := x.command(advice.ShowAddresses, x.findNetDevOr(d.Name, "NETDEV"))
 	gids, err := x.Sysfs.GIDs(d.Name, port)
 	if err != nil {
-		return Result{Status: Fail, Text: oneLine(err), Fix: x.line(advice.ShowKernelLog)}
+		return Result{Status: Fail, Text: oneLine(err), Fix: x.command(advice.ShowKernelLog)}
 	}
 	switch {
 	case len(gids) == 0 && x.lacksGIDs(d, port):
@@ -87,13 +87,13 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 		return Result{Status: Fail, Fix: x.showRoCE(d), Text: "it has no GID at all, and other hosts are probed by one"}
 	}
 	gids = slices.DeleteFunc(gids, func(g verbs.GID) bool {
-		return g.Type != verbs.GIDRoCEv2 || x.hosts.GIDIndex >= 0 && g.Index != x.hosts.GIDIndex
+		return g.Type != verbs.GIDRoCEv2 || x.fabric.GIDIndex >= 0 && g.Index != x.fabric.GIDIndex
 	})
-	families := familiesOf(gids)
+	families := listFamilies(gids)
 	switch {
-	case len(gids) == 0 && x.hosts.GIDIndex >= 0:
+	case len(gids) == 0 && x.fabric.GIDIndex >= 0:
 		return Result{Status: Fail, Fix: x.editConfig(),
-			Text: fmt.Sprintf("GID index %d, which probe.gid_index names, has no GID of RoCE v2", x.hosts.GIDIndex)}
+			Text: fmt.Sprintf("GID index %d, which probe.gid_index names, has no GID of RoCE v2", x.fabric.GIDIndex)}
 	case len(gids) == 0:
 		return Result{Status: Fail, Fix: show, Text: "it has no GID of RoCE v2, and other hosts are probed by no other"}
 	case len(families) == 0:
@@ -103,8 +103,9 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 	return Result{Text: "RoCE v2: " + strings.Join(families, ", ")}
 }
 
-// familiesOf returns the families of routable addresses with the first GID of each.
-func familiesOf(gids []verbs.GID) (all []string) {
+// listFamilies returns each address family for which the port has a routable address, with the first GID of that
+// family.
+func listFamilies(gids []verbs.GID) (all []string) {
 	seen := map[string]bool{}
 	for _, g := range gids {
 		a := netip.AddrFrom16(g.Raw)
@@ -121,23 +122,24 @@ func familiesOf(gids []verbs.GID) (all []string) {
 	return all
 }
 
-// checkFabricClass compares the traffic class of probes with that of applications that connect by rdma_cm and choose none. An
-// administrator has made the directory of a device; without one nothing is known (Documentation/ABI/testing/configfs-rdma_cm).
+// checkFabricClass compares the traffic class of probes with the default of rdma_cm, which applications use if they
+// choose none. The default is known only if an administrator has created the device's directory in configfs
+// (Documentation/ABI/testing/configfs-rdma_cm).
 func checkFabricClass(x *examination) (results []Result) {
 	for i := range x.devices {
 		d := &x.devices[i]
 		for _, port := range d.ports {
 			text := x.read(path.Join("sys/kernel/config/rdma_cm", d.Name, "ports", strconv.Itoa(port), "default_roce_tos"))
 			tos, err := strconv.Atoi(text)
-			if err != nil || !x.probes(d) {
+			if err != nil || !x.probesHosts(d) {
 				continue
 			}
-			r := Result{Check: "fabric_class", Subject: subject(d.Name, port)}
+			r := Result{Check: "fabric_class", Subject: portSubject(d.Name, port)}
 			r.Text = fmt.Sprintf("fabric.traffic_class = %d, and rdma_cm's default_roce_tos is the same", tos)
-			if tos != x.hosts.TrafficClass {
+			if tos != x.fabric.TrafficClass {
 				r.Status, r.Fix = Warn, x.editConfig()
 				r.Text = fmt.Sprintf("fabric.traffic_class = %d, and rdma_cm's default_roce_tos is %d: probes may wait in other queues of the "+
-					"switches than applications", x.hosts.TrafficClass, tos)
+					"switches than applications", x.fabric.TrafficClass, tos)
 			}
 			results = append(results, r)
 		}

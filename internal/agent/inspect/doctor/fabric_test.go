@@ -27,13 +27,13 @@ const (
 	configTOS = "sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos"
 	ipv4GID   = "0000:0000:0000:0000:0000:ffff:0a04:0001"
 
-	digest = "53b7224115391855" // of fiveHosts
+	digest = "53b7224115391855" // digest of fiveHosts
 )
 
 const fiveHosts = "gpu01 rack1\ngpu02 rack1\ngpu03 rack1\ngpu04 rack2\ngpu05 rack3 10.0.0.5\n"
 
-// network is other hosts: what they answer, by name.
-type network struct {
+// fakeNetwork simulates other hosts. It contains their answers by name.
+type fakeNetwork struct {
 	answers map[string]greeting
 	listens error
 
@@ -41,7 +41,7 @@ type network struct {
 	asked []pinglist.Host
 }
 
-func (n *network) greet(ctx context.Context, h pinglist.Host, digest string) (theirs string, why verdict.Reason, err error) {
+func (n *fakeNetwork) greet(ctx context.Context, h pinglist.Host, digest string) (theirs string, why verdict.Reason, err error) {
 	n.mu.Lock()
 	n.asked = append(n.asked, h)
 	n.mu.Unlock()
@@ -53,33 +53,33 @@ func (n *network) greet(ctx context.Context, h pinglist.Host, digest string) (th
 		<-ctx.Done()
 		return "", verdict.ReasonNoResponder, ctx.Err()
 	}
-	return a.theirs, a.why, a.err
+	return a.theirDigest, a.why, a.err
 }
 
-// probing is a healthy host that probes others, and its configuration of that.
-func probing() (tree, *FabricConfig, *network) {
-	n := &network{answers: map[string]greeting{}}
+// probingFixture returns a healthy host that probes others, and its fabric configuration.
+func probingFixture() (tree, *FabricConfig, *fakeNetwork) {
+	n := &fakeNetwork{answers: map[string]greeting{}}
 	files := healthy().with(tree{
 		peersFile:                    fiveHosts,
-		keyFile:                      strings.Repeat("k", leastKey),
+		keyFile:                      strings.Repeat("k", minKeyLength),
 		port1 + "/gids/1":            ipv4GID + "\n",
 		port1 + "/gid_attrs/types/1": "RoCE v2\n",
 		port1 + "/gid_attrs/ndevs/1": "eth0\n",
 	})
 	c := &FabricConfig{
 		Host: "gpu01", PeersFile: "/" + peersFile, KeyFile: "/" + keyFile, Probe: true, Peers: 8, Listen: ":14791", GIDIndex: -1,
-		Wants: func(string) bool { return true }, Greet: n.greet, TryListen: func(context.Context) error { return n.listens },
+		IncludesDevice: func(string) bool { return true }, Greet: n.greet, TryListen: func(context.Context) error { return n.listens },
 	}
 	return files, c, n
 }
 
-// probingHost returns the System of a host that probes others. Files of secrets have their mode.
+// probingHost returns the System of a host that probes others. Files with secrets have their proper mode.
 func probingHost(t *testing.T, files tree, c *FabricConfig) (s *System, root string) {
 	t.Helper()
 	root = files.write(t)
 	for _, secret := range []string{keyFile, tlsKey} {
 		if _, ok := files[secret]; ok {
-			require.NoError(t, os.Chmod(filepath.Join(root, secret), secretMode))
+			require.NoError(t, os.Chmod(filepath.Join(root, secret), maxSecretMode))
 		}
 	}
 	s = hostAt(root, workingWorker())
@@ -89,8 +89,8 @@ func probingHost(t *testing.T, files tree, c *FabricConfig) (s *System, root str
 	return s, root
 }
 
-// ofFabric returns the results about probes between hosts.
-func (r *Report) ofFabric() (found []Result) {
+// fabricResults returns the results about probes between hosts.
+func (r *Report) fabricResults() (found []Result) {
 	for _, one := range r.Results {
 		if strings.HasPrefix(one.Check, "fabric_") {
 			found = append(found, one)
@@ -100,7 +100,7 @@ func (r *Report) ofFabric() (found []Result) {
 }
 
 func TestAHealthyHostThatProbesOthersIsOKThroughout(t *testing.T) {
-	files, c, n := probing()
+	files, c, n := probingFixture()
 	s, _ := probingHost(t, files.with(tree{configTOS: "0\n"}), c)
 	r := Run(t.Context(), s)
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
@@ -113,7 +113,7 @@ func TestAHealthyHostThatProbesOthersIsOKThroughout(t *testing.T) {
 		{Check: "fabric_listen", Subject: ":14791", Text: "the port is free"},
 		{Check: "fabric_peers", Subject: "gpu02", Text: "it answers, and has the same list"},
 		{Check: "fabric_peers", Subject: "gpu04", Text: "it answers, and has the same list"},
-	}, r.ofFabric())
+	}, r.fabricResults())
 	require.ElementsMatch(t, []pinglist.Host{{Name: "gpu02", Group: "rack1", Address: "gpu02"}, {Name: "gpu04", Group: "rack2", Address: "gpu04"}}, n.asked)
 	require.NotContains(t, textOf(t, &r), "kkkk", "nothing of the key is shown")
 }
@@ -126,25 +126,25 @@ func textOf(t *testing.T, r *Report) string {
 }
 
 func TestWhereHostsAreNotProbedNothingIsSaidOfThem(t *testing.T) {
-	files, c, n := probing()
+	files, c, n := probingFixture()
 	s, _ := probingHost(t, files, c)
 	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{}, nil }
 	r := Run(t.Context(), s)
-	require.Empty(t, r.ofFabric())
+	require.Empty(t, r.fabricResults())
 	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Fabric: c, Simulated: true}, nil }
 	r = Run(t.Context(), s)
-	require.Empty(t, r.ofFabric())
+	require.Empty(t, r.fabricResults())
 	require.Empty(t, n.asked)
 }
 
-// Each row breaks one thing of a host that probes others, and one check has to report it.
+// Each row breaks one thing on a host that probes others, and one check must report it.
 func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 	const doctorThere = "ssh gpu02 sudo -u telegraf rdma-events doctor -config /etc/telegraf/"
-	answer := func(g greeting) func(*FabricConfig, *network, string) {
-		return func(_ *FabricConfig, n *network, _ string) { n.answers["gpu02"] = g }
+	answer := func(g greeting) func(*FabricConfig, *fakeNetwork, string) {
+		return func(_ *FabricConfig, n *fakeNetwork, _ string) { n.answers["gpu02"] = g }
 	}
-	taken := func(why verdict.Reason) func(*FabricConfig, *network, string) {
-		return func(_ *FabricConfig, n *network, _ string) {
+	taken := func(why verdict.Reason) func(*FabricConfig, *fakeNetwork, string) {
+		return func(_ *FabricConfig, n *fakeNetwork, _ string) {
 			n.listens = &os.SyscallError{Syscall: "bind", Err: unix.EADDRINUSE}
 			n.answers["gpu01"] = greeting{why: why}
 		}
@@ -152,7 +152,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		files  tree
-		change func(c *FabricConfig, n *network, root string)
+		change func(c *FabricConfig, n *fakeNetwork, root string)
 		want   finding // Text and Fix are parts of the reported ones
 	}{
 		{
@@ -168,7 +168,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			finding{"fabric_list", "/" + peersFile, Fail, "it has no hosts", "sudoedit /" + peersFile},
 		},
 		{
-			"a list without this host", nil, func(c *FabricConfig, _ *network, _ string) { c.Host = "gpu09" },
+			"a list without this host", nil, func(c *FabricConfig, _ *fakeNetwork, _ string) { c.Host = "gpu09" },
 			finding{"fabric_list", "/" + peersFile, Fail, `no host "gpu09"`, "sudoedit /" + peersFile},
 		},
 		{
@@ -184,13 +184,13 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			finding{"fabric_key", "/" + keyFile, Fail, "6 bytes: want 32 random ones", "head -c 32 /dev/urandom"},
 		},
 		{
-			"a key that all may read", nil, func(_ *FabricConfig, _ *network, root string) {
+			"a key that all may read", nil, func(_ *FabricConfig, _ *fakeNetwork, root string) {
 				require.NoError(t, os.Chmod(filepath.Join(root, keyFile), 0o644))
 			},
 			finding{"fabric_key", "/" + keyFile, Fail, "mode 0644: others may read it", "chgrp telegraf /" + keyFile + " && chmod 0640"},
 		},
 		{
-			"a directory for a key", nil, func(c *FabricConfig, _ *network, _ string) { c.KeyFile = "/etc" },
+			"a directory for a key", nil, func(c *FabricConfig, _ *fakeNetwork, _ string) { c.KeyFile = "/etc" },
 			finding{"fabric_key", "/etc", Fail, "it is no regular file", "sudoedit"},
 		},
 		{
@@ -198,7 +198,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			finding{"fabric_ports", "", Warn, "none of 1 ports is active", "rdma link"},
 		},
 		{
-			"no device that is wanted", nil, func(c *FabricConfig, _ *network, _ string) { c.Wants = func(string) bool { return false } },
+			"no device that is wanted", nil, func(c *FabricConfig, _ *fakeNetwork, _ string) { c.IncludesDevice = func(string) bool { return false } },
 			finding{"fabric_ports", "", Warn, "fabric.devices matches none", "sudoedit"},
 		},
 		{
@@ -214,7 +214,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			finding{"fabric_addresses", "mlx5_0 port 1", Fail, "no GID of RoCE v2", "ip address show"},
 		},
 		{
-			"an index without a GID", nil, func(c *FabricConfig, _ *network, _ string) { c.GIDIndex = 7 },
+			"an index without a GID", nil, func(c *FabricConfig, _ *fakeNetwork, _ string) { c.GIDIndex = 7 },
 			finding{"fabric_addresses", "mlx5_0 port 1", Fail, "GID index 7, which probe.gid_index names", "sudoedit"},
 		},
 		{
@@ -222,7 +222,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			finding{"fabric_class", "mlx5_0 port 1", Warn, "fabric.traffic_class = 0, and rdma_cm's default_roce_tos is 106", "sudoedit"},
 		},
 		{
-			"an address of another host", nil, func(_ *FabricConfig, n *network, _ string) { n.listens = unix.EADDRNOTAVAIL },
+			"an address of another host", nil, func(_ *FabricConfig, n *fakeNetwork, _ string) { n.listens = unix.EADDRNOTAVAIL },
 			finding{"fabric_listen", ":14791", Fail, "cannot assign requested address", "sudoedit"},
 		},
 		{
@@ -242,19 +242,19 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			finding{"fabric_peers", "gpu02", Warn, "the peer has another key, its certificate has expired or", doctorThere},
 		},
 		{
-			"a host with another list", nil, answer(greeting{theirs: "00112233aabbccdd"}),
+			"a host with another list", nil, answer(greeting{theirDigest: "00112233aabbccdd"}),
 			finding{"fabric_peers", "gpu02", Warn, "it answers, and has another list: 00112233aabbccdd instead of " + digest, doctorThere},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			files, c, n := probing()
+			files, c, n := probingFixture()
 			s, root := probingHost(t, files.with(tt.files), c)
 			if tt.change != nil {
 				tt.change(c, n, root)
 			}
 			r := Run(t.Context(), s)
 			var bad []Result
-			for _, one := range r.of(tt.want.Check) {
+			for _, one := range r.resultsOf(tt.want.Check) {
 				if one.Status > OK {
 					bad = append(bad, one)
 				}
@@ -271,23 +271,23 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 
 func TestThePortOfTheRunningPluginIsWell(t *testing.T) {
 	for _, why := range []verdict.Reason{verdict.ReasonNone, verdict.ReasonNotListed} {
-		files, c, n := probing()
+		files, c, n := probingFixture()
 		s, _ := probingHost(t, files, c)
 		n.listens = &os.SyscallError{Syscall: "bind", Err: unix.EADDRINUSE}
 		n.answers["gpu01"] = greeting{why: why}
 		r := Run(t.Context(), s)
-		require.Equal(t, []Result{{Check: "fabric_listen", Subject: ":14791", Text: "the running plugin has the port"}}, r.of("fabric_listen"))
+		require.Equal(t, []Result{{Check: "fabric_listen", Subject: ":14791", Text: "the running plugin has the port"}}, r.resultsOf("fabric_listen"))
 		require.Contains(t, n.asked, pinglist.Host{Name: "gpu01", Address: "localhost:14791"})
 	}
-	files, c, _ := probing()
+	files, c, _ := probingFixture()
 	c.Listen = ""
 	s, _ := probingHost(t, files, c)
 	r := Run(t.Context(), s)
-	require.Equal(t, Skipped, r.of("fabric_listen")[0].Status)
+	require.Equal(t, Skipped, r.resultsOf("fabric_listen")[0].Status)
 }
 
 func TestHostsThatDoNotAnswerCostTwoSecondsTogether(t *testing.T) {
-	files, c, n := probing()
+	files, c, n := probingFixture()
 	for _, host := range []string{"gpu01", "gpu02", "gpu04"} {
 		n.answers[host] = greeting{why: "hangs"}
 	}
@@ -296,30 +296,30 @@ func TestHostsThatDoNotAnswerCostTwoSecondsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		r := Run(t.Context(), s)
-		require.Equal(t, greetLimit, time.Since(began))
-		for _, one := range r.of("fabric_peers") {
+		require.Equal(t, greetTimeout, time.Since(began))
+		for _, one := range r.resultsOf("fabric_peers") {
 			require.Contains(t, one.Text, "no plugin answers at the peer's address (context deadline exceeded)")
 		}
-		require.Equal(t, Fail, r.of("fabric_listen")[0].Status)
+		require.Equal(t, Fail, r.resultsOf("fabric_listen")[0].Status)
 	})
 }
 
 func TestAListThatIsMissingLeavesNoHostToGreet(t *testing.T) {
-	files, c, n := probing()
+	files, c, n := probingFixture()
 	s, _ := probingHost(t, files.with(tree{peersFile: ""}), c)
 	r := Run(t.Context(), s)
-	require.Equal(t, []Result{{Check: "fabric_peers", Status: Skipped, Text: "there is no host to greet"}}, r.of("fabric_peers"))
+	require.Equal(t, []Result{{Check: "fabric_peers", Status: Skipped, Text: "there is no host to greet"}}, r.resultsOf("fabric_peers"))
 	require.Empty(t, n.asked)
 }
 
 func TestProbesBetweenHostsPinMemoryToo(t *testing.T) {
-	files, c, _ := probing()
+	files, c, _ := probingFixture()
 	s, _ := probingHost(t, files, c)
 	s.LockedMemory = 128 << 10 // enough for the other probes
 	r := Run(t.Context(), s)
-	require.Equal(t, Fail, r.of("locked_memory")[0].Status)
-	require.Contains(t, r.of("locked_memory")[0].Text, "hardware pins up to 928 KiB for the probes of one device")
-	c.Wants = func(string) bool { return false }
+	require.Equal(t, Fail, r.resultsOf("locked_memory")[0].Status)
+	require.Contains(t, r.resultsOf("locked_memory")[0].Text, "hardware pins up to 928 KiB for the probes of one device")
+	c.IncludesDevice = func(string) bool { return false }
 	r = Run(t.Context(), s)
-	require.Equal(t, OK, r.of("locked_memory")[0].Status)
+	require.Equal(t, OK, r.resultsOf("locked_memory")[0].Status)
 }

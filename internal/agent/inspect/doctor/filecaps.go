@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// capability is a capability by its number (capabilities(7)), and capabilities a set of them.
+// capability is the number of a capability (capabilities(7)), and capabilities a set of capabilities.
 type (
 	capability   uint
 	capabilities uint64
@@ -21,14 +21,14 @@ const (
 	capBPF      capability = unix.CAP_BPF
 )
 
-func setOf(all ...capability) (set capabilities) {
+func newCapabilities(all ...capability) (set capabilities) {
 	for _, c := range all {
 		set |= 1 << c
 	}
 	return set
 }
 
-// String returns the names of those that a tracer may need, as setcap(8) reads them.
+// String returns the names of the capabilities that a tracer may need, in the format of setcap(8).
 func (s capabilities) String() string {
 	var names []string
 	for _, row := range []struct {
@@ -42,9 +42,9 @@ func (s capabilities) String() string {
 	return strings.Join(names, ",")
 }
 
-// fileCaps reads the extended attribute with a file's capabilities, nil if it has none.
-func fileCaps(path string) ([]byte, error) {
-	raw := make([]byte, 64) // more than the attribute can have
+// readFileCaps reads the extended attribute with a file's capabilities. It returns nil if the file has none.
+func readFileCaps(path string) ([]byte, error) {
+	raw := make([]byte, 64) // larger than the attribute can be
 	n, err := unix.Getxattr(path, "security.capability", raw)
 	switch {
 	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP):
@@ -55,11 +55,11 @@ func fileCaps(path string) ([]byte, error) {
 	return raw[:n], nil
 }
 
-// errFileCaps is the error for an attribute that is none of the kernel's.
+// errFileCaps is the error for an attribute in an unknown format.
 var errFileCaps = errors.New("the file's capabilities are of an unknown form")
 
-// decodeFileCaps returns the permitted capabilities in the attribute (struct vfs_cap_data in linux/capability.h). Whether they
-// are effective at once does not matter: the tracer makes them so.
+// decodeFileCaps returns the permitted capabilities in the attribute (struct vfs_cap_data in linux/capability.h). The
+// flag that makes them effective at the start does not matter, because the tracer raises them itself.
 func decodeFileCaps(raw []byte) (capabilities, error) {
 	const (
 		revision2, revision3 = 2 << 24, 3 << 24

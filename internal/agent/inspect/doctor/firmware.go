@@ -13,7 +13,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// kernelLogWord returns the word that finds the device's lines in the kernel log. Those of a scalable function begin with its driver.
+// kernelLogWord returns a word that occurs in the device's lines in the kernel log. Lines of a scalable function begin
+// with its driver.
 func (d *device) kernelLogWord() string {
 	if d.Driver == verbs.DriverScalable {
 		return d.Driver
@@ -21,11 +22,11 @@ func (d *device) kernelLogWord() string {
 	return cmp.Or(d.PCIAddress, d.Driver, d.Name)
 }
 
-// answerLimit is how long a device's firmware may take for one reading of a counter.
-const answerLimit = 5 * time.Second
+// firmwareTimeout is the time limit for reading one counter from the device's firmware.
+const firmwareTimeout = 5 * time.Second
 
-// checkFirmware reports how long each device's firmware takes to answer, where reading a
-// hw_counter asks it.
+// checkFirmware reports how long each device's firmware takes to answer. It reads a hw_counter of drivers that ask the
+// firmware for it.
 func checkFirmware(x *examination) []Result {
 	var results []Result
 	for i := range x.devices {
@@ -34,20 +35,20 @@ func checkFirmware(x *examination) []Result {
 			continue
 		}
 		r := Result{Check: "firmware", Subject: d.Name}
-		_, took, err := inspect.TimeCall(context.Background(), answerLimit, func() (struct{}, error) {
+		_, took, err := inspect.TimeCall(context.Background(), firmwareTimeout, func() (struct{}, error) {
 			return struct{}{}, x.Sysfs.ReadHWCounter(d.Name, d.ports[0])
 		})
 		switch {
 		case errors.Is(err, inspect.ErrNoAnswer):
-			r.Status, r.Fix = Warn, x.line(advice.ShowKernelLogOf, d.kernelLogWord())
-			r.Text = fmt.Sprintf("the firmware has not answered a reading of a hw_counter within %s", answerLimit)
+			r.Status, r.Fix = Warn, x.command(advice.ShowKernelLogOf, d.kernelLogWord())
+			r.Text = fmt.Sprintf("the firmware has not answered a reading of a hw_counter within %s", firmwareTimeout)
 		case errors.Is(err, fs.ErrNotExist):
 			r.Text = "its port has no hw_counters here: its firmware is not asked"
 			if verbs.DriverCommands(d.Driver).Has(verbs.CommandQueryQP) {
 				r.Text = "its port has no hw_counters here: the plugin queries the probe's queue pair"
 			}
 		case err != nil:
-			r.Status, r.Text, r.Fix = Warn, err.Error(), x.line(advice.ShowKernelLogOf, d.kernelLogWord())
+			r.Status, r.Text, r.Fix = Warn, err.Error(), x.command(advice.ShowKernelLogOf, d.kernelLogWord())
 		default:
 			r.Text = fmt.Sprintf("answers a reading of a hw_counter in %s", took.Round(time.Microsecond))
 		}

@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// tree is a file system: contents by path. A link is written as "-> target".
+// tree is a file system: the contents of files by path. A symbolic link is written as "-> target".
 type tree map[string]string
 
 // with returns a copy with some files changed. "" removes a file and everything
@@ -69,7 +69,7 @@ const (
 	mlx5GID = "fe80:0000:0000:0000:0a00:27ff:fe00:0001"
 )
 
-// healthy is a Debian host with one RoCE card.
+// healthy returns a Debian host with one RoCE card.
 func healthy() tree {
 	return tree{
 		"etc/os-release":                               "ID=debian\n",
@@ -160,12 +160,12 @@ func (w *fakeWorker) Close() error {
 }
 
 // opened returns the trial of an opened device with one port.
-func opened(p inspect.PortTrial) inspect.Trial {
+func openedTrial(p inspect.PortTrial) inspect.Trial {
 	return inspect.Trial{Opened: true, Attr: verbs.DeviceAttr{Ports: 1}, Ports: map[int]inspect.PortTrial{1: p}}
 }
 
 // woken returns a port trial with a successful round for each wake-up time.
-func woken(wakes ...time.Duration) inspect.PortTrial {
+func portTrial(wakes ...time.Duration) inspect.PortTrial {
 	var p inspect.PortTrial
 	for _, w := range wakes {
 		p.Rounds = append(p.Rounds, verbs.Round{Wake: w.Nanoseconds()})
@@ -177,9 +177,9 @@ func workingWorker() *fakeWorker {
 	return &fakeWorker{
 		version: "1.2.3", library: "/usr/lib/libibverbs.so.1", link: ethtool.Link{Up: true, HasUp: true},
 		trials: map[verbs.Method]inspect.Trial{
-			verbs.MethodRCWrite: opened(woken(50*time.Microsecond, 40*time.Microsecond, 90*time.Microsecond)),
-			verbs.MethodUDSend:  opened(inspect.PortTrial{Refused: "the port has no usable GID"}),
-			verbs.MethodFlush:   opened(woken(60 * time.Microsecond)),
+			verbs.MethodRCWrite: openedTrial(portTrial(50*time.Microsecond, 40*time.Microsecond, 90*time.Microsecond)),
+			verbs.MethodUDSend:  openedTrial(inspect.PortTrial{Refused: "the port has no usable GID"}),
+			verbs.MethodFlush:   openedTrial(portTrial(60 * time.Microsecond)),
 		},
 	}
 }
@@ -206,8 +206,8 @@ func hostAt(root string, w Worker) *System {
 	return s
 }
 
-// of returns the results of a check.
-func (r *Report) of(check string) []Result {
+// resultsOf returns the results of a check.
+func (r *Report) resultsOf(check string) []Result {
 	var found []Result
 	for _, one := range r.Results {
 		if one.Check == check {
@@ -217,7 +217,7 @@ func (r *Report) of(check string) []Result {
 	return found
 }
 
-// finding has of a Result what a test wants. Text and Fix are parts of the reported ones.
+// finding contains the expected fields of a Result. Text and Fix need to match only in part.
 type finding struct {
 	Check, Subject string
 	Status         Status

@@ -11,13 +11,11 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// oldestLibrary is the first release of rdma-core whose libibverbs has every
-// symbol that the worker needs.
-const oldestLibrary = 28
+// minLibraryRelease is the first release of rdma-core whose libibverbs has every symbol that the worker needs.
+const minLibraryRelease = 28
 
-// newProviders returns the providers that rdma-core added after oldestLibrary,
-// each with its first release (providers/ in its tags up to v65). The worker
-// needs nothing else that an older library lacks: it has its own names of events
+// newProviders returns the providers that rdma-core added after minLibraryRelease, each with its first release
+// (providers/ in its tags up to v65). The worker needs nothing else from newer releases: it has its own names of events
 // and completions, and its own table of rates.
 func newProviders() map[string]int {
 	return map[string]int{"irdma": 37, "erdma": 43, "mana": 44, "ionic": 61}
@@ -31,34 +29,33 @@ func checkLibrary(x *examination) []Result {
 		r.Status, r.Text = Warn, "not looked for, because the worker program, which loads it, cannot be used"
 		r.Fix = x.installWorker()
 	case x.libraryErr != nil:
-		r.Status, r.Text, r.Fix = Fail, x.libraryErr.Error(), x.install()
+		r.Status, r.Text, r.Fix = Fail, x.libraryErr.Error(), x.installLibrary()
 	default:
 		r.Text = fmt.Sprintf("version %s (%s)", x.libraryVersion(), x.library)
-		if x.olderThan(oldestLibrary) {
+		if x.olderThan(minLibraryRelease) {
 			r.Status = Warn
-			r.Text += fmt.Sprintf(", older than %d, from which on everything works", oldestLibrary)
-			r.Fix = x.install()
+			r.Text += fmt.Sprintf(", older than %d, from which on everything works", minLibraryRelease)
+			r.Fix = x.installLibrary()
 		}
-		if lacks := x.lacks(); lacks != "" {
+		if lacks := x.listLackingProviders(); lacks != "" {
 			r.Text += "; it has no provider for " + lacks
 		}
 	}
 	return []Result{r}
 }
 
-// libraryVersion returns the release of the library that the worker's loader
-// finds, as in "44.0"; "unknown" if the file's name does not contain it.
+// libraryVersion returns the release of the library that the worker's loader finds, as in "44.0". It returns "unknown"
+// if the file's name does not contain it.
 func (x *examination) libraryVersion() string { return x.files().LibraryRelease(x.library) }
 
-// olderThan reports whether that library is known to be older than a release.
+// olderThan reports whether the library is known to be older than a release.
 func (x *examination) olderThan(release int) bool {
-	major := leading(x.libraryVersion())
+	major := leadingNumber(x.libraryVersion())
 	return major > 0 && major < release
 }
 
-// lacks lists the providers that only later releases of rdma-core have, the
-// oldest first.
-func (x *examination) lacks() string {
+// listLackingProviders lists the providers that only later releases of rdma-core contain, the oldest first.
+func (x *examination) listLackingProviders() string {
 	since := newProviders()
 	names := slices.SortedFunc(maps.Keys(since), func(a, b string) int { return since[a] - since[b] })
 	var later []string
@@ -78,25 +75,25 @@ func checkProviders(x *examination) []Result {
 	}
 	installed := x.files().Providers(x.library)
 	if len(installed) == 0 {
-		return []Result{{Check: name, Status: Fail, Fix: x.install(),
+		return []Result{{Check: name, Status: Fail, Fix: x.installLibrary(),
 			Text: "no provider library is installed beside libibverbs, so it will list no device"}}
 	}
-	results := []Result{{Check: name, Text: "installed: " + join(installed) + " (ABI rdmav" + installed[0].ABI + ")"}}
+	results := []Result{{Check: name, Text: "installed: " + joinProviders(installed) + " (ABI rdmav" + installed[0].ABI + ")"}}
 	for i := range x.devices {
 		d := &x.devices[i]
 		want := verbs.ProviderName(d.Driver)
 		has := slices.ContainsFunc(installed, func(p inspect.Provider) bool { return p.Name == want })
-		if !has && !d.opened() && d.unwatchable() == "" {
+		if !has && !d.wasOpened() && d.whyUnwatchable() == "" {
 			results = append(results, x.missingProvider(d, want))
 		}
 	}
 	return results
 }
 
-// missingProvider reports a missing provider. It distinguishes a provider that is
-// not installed from one that the installed release does not contain.
+// missingProvider returns the result for a missing provider. It distinguishes a provider that is not installed from a
+// provider that the installed release does not contain.
 func (x *examination) missingProvider(d *device, want string) Result {
-	r := Result{Check: "providers", Subject: d.Name, Status: Fail, Fix: x.install(),
+	r := Result{Check: "providers", Subject: d.Name, Status: Fail, Fix: x.installLibrary(),
 		Text: fmt.Sprintf("its driver %s needs the provider library of %s, which ", d.Driver, want)}
 	if since := newProviders()[want]; x.olderThan(since) {
 		r.Text += fmt.Sprintf("rdma-core has from release %d on, and here is %s; if there is none newer, a newer release of the distribution has it",
@@ -107,7 +104,7 @@ func (x *examination) missingProvider(d *device, want string) Result {
 	return r
 }
 
-func join(all []inspect.Provider) string {
+func joinProviders(all []inspect.Provider) string {
 	texts := make([]string, len(all))
 	for i, p := range all {
 		texts[i] = p.String()
@@ -115,12 +112,13 @@ func join(all []inspect.Provider) string {
 	return strings.Join(texts, ", ")
 }
 
-func (d *device) opened() bool {
-	return slices.ContainsFunc(d.trials, func(t trialOf) bool { return t.Opened })
+// wasOpened reports whether a trial opened the device.
+func (d *device) wasOpened() bool {
+	return slices.ContainsFunc(d.trials, func(t methodTrial) bool { return t.Opened })
 }
 
-// leading returns the number that a text begins with, 0 if there is none.
-func leading(text string) int {
+// leadingNumber returns the number at the beginning of a text, or 0.
+func leadingNumber(text string) int {
 	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	if end < 0 {
 		end = len(text)

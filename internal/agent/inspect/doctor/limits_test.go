@@ -35,7 +35,7 @@ func TestLockedMemoryIsCountedForEachVector(t *testing.T) {
 			s.Config, s.LockedMemory = "/etc/telegraf/telegraf.d/rdma_events.conf", row.limit
 			s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Vectors: row.probed}, nil }
 			r := Run(t.Context(), s)
-			got := r.of("locked_memory")
+			got := r.resultsOf("locked_memory")
 			require.Len(t, got, 1)
 			require.Equal(t, row.want.Status, got[0].Status)
 			require.Equal(t, row.want.Text, got[0].Text)

@@ -9,29 +9,29 @@ import (
 	"rdma_events/internal/device/drivers"
 )
 
-// checkModules checks for ib_core, ib_uverbs and the drivers by the files that
-// they create in sysfs, because they may be built into the kernel.
+// checkModules checks that ib_core, ib_uverbs and the drivers are loaded. It looks for the files that they create in
+// sysfs, because they may be built into the kernel.
 func checkModules(x *examination) []Result {
 	const name = "kernel_modules"
 	if len(x.released) > 0 && len(x.devices) == 0 {
-		return []Result{{Check: name, Status: Skipped, Text: "all devices are released, and whoever released them may be at their modules"}}
+		return []Result{{Check: name, Status: Skipped, Text: "all devices are released, so their modules may be unloaded at the moment"}}
 	}
-	results := append(x.driverlessCards(name), x.idleCards(name)...)
+	results := append(x.findDriverlessCards(name), x.findIdleCards(name)...)
 	hasUverbs := x.exists("sys/class/infiniband_verbs")
 	switch {
 	case len(x.devices) == 0 && len(results) == 0:
-		return []Result{x.noDevice(name)}
+		return []Result{x.reportNoDevice(name)}
 	case len(x.devices) > 0 && !hasUverbs:
 		results = append(results, Result{Check: name, Status: Fail,
-			Text: "ib_uverbs is not loaded, so no program can open a device", Fix: x.line(advice.LoadVerbs)})
+			Text: "ib_uverbs is not loaded, so no program can open a device", Fix: x.command(advice.LoadVerbs)})
 	case len(x.devices) > 0:
-		results = append(results, Result{Check: name, Text: "ib_core, ib_uverbs and " + strings.Join(x.drivers(), ", ") + " are there"})
+		results = append(results, Result{Check: name, Text: "ib_core, ib_uverbs and " + strings.Join(x.listDrivers(), ", ") + " are there"})
 	}
 	return results
 }
 
 // drivers returns the drivers of the devices, without duplicates.
-func (x *examination) drivers() []string {
+func (x *examination) listDrivers() []string {
 	var all []string
 	for i := range x.devices {
 		driver := x.devices[i].Driver
@@ -44,8 +44,9 @@ func (x *examination) drivers() []string {
 	return slices.Compact(all)
 }
 
-// idleCards finds network cards whose RDMA module is not loaded. On a host with other RDMA devices that is probably meant to be so.
-func (x *examination) idleCards(check string) []Result {
+// findIdleCards finds network cards whose RDMA module is not loaded. This is probably intended on a host with other
+// RDMA devices.
+func (x *examination) findIdleCards(check string) []Result {
 	var results []Result
 	for _, driver := range x.list("sys/bus/pci/drivers") {
 		module := drivers.Companion(driver)
@@ -60,7 +61,7 @@ func (x *examination) idleCards(check string) []Result {
 			Text: fmt.Sprintf("there are cards of %s, but %s, which makes RDMA devices of them, is not loaded", driver, module),
 		}
 		if len(x.devices) == 0 {
-			r.Status, r.Fix = Warn, x.line(advice.LoadDriver, module)
+			r.Status, r.Fix = Warn, x.command(advice.LoadDriver, module)
 		} else {
 			r.Text += ": not watched, as long as nobody needs them"
 		}
@@ -69,8 +70,8 @@ func (x *examination) idleCards(check string) []Result {
 	return results
 }
 
-// driverlessCards finds network cards for RDMA that have no driver at all. A function that was given to vfio-pci has one.
-func (x *examination) driverlessCards(check string) []Result {
+// findDriverlessCards finds RDMA network cards without any driver. A function that was given to vfio-pci has a driver.
+func (x *examination) findDriverlessCards(check string) []Result {
 	var results []Result
 	const devices = "sys/bus/pci/devices"
 	for _, address := range x.list(devices) {
@@ -81,13 +82,13 @@ func (x *examination) driverlessCards(check string) []Result {
 		}
 		results = append(results, Result{Check: check, Subject: address, Status: Warn,
 			Text: fmt.Sprintf("this network card (%s:%s) has no driver", strings.TrimPrefix(vendor, "0x"), strings.TrimPrefix(device, "0x")),
-			Fix:  x.line(advice.LoadDriver, x.read(devices, address, "modalias"))})
+			Fix:  x.command(advice.LoadDriver, x.read(devices, address, "modalias"))})
 	}
 	return results
 }
 
-// isForRDMA reports whether a PCI function is for RDMA by what it is: an InfiniBand or fabric controller (classes 0207
-// and 0208 of the PCI specification), or a network card of a vendor or model that always is (pci.ids).
+// isForRDMA reports whether a PCI function is certainly an RDMA device: an InfiniBand or fabric controller (classes
+// 0207 and 0208 of the PCI specification), or a network card of a vendor or model that always supports RDMA (pci.ids).
 func isForRDMA(class, vendor, device string) bool {
 	const (
 		network  = "0x02"
@@ -104,7 +105,8 @@ func isForRDMA(class, vendor, device string) bool {
 	return vendor == mellanox || vendor == amazon && strings.HasPrefix(device, efa)
 }
 
-func (x *examination) noDevice(check string) Result {
+// reportNoDevice returns the result for a host on which the plugin would watch no device.
+func (x *examination) reportNoDevice(check string) Result {
 	r := Result{Check: check, Status: Warn, Text: "this host has no RDMA device"}
 	if names, err := x.Sysfs.Devices(); err == nil && len(names) > 0 {
 		r.Text = fmt.Sprintf("the configuration watches none of this host's devices: %s", strings.Join(names, ", "))
@@ -112,6 +114,6 @@ func (x *examination) noDevice(check string) Result {
 		return r
 	}
 	r.Text += fmt.Sprintf("; `%s` shows simulated ones", advice.ShowDemo.Line())
-	r.Fix = x.line(advice.ShowCards) // has it one at all?
+	r.Fix = x.command(advice.ShowCards) // does the host have a card at all?
 	return r
 }

@@ -27,8 +27,8 @@ func checkNodes(x *examination) []Result {
 func (x *examination) checkNode(d *device) Result {
 	r := Result{Check: "device_nodes", Subject: d.Name}
 	switch {
-	case d.nodeless != "":
-		r.Status, r.Text = Skipped, "not watched: "+d.nodeless
+	case d.whyNoNode != "":
+		r.Status, r.Text = Skipped, "not watched: "+d.whyNoNode
 		return r
 	case d.node == "":
 		r.Status, r.Text, r.Fix = Fail, "it has no uverbs node", x.makeNodes()
@@ -41,43 +41,41 @@ func (x *examination) checkNode(d *device) Result {
 	case errors.Is(err, fs.ErrNotExist):
 		r.Status, r.Text, r.Fix = Fail, node+" is missing", x.makeNode(d.node)
 	case errors.Is(err, unix.EPERM):
-		r.Status, r.Text, r.Fix = Fail, node+" is refused by the kernel, whatever its mode is", x.permit()
+		r.Status, r.Text, r.Fix = Fail, node+" is refused by the kernel, whatever its mode is", x.allowNode()
 	case errors.Is(err, unix.EACCES):
-		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("user %d may not read and write %s", x.UID, node), x.line(advice.OpenNode, node)
+		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("user %d may not read and write %s", x.UID, node), x.command(advice.OpenNode, node)
 	default:
-		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("%s cannot be opened: %v", node, err), x.line(advice.ShowKernelLog)
+		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("%s cannot be opened: %v", node, err), x.command(advice.ShowKernelLog)
 	}
 	return r
 }
 
-// makeNodes returns the command for a device of which ib_uverbs has made no node: the one that loads ib_uverbs or, if that is
-// loaded, the one that shows why it has not.
+// makeNodes returns the command for a device without a node of ib_uverbs: the command that loads ib_uverbs or, if it is
+// loaded, the command that shows why there is no node.
 func (x *examination) makeNodes() advice.Line {
 	if x.Sysfs.HasNodeClass() {
-		return x.line(advice.ShowKernelLog)
+		return x.command(advice.ShowKernelLog)
 	}
-	return x.line(advice.LoadVerbs)
+	return x.command(advice.LoadVerbs)
 }
 
-// makeNode returns the command that creates a node which the kernel has and this
-// file system lacks.
+// makeNode returns the command that creates a node which the kernel has and which is missing in this file system.
 func (x *examination) makeNode(node string) advice.Line {
-	if x.container() != "" {
-		return x.line(advice.GiveNodes)
+	if x.findContainer() != "" {
+		return x.command(advice.GiveNodes)
 	}
 	major, minor, ok := strings.Cut(x.read("sys/class/infiniband_verbs", node, "dev"), ":")
 	if !ok {
-		return x.line(advice.MakeNodes)
+		return x.command(advice.MakeNodes)
 	}
-	return x.line(advice.MakeNode, node, major, minor)
+	return x.command(advice.MakeNode, node, major, minor)
 }
 
-// permit returns the fix for EPERM. The cause is the device cgroup of a
-// container, or another network namespace (ib_uverbs_open in
-// drivers/infiniband/core/uverbs_main.c).
-func (x *examination) permit() advice.Line {
-	if x.container() == "" && x.read("sys/module/ib_core/parameters/netns_mode") == "N" {
-		return x.line(advice.ShowNamespaces)
+// allowNode returns the fix for EPERM. The cause is the device cgroup of a container, or another network namespace
+// (ib_uverbs_open in drivers/infiniband/core/uverbs_main.c).
+func (x *examination) allowNode() advice.Line {
+	if x.findContainer() == "" && x.read("sys/module/ib_core/parameters/netns_mode") == "N" {
+		return x.command(advice.ShowNamespaces)
 	}
-	return x.line(advice.AllowNodes)
+	return x.command(advice.AllowNodes)
 }

@@ -16,19 +16,19 @@ type linkAnswer struct {
 	err    error
 }
 
-// askLinks asks for the links of the ports' network devices, each once. The kernel's RTNL lock is
-// one for the whole host, and a card that hangs would hold it for long: only those of devices are
-// asked that could be opened, and none after an answer that failed.
+// askLinks queries the link of each port's network device once. All network devices of the host share the kernel's RTNL
+// lock, and a card that hangs would hold it for long. Therefore askLinks queries only network devices of RDMA devices
+// that could be opened, and stops after the first error.
 func (x *examination) askLinks(ctx context.Context) {
 	if x.worker == nil || x.versionErr != nil {
 		return
 	}
 	for i := range x.devices {
-		if !x.devices[i].opened() {
+		if !x.devices[i].wasOpened() {
 			continue
 		}
 		for _, port := range x.devices[i].ports {
-			netdev := x.netdev(x.devices[i].Name, x.Sysfs.PortNetDev(x.devices[i].Name, port))
+			netdev := x.findNetDev(x.devices[i].Name, x.Sysfs.PortNetDev(x.devices[i].Name, port))
 			known := func(a linkAnswer) bool { return a.netdev == netdev }
 			if netdev == "" || slices.ContainsFunc(x.links, known) {
 				continue
@@ -42,8 +42,8 @@ func (x *examination) askLinks(ctx context.Context) {
 	}
 }
 
-// checkExtState reports whether the drivers of network devices say why there is no link. It is a
-// note: the plugin works without.
+// checkExtState reports whether the drivers of network devices tell why there is no link. It never fails, because the
+// plugin does not need this information.
 func checkExtState(x *examination) []Result {
 	const name = "ext_state"
 	if len(x.links) == 0 {
@@ -69,8 +69,8 @@ func checkExtState(x *examination) []Result {
 	return results
 }
 
-// checkKernelLog reports whether rdma-events report can read the kernel's lines. It is a note:
-// nothing else reads them.
+// checkKernelLog reports whether rdma-events report can read the kernel log. It never fails, because nothing else reads
+// the log.
 func checkKernelLog(x *examination) []Result {
 	r := Result{Check: "dmesg_restrict", Text: "this user can read the kernel's lines, for rdma-events report"}
 	if err := x.KernelLog(); err != nil {
@@ -83,5 +83,5 @@ func checkKernelLog(x *examination) []Result {
 	return []Result{r}
 }
 
-// oneLine returns the text of an error with its lines joined.
+// oneLine returns the text of an error in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

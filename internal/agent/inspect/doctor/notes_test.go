@@ -33,13 +33,13 @@ func TestANoteOnALinkIsNoFault(t *testing.T) {
 		w.link, w.linkErr = tt.link, tt.err
 		r := Run(t.Context(), host(t, healthy(), w))
 		tt.want.Check, tt.want.Subject = "ext_state", "eth0"
-		require.Equal(t, []Result{tt.want}, r.of("ext_state"), tt.name)
+		require.Equal(t, []Result{tt.want}, r.resultsOf("ext_state"), tt.name)
 		require.Equal(t, OK, r.Status, tt.name)
 		require.Equal(t, []string{"eth0"}, w.asked, tt.name)
 	}
 }
 
-// The lock that one call waits for is the one of all network devices.
+// All network devices share the lock for which one call waits.
 func TestAfterACallThatFailedNoOtherLinkIsAskedFor(t *testing.T) {
 	const second = "sys/class/infiniband/mlx5_1"
 	two := healthy().with(tree{
@@ -55,8 +55,8 @@ func TestAfterACallThatFailedNoOtherLinkIsAskedFor(t *testing.T) {
 		w.linkErr = tt.err
 		r := Run(t.Context(), host(t, two, w))
 		require.Equal(t, tt.want, w.asked)
-		require.Len(t, r.of("ext_state"), len(tt.want))
-		require.NotEmpty(t, r.of("dmesg_restrict"), "the other checks go on")
+		require.Len(t, r.resultsOf("ext_state"), len(tt.want))
+		require.NotEmpty(t, r.resultsOf("dmesg_restrict"), "the other checks go on")
 	}
 }
 
@@ -64,16 +64,16 @@ func TestAPortWithoutANetworkDeviceIsNotAskedFor(t *testing.T) {
 	w := workingWorker()
 	r := Run(t.Context(), host(t, healthy().with(tree{port1 + "/gid_attrs": "", "sys/devices/0000:3b:00.0/net": ""}), w))
 	require.Empty(t, w.asked)
-	require.Equal(t, Skipped, r.of("ext_state")[0].Status)
+	require.Equal(t, Skipped, r.resultsOf("ext_state")[0].Status)
 }
 
-// A card that hangs would hold the lock of all network devices.
+// A card that hangs would hold the lock that all network devices share.
 func TestTheLinkOfADeviceThatCannotBeOpenedIsNotAskedFor(t *testing.T) {
 	w := workingWorker()
 	w.trials[verbs.MethodRCWrite] = inspect.Trial{Why: "no answer"}
 	r := Run(t.Context(), host(t, healthy(), w))
 	require.Empty(t, w.asked)
-	require.Equal(t, Skipped, r.of("ext_state")[0].Status)
+	require.Equal(t, Skipped, r.resultsOf("ext_state")[0].Status)
 }
 
 func TestANoteSaysWhetherThisUserMayReadTheKernelsLines(t *testing.T) {
@@ -81,6 +81,6 @@ func TestANoteSaysWhetherThisUserMayReadTheKernelsLines(t *testing.T) {
 	s.KernelLog = func() error { return unix.EPERM }
 	r := Run(t.Context(), s)
 	require.Equal(t, []Result{{Check: "dmesg_restrict", Status: Skipped, Text: "rdma-events report has no kernel lines when this " +
-		"user runs it: operation not permitted; kernel.dmesg_restrict is 1, so it takes root or CAP_SYSLOG"}}, r.of("dmesg_restrict"))
+		"user runs it: operation not permitted; kernel.dmesg_restrict is 1, so it takes root or CAP_SYSLOG"}}, r.resultsOf("dmesg_restrict"))
 	require.Equal(t, OK, r.Status)
 }

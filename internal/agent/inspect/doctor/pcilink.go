@@ -1,7 +1,7 @@
 package doctor
 
-// checkPCILinks compares the PCIe link of each device with what both of its ends support. A device that does not show
-// its link, as in a virtual machine, has no result.
+// checkPCILinks compares the PCIe link of each device with the best link that both of its ends support. Devices that do
+// not show their link, as in a virtual machine, get no result.
 func checkPCILinks(x *examination) []Result {
 	const name = "pcie_link"
 	var results []Result

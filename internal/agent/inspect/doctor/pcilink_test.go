@@ -15,11 +15,11 @@ func TestNarrowPCIeLinkIsAWarning(t *testing.T) {
 		card + "current_link_speed": "16.0 GT/s PCIe\n", card + "current_link_width": "16\n",
 	}
 	r := Run(t.Context(), host(t, healthy().with(link), workingWorker()))
-	require.Equal(t, []Result{{Check: "pcie_link", Subject: "mlx5_0", Text: "PCIe 16 GT/s x16, as both ends support"}}, r.of("pcie_link"))
+	require.Equal(t, []Result{{Check: "pcie_link", Subject: "mlx5_0", Text: "PCIe 16 GT/s x16, as both ends support"}}, r.resultsOf("pcie_link"))
 	link[card+"current_link_width"] = "4\n"
 	r = Run(t.Context(), host(t, healthy().with(link), workingWorker()))
-	require.Len(t, r.of("pcie_link"), 1)
-	require.Equal(t, Warn, r.of("pcie_link")[0].Status)
-	require.Contains(t, r.of("pcie_link")[0].Text, "PCIe 16 GT/s x4 of 16 GT/s x16")
-	require.Empty(t, r.of("pcie_link")[0].Fix)
+	require.Len(t, r.resultsOf("pcie_link"), 1)
+	require.Equal(t, Warn, r.resultsOf("pcie_link")[0].Status)
+	require.Contains(t, r.resultsOf("pcie_link")[0].Text, "PCIe 16 GT/s x4 of 16 GT/s x16")
+	require.Empty(t, r.resultsOf("pcie_link")[0].Fix)
 }

@@ -11,6 +11,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
+// portDir returns the directory of a port in sysfs, relative to the root.
 func (s *System) portDir(device string, port int) string {
 	return path.Join("sys/class/infiniband", device, "ports", strconv.Itoa(port))
 }
@@ -21,7 +22,8 @@ func (s *System) portsOf(device string) []int {
 	return ports[:min(len(ports), verbs.MaxPorts)]
 }
 
-func subject(device string, port int) string { return fmt.Sprintf("%s port %d", device, port) }
+// portSubject returns the subject of a result about a port.
+func portSubject(device string, port int) string { return fmt.Sprintf("%s port %d", device, port) }
 
 // eachPort calls f for all ports of all devices.
 func (x *examination) eachPort(f func(d *device, port int) Result) []Result {
@@ -29,7 +31,7 @@ func (x *examination) eachPort(f func(d *device, port int) Result) []Result {
 	for i := range x.devices {
 		for _, port := range x.devices[i].ports {
 			r := f(&x.devices[i], port)
-			r.Subject = subject(x.devices[i].Name, port)
+			r.Subject = portSubject(x.devices[i].Name, port)
 			results = append(results, r)
 		}
 	}
@@ -51,27 +53,27 @@ func (x *examination) checkPort(d *device, port int) Result {
 	state, phys := x.portState(d.Name, port), x.portAttr(d.Name, port, "phys_state")
 	attr := verbs.PortAttr{LinkLayer: verbs.LinkEthernet}
 	x.Sysfs.Port(d.Name, port, &attr)
-	netdev := x.netdev(d.Name, attr.NetDev)
-	if file, err := x.refusedRead(d, port); err != nil {
+	netdev := x.findNetDev(d.Name, attr.NetDev)
+	if file, err := x.findRefusedRead(d, port); err != nil {
 		r.Status = Warn
-		r.Text, r.Fix = x.unanswered(d, file, verbs.CommandStatus(err))
+		r.Text, r.Fix = x.describeRefusal(d, file, verbs.CommandStatus(err))
 		return r
 	}
 	switch {
-	case state == "ACTIVE" && x.statedRate(d.Name, port) > attr.RateGbps:
+	case state == "ACTIVE" && x.configuredRate(d.Name, port) > attr.RateGbps:
 		r.Status, r.Text = Warn, fmt.Sprintf("active, %g Gb/s (%s), and the configuration expects %g Gb/s; look at its cable, its lanes "+
-			"and the other end", attr.RateGbps, attr.Width, x.statedRate(d.Name, port))
-	case state == "ACTIVE" && x.comparedRate(d.Name, port) > attr.RateGbps:
+			"and the other end", attr.RateGbps, attr.Width, x.configuredRate(d.Name, port))
+	case state == "ACTIVE" && x.peerRate(d.Name, port) > attr.RateGbps:
 		r.Status, r.Text = Warn, fmt.Sprintf("active, %g Gb/s (%s), and most other ports of its board type have %g Gb/s; look at its cable, its lanes "+
-			"and the other end", attr.RateGbps, attr.Width, x.comparedRate(d.Name, port))
+			"and the other end", attr.RateGbps, attr.Width, x.peerRate(d.Name, port))
 	case state == "ACTIVE":
-		r.Text = fmt.Sprintf("active, %g Gb/s (%s), %s", attr.RateGbps, attr.Width, x.link(d.Name, port, netdev))
+		r.Text = fmt.Sprintf("active, %g Gb/s (%s), %s", attr.RateGbps, attr.Width, x.describeLink(d.Name, port, netdev))
 	case x.expectsDown(d, port):
 		r.Text = fmt.Sprintf("%s (%s), as expected_down says", strings.ToLower(state), phys)
 	case state == "INIT" || state == "ARMED":
 		r.Status = Warn
 		r.Text = strings.ToLower(state) + ": there is a link, and the fabric's subnet manager has not brought the port up; ask whoever runs the fabric"
-		r.Fix = x.line(advice.ShowSubnetManagerOf, d.Name, strconv.Itoa(port))
+		r.Fix = x.command(advice.ShowSubnetManagerOf, d.Name, strconv.Itoa(port))
 	default:
 		r.Status, r.Text = Warn, fmt.Sprintf("%s (%s)", strings.ToLower(state), phys)
 		r.Text, r.Fix = x.whyDown(r.Text, d.Name, port, phys, netdev)
@@ -79,25 +81,25 @@ func (x *examination) checkPort(d *device, port int) Result {
 	return r
 }
 
-// expectsDown reports whether the configuration says that a port may be down.
+// expectsDown reports whether expected_down lists the port.
 func (x *examination) expectsDown(d *device, port int) bool {
 	return x.plugin.ExpectedDown != nil && x.plugin.ExpectedDown(d.Name, port)
 }
 
-// unanswered returns the text and the command for a device that ends a read with an errno that refusals have. Drivers also answer EIO for a
-// device that has failed and may recover, which is not one to leave out.
-func (x *examination) unanswered(d *device, read, errno string) (text string, fix advice.Line) {
+// describeRefusal returns the text and the command for a device that fails a read with an errno of a refusal. Drivers
+// also return EIO for a device that has failed and may recover; such a device should not be excluded.
+func (x *examination) describeRefusal(d *device, read, errno string) (text string, fix advice.Line) {
 	if errno == "EIO" {
 		return fmt.Sprintf("%s ends with EIO: the device has failed and may recover, or its firmware refuses the read; the kernel log "+
-			"says which", read), x.line(advice.ShowKernelLogOf, d.kernelLogWord())
+			"says which", read), x.command(advice.ShowKernelLogOf, d.kernelLogWord())
 	}
 	return fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
 		"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), x.editConfig()
 }
 
-// refusedRead returns a file of a port that firmware refuses to read, and the error of that. With drivers that do not ask
-// the firmware, counters that cannot be read are normal.
-func (x *examination) refusedRead(d *device, port int) (file string, err error) {
+// findRefusedRead returns a file of a port that the firmware refuses to read, and the error. With drivers whose
+// counters do not come from the firmware, unreadable counters are normal and are not tried.
+func (x *examination) findRefusedRead(d *device, port int) (file string, err error) {
 	files := []string{"state"}
 	if verbs.DriverCommands(d.Driver).Has(verbs.CommandQueryPort) {
 		files = append(files, "counters/link_downed")
@@ -115,16 +117,17 @@ func (x *examination) whyDown(text, device string, port int, phys, netdev string
 	disabled := strings.EqualFold(phys, "Disabled")
 	switch {
 	case netdev != "" && disabled:
-		return text + ": its network device " + netdev + " is down", x.line(advice.BringUp, netdev)
+		return text + ": its network device " + netdev + " is down", x.command(advice.BringUp, netdev)
 	case netdev != "":
-		return text + ": there is no link; look at cable, transceiver and the other end", x.line(advice.ShowLink, netdev)
+		return text + ": there is no link; look at cable, transceiver and the other end", x.command(advice.ShowLink, netdev)
 	case disabled:
-		return text + ": it has been disabled; whoever runs the fabric can enable it", x.line(advice.ShowPortSettings, device, strconv.Itoa(port))
+		return text + ": it has been disabled; whoever runs the fabric can enable it", x.command(advice.ShowPortSettings, device, strconv.Itoa(port))
 	}
-	return text + ": there is no link; look at cable, transceiver and the other end", x.line(advice.ShowPort, device, strconv.Itoa(port))
+	return text + ": there is no link; look at cable, transceiver and the other end", x.command(advice.ShowPort, device, strconv.Itoa(port))
 }
 
-func (x *examination) link(device string, port int, netdev string) string {
+// describeLink returns the link layer of a port with its LID or its network device.
+func (x *examination) describeLink(device string, port int, netdev string) string {
 	if x.portAttr(device, port, "link_layer") == "InfiniBand" {
 		return "InfiniBand, LID " + x.read(x.portDir(device, port), "lid")
 	}
@@ -134,7 +137,7 @@ func (x *examination) link(device string, port int, netdev string) string {
 	return "Ethernet on " + netdev
 }
 
-// portState returns "ACTIVE" for "4: ACTIVE", "UNKNOWN" if the state cannot be read.
+// portState returns the state of a port, as "ACTIVE" for "4: ACTIVE", or "UNKNOWN" if it cannot be read.
 func (x *examination) portState(device string, port int) string {
 	if state := x.portAttr(device, port, "state"); state != "" {
 		return state
@@ -142,6 +145,7 @@ func (x *examination) portState(device string, port int) string {
 	return "UNKNOWN"
 }
 
+// portAttr returns a file of a port without a leading number, as "ACTIVE" for "4: ACTIVE".
 func (x *examination) portAttr(device string, port int, name string) string {
 	text := x.read(x.portDir(device, port), name)
 	if _, after, ok := strings.Cut(text, ": "); ok {
@@ -150,10 +154,9 @@ func (x *examination) portAttr(device string, port int, name string) string {
 	return text
 }
 
-// netdev returns the network device of a port, "" if it is unknown. It comes from
-// the port's GIDs, or else from the device, because a port that is down may have
-// lost its GIDs.
-func (x *examination) netdev(device, ofGIDs string) string {
+// findNetDev returns the network device of a port, or "" if it is unknown. ofGIDs is the network device of the port's
+// GIDs. A port that is down may have lost its GIDs; then the device's network device is used.
+func (x *examination) findNetDev(device, ofGIDs string) string {
 	if ofGIDs != "" {
 		return ofGIDs
 	}

@@ -19,7 +19,7 @@ func checkProbes(x *examination) []Result {
 		return []Result{{Check: name, Status: Skipped, Text: "no device to try them on"}}
 	}
 	if x.library == "" {
-		fix := x.install()
+		fix := x.installLibrary()
 		if x.worker == nil || x.versionErr != nil {
 			fix = x.installWorker()
 		}
@@ -28,7 +28,7 @@ func checkProbes(x *examination) []Result {
 	var results []Result
 	for i := range x.devices {
 		d := &x.devices[i]
-		if !d.opened() {
+		if !d.wasOpened() {
 			results = append(results, x.notOpened(d))
 			continue
 		}
@@ -44,7 +44,7 @@ func checkProbes(x *examination) []Result {
 // notOpened returns the result for a device that the worker could not open.
 func (x *examination) notOpened(d *device) Result {
 	r := Result{Check: "probes", Subject: d.Name, Status: Fail, Text: "it has no node to open", Fix: x.makeNodes()}
-	if why := d.unwatchable(); why != "" {
+	if why := d.whyUnwatchable(); why != "" {
 		return Result{Check: "probes", Subject: d.Name, Status: Skipped, Text: "not watched: " + why}
 	}
 	if len(d.trials) == 0 {
@@ -54,35 +54,36 @@ func (x *examination) notOpened(d *device) Result {
 	r.Text = t.Why
 	node := x.checkNode(d)
 	switch {
-	case node.Status == Fail: // whatever the library makes of that
+	case node.Status == Fail: // regardless of the library's error
 		r.Fix = node.Fix
 	case t.Reason == status.ReasonNoPermission:
-		r.Fix = x.line(advice.OpenNode, "/dev/infiniband/"+d.node)
+		r.Fix = x.command(advice.OpenNode, "/dev/infiniband/"+d.node)
 	case t.Reason == status.ReasonExcludedNetns:
-		r.Fix = x.line(advice.ShowNamespaces)
+		r.Fix = x.command(advice.ShowNamespaces)
 	case t.Reason == status.ReasonLimit:
-		r.Fix = x.raise("LimitMEMLOCK=8M")
+		r.Fix = x.raiseLimit("LimitMEMLOCK=8M")
 	case t.Reason == status.ReasonUnsupported, t.Reason == status.ReasonNoLibrary:
-		r.Fix = x.install()
+		r.Fix = x.installLibrary()
 	default:
-		r.Fix = x.line(advice.ShowKernelLog)
+		r.Fix = x.command(advice.ShowKernelLog)
 	}
 	if r.Text == "" {
-		r.Text = fmt.Sprintf("the worker did not answer within %v", inspect.TryLimit)
+		r.Text = fmt.Sprintf("the worker did not answer within %v", inspect.TrialTimeout)
 	}
 	return r
 }
 
-// checkProbe reports the result of each method on one port. One working method is enough. On a port that is down, it is only a
-// warning if none works, and no warning if the port may be down. An event that the method flush loses is no fault by itself:
-// some libraries complete flushed work without one, so the plugin takes another method there.
+// checkProbe reports the result of each method on one port. One working method is enough. If none works on a port that
+// is down, that is a warning, or nothing if expected_down lists the port. An event that the method flush loses is not a
+// fault by itself: some libraries complete flushed work requests without an event, and the plugin uses another method
+// there.
 func (x *examination) checkProbe(d *device, port int) Result {
-	r := Result{Check: "probes", Subject: subject(d.Name, port)}
+	r := Result{Check: "probes", Subject: portSubject(d.Name, port)}
 	var works, fails []string
 	lost := false
 	if query := d.trials[0].Ports[port].Query; verbs.IsRefusalStatus(query) {
 		r.Status = Warn
-		r.Text, r.Fix = x.unanswered(d, "ibv_query_port", query)
+		r.Text, r.Fix = x.describeRefusal(d, "ibv_query_port", query)
 		return r
 	}
 	for _, t := range d.trials {
@@ -99,32 +100,32 @@ func (x *examination) checkProbe(d *device, port int) Result {
 	r.Text = strings.Join(slices.Concat(works, fails), "; ")
 	switch {
 	case lost:
-		r.Status, r.Fix = Fail, x.line(advice.ShowInterrupts, d.interrupts())
+		r.Status, r.Fix = Fail, x.command(advice.ShowInterrupts, d.interruptWord())
 		r.Text += "; completions come and their events do not: look at interrupts"
 	case len(works) > 0:
 	case x.portState(d.Name, port) != "ACTIVE" && x.expectsDown(d, port):
 		r.Status, r.Text = Skipped, "none works while the port is not active, and expected_down lists it: "+r.Text
 	case x.portState(d.Name, port) != "ACTIVE":
 		r.Status, r.Text = Warn, "none works while the port is not active: "+r.Text
-		_, r.Fix = x.whyDown("", d.Name, port, x.portAttr(d.Name, port, "phys_state"), x.netdev(d.Name, ""))
+		_, r.Fix = x.whyDown("", d.Name, port, x.portAttr(d.Name, port, "phys_state"), x.findNetDev(d.Name, ""))
 	case d.Transport != "iwarp" && x.lacksGIDs(d, port) && x.Sysfs.Addresses(d.Name, port).GIDs == 0:
 		r.Status, r.Text = Skipped, "no probe without a GID: "+r.Text
 	default:
-		r.Status, r.Fix = Fail, x.line(advice.ShowKernelLog)
+		r.Status, r.Fix = Fail, x.command(advice.ShowKernelLog)
 		r.Text = "none works: " + r.Text
 	}
 	return r
 }
 
-func (d *device) interrupts() string {
+// interruptWord returns a word that occurs in the device's lines in /proc/interrupts.
+func (d *device) interruptWord() string {
 	if d.PCIAddress != "" {
 		return d.PCIAddress
 	}
 	return d.Driver
 }
 
-// describeTrial reports the result of a method on a port: how long a wake-up
-// takes, or why the method does not work.
+// describeTrial returns the result of a method on a port as text: the wake-up latency, or why the method does not work.
 func describeTrial(t inspect.PortTrial) (text string, ok bool) {
 	if t.Refused != "" {
 		return "cannot: " + t.Refused, false

@@ -20,10 +20,10 @@ func (x *examination) openWorker() {
 	x.worker, x.workerErr = x.OpenWorker(x.workerPath)
 }
 
-// closeWorker closes the program, which cannot be used after that.
+// closeWorker closes the program. The program cannot be used afterwards.
 func (x *examination) closeWorker() {
 	if x.worker != nil {
-		_ = x.worker.Close() // it can only leave our own directory behind, which the next start removes
+		_ = x.worker.Close() // an error only leaves the plugin's own directory behind, which the next start removes
 	}
 }
 
@@ -34,9 +34,9 @@ func checkWorker(x *examination) []Result {
 		r.Status, r.Text, r.Fix = Fail, x.workerErr.Error(), x.installWorker()
 		switch {
 		case errors.Is(x.workerErr, status.ErrUntrusted):
-			r.Fix = x.line(advice.TrustWorker, x.workerPath)
+			r.Fix = x.command(advice.TrustWorker, x.workerPath)
 		case x.isFile(x.workerPath):
-			r.Fix = x.line(advice.LetWorkerRun, x.workerPath)
+			r.Fix = x.command(advice.LetWorkerRun, x.workerPath)
 		}
 		return []Result{r}
 	}
@@ -58,5 +58,5 @@ func (x *examination) isFile(name string) bool {
 }
 
 func (x *examination) installWorker() advice.Line {
-	return x.line(advice.InstallWorker, filepath.Dir(x.workerPath))
+	return x.command(advice.InstallWorker, filepath.Dir(x.workerPath))
 }

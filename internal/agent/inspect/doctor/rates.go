@@ -2,20 +2,22 @@ package doctor
 
 import "rdma_events/internal/device/verbs"
 
-// comparedRate returns the rate in Gbit/s that a port should have as far as the other ports show it, 0 if they do not.
-func (x *examination) comparedRate(device string, port int) float64 {
-	return x.rates[subject(device, port)]
+// peerRate returns the rate in Gbit/s that a port should have according to the other ports of its board type, or 0 if
+// these do not tell.
+func (x *examination) peerRate(device string, port int) float64 {
+	return x.rates[portSubject(device, port)]
 }
 
-// statedRate returns the least rate in Gbit/s that the configuration expects of a port, 0 for any.
-func (x *examination) statedRate(device string, port int) float64 {
+// configuredRate returns the minimum rate in Gbit/s that the configuration requires of a port, or 0.
+func (x *examination) configuredRate(device string, port int) float64 {
 	if x.plugin.ExpectedRate == nil {
 		return 0
 	}
 	return x.plugin.ExpectedRate(device, port)
 }
 
-// compareRates compares the rates of the ports with each other, as the plugin does.
+// compareRates compares the rates of the ports with each other, as the plugin does, and stores the results for
+// peerRate.
 func (x *examination) compareRates() {
 	var subjects []string
 	var all []verbs.ComparedPort
@@ -29,17 +31,17 @@ func (x *examination) compareRates() {
 			}
 			p.RateGbps = x.Sysfs.RateOr(d.Name, port, 0)
 			p.Role = x.configuredRole(d.Name, port)
-			subjects, all = append(subjects, subject(d.Name, port)), append(all, p)
+			subjects, all = append(subjects, portSubject(d.Name, port)), append(all, p)
 		}
 	}
-	x.findManagement(all)
+	x.assignManagementRole(all)
 	x.rates = map[string]float64{}
 	for i, rate := range verbs.ExpectedRates(all) {
 		x.rates[subjects[i]] = rate
 	}
 }
 
-// configuredRole returns the role that the configuration gives a port, "" if it gives none.
+// configuredRole returns the configured role of a port, or "".
 func (x *examination) configuredRole(device string, port int) string {
 	if x.plugin.Role == nil {
 		return ""
@@ -47,9 +49,9 @@ func (x *examination) configuredRole(device string, port int) string {
 	return x.plugin.Role(device, port)
 }
 
-// findManagement gives the role management to each port without a role that carries a default route of the host and is slower than
-// another watched port. all has the ports in the order of the devices.
-func (x *examination) findManagement(all []verbs.ComparedPort) {
+// assignManagementRole assigns the role management to each port without a role that carries a default route of the host
+// and is slower than another watched port. all contains the ports in the order of the devices.
+func (x *examination) assignManagementRole(all []verbs.ComparedPort) {
 	fastest := 0.0
 	for i := range all {
 		fastest = max(fastest, all[i].RateGbps)
@@ -68,6 +70,6 @@ func (x *examination) findManagement(all []verbs.ComparedPort) {
 }
 
 func (x *examination) carriesDefaultRoute(device string, port int) bool {
-	netdev := x.netdev(device, x.Sysfs.PortNetDev(device, port))
+	netdev := x.findNetDev(device, x.Sysfs.PortNetDev(device, port))
 	return netdev != "" && x.CarriesDefaultRoute != nil && x.CarriesDefaultRoute(netdev)
 }

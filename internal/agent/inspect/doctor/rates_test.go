@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// fourAlike is a host with four ports of one board type, of which mlx5_3 has a quarter of the others' rate.
+// fourAlike returns a host with four ports of one board type. mlx5_3 has a quarter of the rate of the others.
 func fourAlike() tree {
 	files := healthy().with(tree{
 		class + "/board_id":    "MT_0000000223\n",
@@ -42,10 +42,10 @@ func fourAlike() tree {
 	return files
 }
 
-// portOf returns the finding of the check ports about a port.
+// portOf returns the result of the check "ports" about a port.
 func portOf(t *testing.T, r *Report, port string) Result {
 	t.Helper()
-	for _, one := range r.of("ports") {
+	for _, one := range r.resultsOf("ports") {
 		if one.Subject == port {
 			return one
 		}
@@ -86,7 +86,7 @@ func TestRatesAreComparedWithinARole(t *testing.T) {
 	}
 }
 
-// roleOf gives one device a role, "" all devices.
+// roleOf returns a function that gives a role to one device, or to all devices for "".
 func roleOf(device, role string) func(string, int) string {
 	return func(name string, _ int) string {
 		if device == "" || name == device {

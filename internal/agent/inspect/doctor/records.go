@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/agent/inspect"
 )
 
-// checkRecords reports the directory in which the plugin records what happens.
+// checkRecords checks the directory of the recorder.
 func checkRecords(x *examination) []Result {
 	r := Result{Check: "recorder"}
 	dir := x.plugin.Records
@@ -23,11 +23,11 @@ func checkRecords(x *examination) []Result {
 		r.Text = fmt.Sprintf("there is no %s: nothing is recorded unless recorder.directory is set; the package's unit file makes it", dir)
 	case err != nil:
 		r.Status, r.Text = Warn, err.Error()
-		r.Fix = x.line(advice.MakeRecords, dir)
+		r.Fix = x.command(advice.MakeRecords, dir)
 	case !info.IsDir() || info.Mode().Perm()&0o022 != 0:
 		r.Status = Warn
 		r.Text = fmt.Sprintf("nothing is recorded: %s is no directory of the plugin's user alone (mode %04o)", dir, info.Mode().Perm())
-		r.Fix = x.line(advice.CloseRecords, dir)
+		r.Fix = x.command(advice.CloseRecords, dir)
 	default:
 		r.Text = "what happens is recorded in " + dir
 		if x.plugin.Records == "" {

@@ -17,7 +17,7 @@ func TestReleasedDeviceIsNotTouched(t *testing.T) {
 	require.Empty(t, w.tried)
 	require.Empty(t, w.asked)
 	require.Equal(t, []Result{{Check: "released", Subject: "mlx5_0", Status: Skipped,
-		Text: "released until 12:00: it is not opened; `rdma-events resume` ends that"}}, r.of("released"))
+		Text: "released until 12:00: it is not opened; `rdma-events resume` ends that"}}, r.resultsOf("released"))
 	for _, one := range r.Results {
 		require.Empty(t, one.Fix)
 		require.True(t, one.Check == "released" || one.Subject != "mlx5_0", "%+v", one)
@@ -36,8 +36,8 @@ func TestRemovalSaysWhetherTheDriverUnloads(t *testing.T) {
 	} {
 		s := host(t, healthy().with(tree{driver: "-> ../../bus/pci/drivers/" + c.driver, "proc/sys/kernel/osrelease": c.kernel + "\n"}), &fakeWorker{})
 		got := Run(t.Context(), s)
-		require.Len(t, got.of("removal"), 1)
-		one := got.of("removal")[0]
+		require.Len(t, got.resultsOf("removal"), 1)
+		one := got.resultsOf("removal")[0]
 		require.Equal(t, OK, one.Status)
 		require.Contains(t, one.Text, c.want, c)
 		require.Empty(t, one.Fix)

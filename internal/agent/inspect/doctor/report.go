@@ -14,9 +14,9 @@ type Status int
 
 // The statuses from OK on are also the exit statuses of the program.
 const (
-	Skipped Status = iota - 1 // there was nothing to look at
+	Skipped Status = iota - 1 // nothing to examine
 	OK                        // works
-	Warn                      // works in part, or cannot be determined from here
+	Warn                      // works in part, or cannot be determined
 	Fail                      // something cannot be watched
 )
 
@@ -34,18 +34,19 @@ func (s Status) MarshalText() ([]byte, error) {
 // Result is the result of one check for one subject.
 type Result struct {
 	Check   string `json:"check"`             // as in "device_nodes"
-	Subject string `json:"subject,omitempty"` // a device, or as in "mlx5_0 port 1"; "" is the host
+	Subject string `json:"subject,omitempty"` // a device, or a port as in "mlx5_0 port 1"; "" for the host
 	Status  Status `json:"status"`
 	Text    string `json:"text"` // one line
-	// Fix is the command that fixes it, or shows more; none with OK and Skipped. Risk is what that does besides, "" if nothing.
+	// Fix is the command that fixes the problem or shows more. It is empty for OK and Skipped. Risk is the command's
+	// side effect, or "" if it has none.
 	Fix  advice.Line `json:"fix,omitzero"`
 	Risk string      `json:"risk,omitempty"`
 }
 
-// schema changes when a field of a Report changes its meaning or goes.
+// schema is the version of the JSON format. It changes when a field of Report is removed or changes its meaning.
 const schema = 1
 
-// Report has the results of all checks, in their order.
+// Report contains the results of all checks, in order.
 type Report struct {
 	Schema  int      `json:"schema"`
 	Version string   `json:"version"`
@@ -55,8 +56,8 @@ type Report struct {
 	Results []Result `json:"checks"`
 }
 
-// add adds the results of a check.
-func (r *Report) add(results ...Result) {
+// addResults adds the results of a check.
+func (r *Report) addResults(results ...Result) {
 	for _, one := range results {
 		one.Risk = one.Fix.Risk()
 		r.Results = append(r.Results, one)
@@ -73,8 +74,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// WriteText writes the report as text for people. paint colours the text of a
-// status; nil leaves it without colour.
+// WriteText writes the report as text for people. paint colours the text of a status; nil leaves it uncoloured.
 func (r *Report) WriteText(w io.Writer, paint func(Status, string) string) error {
 	if paint == nil {
 		paint = func(_ Status, text string) string { return text }
@@ -93,7 +93,7 @@ func (r *Report) WriteText(w io.Writer, paint func(Status, string) string) error
 		if !one.Fix.IsZero() {
 			purpose := "to see more: "
 			if one.Fix.Changes() {
-				purpose = "to mend it: "
+				purpose = "to fix it: "
 			}
 			fmt.Fprintf(&b, "%25s%s\n", purpose, one.Fix)
 		}

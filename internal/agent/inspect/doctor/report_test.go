@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A check that had no device to look at says nothing of devices, so it is not OK.
+// A check without a device to examine tells nothing about devices, so its status is not OK.
 func TestWithoutADeviceItsChecksAreSkipped(t *testing.T) {
 	files := healthy().with(tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""})
 	r := Run(context.Background(), host(t, files, workingWorker()))
 	for _, check := range []string{"device_nodes", "ports", "ext_state", "probes", "events", "removal"} {
-		results := r.of(check)
+		results := r.resultsOf(check)
 		require.Len(t, results, 1, check)
 		require.Equal(t, Skipped, results[0].Status, check)
 		require.Empty(t, results[0].Fix, check)

@@ -21,7 +21,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// System is the host as the checks see it. NewSystem returns the real one.
+// System provides the facts about the host that the checks need. NewSystem returns the real host.
 type System struct {
 	Version string // of this program
 	Root    fs.FS  // the root file system
@@ -38,11 +38,11 @@ type System struct {
 	Uevents func() error
 	// Types returns the kernel's types of devices by name, as hotplug.QueryTypes does.
 	Types func() (map[string]hotplug.Type, error)
-	// NodeAbsence returns why a device node such as "uverbs0" has no file, as hotplug.NodeFiles does.
+	// NodeAbsence returns why a device node such as "uverbs0" has no file. See hotplug.NodeFiles.
 	NodeAbsence func(node string) hotplug.Absence
-	// Addressed reports whether a network device is up and has an address that is not link-local.
-	Addressed func(netdev string) bool
-	// CarriesDefaultRoute reports whether a default route of the host goes over a network device. Nil: none does.
+	// HasAddress reports whether a network device is up and has an address that is not link-local.
+	HasAddress func(netdev string) bool
+	// CarriesDefaultRoute reports whether a default route of the host uses a network device. If it is nil, none does.
 	CarriesDefaultRoute func(netdev string) bool
 	// KernelLog opens the kernel's log for reading, and closes it.
 	KernelLog func() error
@@ -58,30 +58,31 @@ type System struct {
 	OpenTracer func(path string) (Tracer, error)
 	TracerPath string
 	FileCaps   func(path string) ([]byte, error)
-	// Applications has the tracer examined whatever the plugin's configuration says.
+	// Applications makes the doctor examine the tracer even if the plugin's configuration does not use it.
 	Applications bool
 
-	// Records is the recorder's directory if the plugin's configuration names none: that
-	// which the package's unit file has systemd make.
+	// Records is the recorder's directory if the plugin's configuration sets none: the one that systemd creates for the
+	// package's unit file.
 	Records string
 
-	// Released returns until when a device is released, as in "released until 12:00", and "" for one that is not. Nil: none is.
+	// Released returns until when a device is released, as in "released until 12:00", or "" if it is not released. If
+	// it is nil, no device is released.
 	Released func(device string) string
 
-	// Config is the path of Telegraf's or the plugin's configuration; "" means that
-	// none is checked. Plugin reads the plugin's configuration.
+	// Config is the path of Telegraf's or the plugin's configuration. If it is "", no configuration is checked. Plugin
+	// reads the plugin's configuration.
 	Config string
 	Plugin func(path string) (PluginConfig, error)
 }
 
-// Worker is an opened worker program. All but Close may be called concurrently.
+// Worker is an opened worker program. All methods except Close may be called concurrently.
 type Worker interface {
 	// AskVersion runs the program and returns the version that the program reports.
 	AskVersion(ctx context.Context) (string, error)
 	// AskLibrary runs the program and returns the file of libibverbs that the program's loader finds.
 	AskLibrary(ctx context.Context) (string, error)
-	// AskLink asks the driver of a network device about its link, in a process of its own: the
-	// kernel's RTNL lock may keep that for long. It blocks for some seconds at most.
+	// AskLink asks the driver of a network device about its link, in a separate process, because the kernel's RTNL lock
+	// may block the call for long. AskLink blocks for a few seconds at most.
 	AskLink(ctx context.Context, netdev string) (ethtool.Link, error)
 	// Try opens a device and tries a probe method on all of its ports. It blocks
 	// for some seconds at most.
@@ -97,20 +98,20 @@ type PluginConfig struct {
 	Events       bool                               // applications.events
 	TracerPath   string                             // "" means the default
 	Records      string                             // recorder.directory
-	Watches      func(device string) bool           // nil means all devices; VirtualFunctions leaves out some of them
-	WatchesPort  func(device string, port int) bool // of a device that is watched; nil means all ports
+	Watches      func(device string) bool           // nil means all devices; VirtualFunctions excludes some
+	WatchesPort  func(device string, port int) bool // port of a watched device; nil means all ports
 	ExpectedDown func(device string, port int) bool // nil means no port
-	// Expected is which devices must be there. ExpectedRate returns the least rate in Gbit/s that a port must have, 0 for any; nil means
-	// any. Role returns the role that the configuration gives a port, "" if it gives none; nil means none.
+	// Expected lists the devices that must be present. ExpectedRate returns the minimum rate in Gbit/s that a port must
+	// have, or 0; nil means 0 for all ports. Role returns the configured role of a port, or ""; nil means no roles.
 	Expected     Expected
 	ExpectedRate func(device string, port int) float64
 	Role         func(device string, port int) string
-	// VirtualFunctions is which virtual and scalable functions are watched.
+	// VirtualFunctions tells which virtual and scalable functions are watched.
 	VirtualFunctions verbs.VirtualFunctions
-	// Vectors returns how many completion vectors are probed on each port of a
-	// device that has that many; has is 0 if that is unknown. Nil means one vector.
+	// Vectors returns the number of completion vectors that are probed on each port of a device with has vectors; has
+	// is 0 if that is unknown. Nil means one vector.
 	Vectors func(has int) int
-	Fabric  *FabricConfig // nil: other hosts are not probed
+	Fabric  *FabricConfig // nil if probes between hosts are off
 }
 
 // NewSystem returns the host that this process runs on.
@@ -132,8 +133,8 @@ func NewSystem() *System {
 		}
 		return source.Close()
 	}
-	s.Types, s.NodeAbsence, s.Addressed = hotplug.QueryTypes, hotplug.NodeFiles{}.Absence, addressed
-	s.FileCaps = fileCaps
+	s.Types, s.NodeAbsence, s.HasAddress = hotplug.QueryTypes, hotplug.NodeFiles{}.Absence, hasAddress
+	s.FileCaps = readFileCaps
 	s.KernelLog = func() error {
 		f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
 		if err != nil {
@@ -144,17 +145,17 @@ func NewSystem() *System {
 	return s
 }
 
-// newSystem returns a System that has only its file systems set.
+// newSystem returns a System in which only the file systems are set.
 func newSystem(root string) *System {
 	return &System{
 		Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys")), Now: time.Now,
-		Types: func() (map[string]hotplug.Type, error) { return nil, nil }, Addressed: func(string) bool { return false },
+		Types: func() (map[string]hotplug.Type, error) { return nil, nil }, HasAddress: func(string) bool { return false },
 		NodeAbsence: func(string) hotplug.Absence { return hotplug.AbsentNot },
 	}
 }
 
-// addressed implements System.Addressed.
-func addressed(netdev string) bool {
+// hasAddress implements System.HasAddress.
+func hasAddress(netdev string) bool {
 	i, err := net.InterfaceByName(netdev)
 	if err != nil || i.Flags&net.FlagUp == 0 {
 		return false
@@ -177,24 +178,24 @@ func softLimit(resource int) uint64 {
 // files reads small files of the host.
 func (s *System) files() inspect.Files { return inspect.Files{FS: s.Root} }
 
-func (s *System) read(elem ...string) string { return s.files().Text(elem...) }
+func (s *System) read(elem ...string) string { return s.files().ReadText(elem...) }
 
 func (s *System) exists(elem ...string) bool { return s.files().Exists(elem...) }
 
 func (s *System) list(elem ...string) []string { return s.files().List(elem...) }
 
-// line returns a command of the table as this user has to type it.
-func (s *System) line(c advice.Command, values ...string) advice.Line {
+// command returns a command of the table as this user must type it.
+func (s *System) command(c advice.Command, values ...string) advice.Line {
 	return c.Line(values...).For(s.UID)
 }
 
 // editConfig returns the command that opens the configuration in an editor.
 func (s *System) editConfig() advice.Line {
-	return s.line(advice.EditFile, cmp.Or(s.Config, "/etc/telegraf/rdma_events.conf"))
+	return s.command(advice.EditFile, cmp.Or(s.Config, "/etc/telegraf/rdma_events.conf"))
 }
 
 // install returns the command that installs libibverbs and its providers.
-func (s *System) install() advice.Line {
+func (s *System) installLibrary() advice.Line {
 	distribution := s.files().Distribution()
 	names := strings.Fields(distribution["id"] + " " + distribution["id_like"])
 	is := func(ids ...string) bool {
@@ -202,9 +203,9 @@ func (s *System) install() advice.Line {
 	}
 	switch {
 	case is("rhel", "fedora", "centos"):
-		return s.line(advice.InstallOnFedora)
+		return s.command(advice.InstallOnFedora)
 	case is("suse", "opensuse"):
-		return s.line(advice.InstallOnSUSE)
+		return s.command(advice.InstallOnSUSE)
 	}
-	return s.line(advice.InstallOnDebian)
+	return s.command(advice.InstallOnDebian)
 }

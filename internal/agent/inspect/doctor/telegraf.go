@@ -17,35 +17,35 @@ import (
 // telegrafName is the name of the check of Telegraf's configuration.
 const telegrafName = "telegraf"
 
-// execd is an [[inputs.execd]] of Telegraf's configuration.
-type execd struct {
+// execdInput is an [[inputs.execd]] of Telegraf's configuration.
+type execdInput struct {
 	Command    []string `toml:"command"`
 	Signal     string   `toml:"signal"`
 	DataFormat string   `toml:"data_format"`
 }
 
-// checkTelegraf reports what readTelegraf found.
+// checkTelegraf returns the results of readTelegraf.
 func checkTelegraf(x *examination) []Result { return x.telegraf }
 
-// readTelegraf reads Telegraf's configuration, or the plugin's own. It runs
-// first, because the configuration names the devices and the worker program.
+// readTelegraf reads Telegraf's configuration, or the plugin's own. It runs first, because the configuration selects
+// the devices and the worker program.
 func (x *examination) readTelegraf() {
 	if x.Config == "" {
 		return
 	}
 	text, err := fs.ReadFile(x.Root, inspect.Relative(x.Config))
 	if err != nil {
-		x.misconfigured("", "read "+x.Config+": "+bare(err).Error())
+		x.addConfigFault("", "read "+x.Config+": "+withoutPath(err).Error())
 		return
 	}
 	var file struct {
 		Inputs struct {
-			Execd      []execd          `toml:"execd"`
+			Execd      []execdInput     `toml:"execd"`
 			RDMAEvents []map[string]any `toml:"rdma_events"`
 		} `toml:"inputs"`
 	}
 	if _, err := toml.Decode(string(text), &file); err != nil {
-		x.misconfigured("", x.Config+": "+firstLine(err))
+		x.addConfigFault("", x.Config+": "+firstLine(err))
 		return
 	}
 	if len(file.Inputs.Execd) == 0 && len(file.Inputs.RDMAEvents) > 0 {
@@ -58,21 +58,21 @@ func (x *examination) readTelegraf() {
 		}
 	}
 	if len(x.telegraf) == 0 {
-		x.misconfigured("", "no [[inputs.execd]] of "+x.Config+" runs rdma-events")
+		x.addConfigFault("", "no [[inputs.execd]] of "+x.Config+" runs rdma-events")
 	}
 }
 
 // checkExecd checks how Telegraf starts the plugin, and the plugin's configuration.
-func (x *examination) checkExecd(e execd) {
+func (x *examination) checkExecd(e execdInput) {
 	program := e.Command[0]
-	prompted, config := arguments(e.Command[1:])
+	prompted, config := parseArguments(e.Command[1:])
 	switch info, err := fs.Stat(x.Root, inspect.Relative(program)); {
 	case !path.IsAbs(program):
-		x.misconfigured("inputs.execd", fmt.Sprintf("command = [%q]: want an absolute path; Telegraf's own PATH decides otherwise", program))
+		x.addConfigFault("inputs.execd", fmt.Sprintf("command = [%q]: want an absolute path; Telegraf's own PATH decides otherwise", program))
 	case err != nil:
-		x.misconfigured("inputs.execd", fmt.Sprintf("command = [%q]: %v", program, bare(err)))
+		x.addConfigFault("inputs.execd", fmt.Sprintf("command = [%q]: %v", program, withoutPath(err)))
 	case info.Mode()&0o111 == 0:
-		x.misconfigured("inputs.execd", fmt.Sprintf("command = [%q]: it is not executable", program))
+		x.addConfigFault("inputs.execd", fmt.Sprintf("command = [%q]: it is not executable", program))
 	}
 	signal := e.Signal
 	if signal == "" {
@@ -80,7 +80,7 @@ func (x *examination) checkExecd(e execd) {
 	}
 	switch {
 	case prompted && signal == "none":
-		x.misconfigured("inputs.execd", `signal = "none" with -poll_interval_disabled: nothing is ever sent; set signal = "STDIN"`)
+		x.addConfigFault("inputs.execd", `signal = "none" with -poll_interval_disabled: nothing is ever sent; set signal = "STDIN"`)
 	case !prompted && signal != "none":
 		x.telegraf = append(x.telegraf, Result{
 			Check: telegrafName, Subject: "inputs.execd", Status: Warn, Fix: x.editConfig(),
@@ -89,7 +89,7 @@ func (x *examination) checkExecd(e execd) {
 		})
 	}
 	if e.DataFormat != "" && e.DataFormat != "influx" {
-		x.misconfigured("inputs.execd", fmt.Sprintf(`data_format = %q: set it to "influx"`, e.DataFormat))
+		x.addConfigFault("inputs.execd", fmt.Sprintf(`data_format = %q: set it to "influx"`, e.DataFormat))
 	}
 	if config == "" {
 		x.telegraf = append(x.telegraf, Result{Check: telegrafName, Subject: "inputs.execd", Text: "runs the plugin with its defaults"})
@@ -98,9 +98,9 @@ func (x *examination) checkExecd(e execd) {
 	x.readPlugin(config)
 }
 
-// arguments parses the plugin's command line. It returns whether the plugin
-// gathers only when prompted, and the path of its configuration.
-func arguments(args []string) (prompted bool, config string) {
+// parseArguments parses the plugin's command line. It returns whether the plugin gathers only when prompted, and the
+// path of its configuration.
+func parseArguments(args []string) (prompted bool, config string) {
 	for i, arg := range args {
 		name, value, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if !has && i+1 < len(args) {
@@ -125,25 +125,26 @@ func (x *examination) readPlugin(config string) {
 	c, err := x.Plugin(config)
 	x.plugin = c
 	if err != nil {
-		x.Config = config // the file that has to be fixed
-		x.misconfigured("", err.Error())
+		x.Config = config // the file to fix
+		x.addConfigFault("", err.Error())
 		return
 	}
 	r := Result{Check: telegrafName, Subject: config, Text: "can be used"}
 	if c.Simulated {
-		r.Status, r.Text, r.Fix = Warn, "simulates devices and watches none of this host", x.line(advice.EditFile, config)
+		r.Status, r.Text, r.Fix = Warn, "simulates devices and watches none of this host", x.command(advice.EditFile, config)
 	}
 	x.telegraf = append(x.telegraf, r)
 }
 
-func (x *examination) misconfigured(subject, text string) {
+// addConfigFault adds a failure of the check of Telegraf's configuration.
+func (x *examination) addConfigFault(subject, text string) {
 	x.telegraf = append(x.telegraf, Result{
 		Check: telegrafName, Subject: subject, Status: Fail, Text: text, Fix: x.editConfig(),
 	})
 }
 
-// bare removes the operation and the path from an error.
-func bare(err error) error {
+// withoutPath removes the operation and the path from an error.
+func withoutPath(err error) error {
 	if at, ok := err.(*fs.PathError); ok { //nolint:errorlint // fs.FS returns it as it is
 		return at.Err
 	}

@@ -17,7 +17,7 @@ func TestArgumentsSayWhetherThePluginGathersByItself(t *testing.T) {
 		"-poll_interval=0s -config f":              true,
 		"-config f -poll_interval 0":               true,
 	} {
-		got, config := arguments(strings.Fields(line))
+		got, config := parseArguments(strings.Fields(line))
 		require.Equal(t, prompted, got, line)
 		require.Equal(t, "f", config, line)
 	}

@@ -22,52 +22,55 @@ import (
 
 const (
 	tracerProgram = "rdma-events-tracer"
-	// The files of the tracer's package: the program, and the list from which a script of the package gives it capabilities.
+	// Files of the tracer's package: the program, and the list from which a script of the package gives it
+	// capabilities.
 	packagedTracer = "/usr/bin/" + tracerProgram
 	packagedCaps   = "/etc/rdma-events/tracer.caps"
-	// initialPIDs is the initial PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
-	initialPIDs = "pid:[4026531836]"
+	// initialPIDNamespace is the initial PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).
+	initialPIDNamespace = "pid:[4026531836]"
 )
 
 // Tracer is an opened tracer program.
 type Tracer interface {
 	// AskVersion runs the program and returns the version that the program reports.
 	AskVersion(ctx context.Context) (string, error)
-	// Try attaches to the kernel and ends, and returns what the program has printed. It blocks for inspect.TracerLimit at most, and
-	// a moment longer if the process has to be killed.
+	// Try attaches the tracer to the kernel, ends it, and returns its output. It blocks for inspect.TracerTimeout at
+	// most, and a moment longer if the process must be killed.
 	Try(ctx context.Context) (string, error)
 	// Close must be called after all other calls have returned.
 	Close() error
 }
 
-// tracing is what was found out about the tracer.
-type tracing struct {
-	path       string
-	openErr    error
-	version    string
-	versionErr error
-	caps       capabilities // of the file
-	capsErr    error
-	needs      capabilities
-	said       string // by the trial
-	sayErr     error
+// tracerFindings contains the facts about the tracer.
+type tracerFindings struct {
+	path        string
+	openErr     error
+	version     string
+	versionErr  error
+	caps        capabilities // capabilities of the file
+	capsErr     error
+	needs       capabilities
+	trialOutput string // output of the trial
+	trialErr    error
 }
 
-// traces reports whether the events of applications are examined.
-func (x *examination) traces() bool { return x.Applications || x.plugin.Events && !x.plugin.Simulated }
+// examinesTracer reports whether the tracer is examined.
+func (x *examination) examinesTracer() bool {
+	return x.Applications || x.plugin.Events && !x.plugin.Simulated
+}
 
-// tryTracer finds out whether the tracer program can attach to the kernel.
+// tryTracer tries whether the tracer program can attach to the kernel.
 func (x *examination) tryTracer(ctx context.Context) {
-	if !x.traces() {
+	if !x.examinesTracer() {
 		return
 	}
-	a := &tracing{path: x.TracerPath, needs: setOf(capBPF, capPerfmon)}
-	x.tracing = a
+	a := &tracerFindings{path: x.TracerPath, needs: newCapabilities(capBPF, capPerfmon)}
+	x.tracer = a
 	if x.plugin.TracerPath != "" {
 		a.path = x.plugin.TracerPath
 	}
-	if x.paranoia() > perfmonEnough {
-		a.needs |= setOf(capSysAdmin)
+	if x.perfEventParanoid() > maxParanoidForPerfmon {
+		a.needs |= newCapabilities(capSysAdmin)
 	}
 	var t Tracer
 	if t, a.openErr = x.OpenTracer(a.path); a.openErr != nil {
@@ -79,13 +82,13 @@ func (x *examination) tryTracer(ctx context.Context) {
 		a.caps, a.capsErr = decodeFileCaps(raw)
 	}
 	if a.version, a.versionErr = t.AskVersion(ctx); a.versionErr == nil {
-		a.said, a.sayErr = t.Try(ctx)
+		a.trialOutput, a.trialErr = t.Try(ctx)
 	}
 }
 
-// checkTracer examines what events of applications need, if they are examined.
+// checkTracer runs the checks for events of applications, if the tracer is examined.
 func checkTracer(x *examination) []Result {
-	if x.tracing == nil {
+	if x.tracer == nil {
 		return nil
 	}
 	var all []Result
@@ -98,9 +101,9 @@ func checkTracer(x *examination) []Result {
 	return all
 }
 
-// checkTracerProgram reports the program, its version and who may execute it.
+// checkTracerProgram checks the program, its version and who may execute it.
 func checkTracerProgram(x *examination) []Result {
-	a := x.tracing
+	a := x.tracer
 	r := Result{Check: "tracer_program", Fix: x.installTracer()}
 	info, err := fs.Stat(x.Root, inspect.Relative(a.path))
 	switch {
@@ -113,7 +116,7 @@ func checkTracerProgram(x *examination) []Result {
 		r.Status, r.Fix = Fail, x.giveCaps()
 		r.Text = fmt.Sprintf("user %d may not execute %s", x.UID, a.path)
 		if err == nil {
-			r.Text += fmt.Sprintf(" (mode %04o, group %s)", info.Mode().Perm(), x.group(info))
+			r.Text += fmt.Sprintf(" (mode %04o, group %s)", info.Mode().Perm(), x.groupName(info))
 		}
 	case a.versionErr != nil:
 		r.Status, r.Text = Fail, fmt.Sprintf("%s cannot be used: %s", a.path, oneLine(a.versionErr))
@@ -128,8 +131,8 @@ func checkTracerProgram(x *examination) []Result {
 	return []Result{r}
 }
 
-// group returns the name of a file's group, or its number.
-func (x *examination) group(info fs.FileInfo) string {
+// groupName returns the name of a file's group, or its number if the name is unknown.
+func (x *examination) groupName(info fs.FileInfo) string {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return "unknown"
@@ -144,38 +147,38 @@ func (x *examination) group(info fs.FileInfo) string {
 }
 
 func (x *examination) installTracer() advice.Line {
-	dir := filepath.Dir(x.tracing.path)
-	return x.line(advice.InstallTracer, dir, x.tracing.needs.String())
+	dir := filepath.Dir(x.tracer.path)
+	return x.command(advice.InstallTracer, dir, x.tracer.needs.String())
 }
 
 // giveCaps returns the command that gives the file its group, mode and capabilities.
 func (x *examination) giveCaps() advice.Line {
-	a := x.tracing
+	a := x.tracer
 	if x.isPackaged(a.path) {
-		return x.line(advice.GivePackagedCapabilities, a.needs.String(), packagedCaps)
+		return x.command(advice.GivePackagedCapabilities, a.needs.String(), packagedCaps)
 	}
-	return x.line(advice.GiveCapabilities, a.path, a.needs.String())
+	return x.command(advice.GiveCapabilities, a.path, a.needs.String())
 }
 
-// trustTracer returns the command that gives the file its owner, and then what giveCaps gives it.
+// trustTracer returns the command that sets the owner of the file, and then does the same as giveCaps.
 func (x *examination) trustTracer() advice.Line {
-	a := x.tracing
+	a := x.tracer
 	if x.isPackaged(a.path) {
-		return x.line(advice.TrustPackagedTracer, a.path, a.needs.String(), packagedCaps)
+		return x.command(advice.TrustPackagedTracer, a.path, a.needs.String(), packagedCaps)
 	}
-	return x.line(advice.TrustTracer, a.path, a.needs.String())
+	return x.command(advice.TrustTracer, a.path, a.needs.String())
 }
 
-// isPackaged reports whether a script of the package gives the file its capabilities.
+// isPackaged reports whether the file gets its capabilities from a script of the package.
 func (x *examination) isPackaged(tracer string) bool {
 	return tracer == packagedTracer && x.exists(inspect.Relative(packagedCaps))
 }
 
-// checkFileCapabilities reports whether the file has the capabilities that all kernels ask for.
+// checkFileCapabilities checks that the file has the capabilities that every kernel requires.
 func checkFileCapabilities(x *examination) []Result {
-	a := x.tracing
+	a := x.tracer
 	r := Result{Check: "file_capabilities"}
-	needs := setOf(capBPF, capPerfmon) // checkPerfParanoid has the third
+	needs := newCapabilities(capBPF, capPerfmon) // checkPerfParanoid checks CAP_SYS_ADMIN
 	switch missing := needs &^ a.caps; {
 	case a.openErr != nil:
 		r.Status, r.Text = Skipped, "there is no tracer"
@@ -190,32 +193,32 @@ func checkFileCapabilities(x *examination) []Result {
 	return []Result{r}
 }
 
-// checkPrivilegeLimits reports what takes a file's capabilities away from Telegraf: no_new_privs and the bounding set, of this
-// process and of a running Telegraf, and Telegraf's unit.
+// checkPrivilegeLimits checks for settings that deny Telegraf the capabilities of a file: no_new_privs and the bounding
+// set of this process and of a running Telegraf, and Telegraf's unit.
 func checkPrivilegeLimits(x *examination) []Result {
 	r := Result{Check: "privilege_limits", Status: Fail}
-	processes := x.processesOf("telegraf")
+	processes := x.findProcesses("telegraf")
 	for _, p := range append([]string{"self"}, processes...) {
 		name := "Telegraf (process " + p + ")"
 		if p == "self" {
 			name = "this process"
 		}
-		missing := x.tracing.needs &^ x.boundingSet(p)
+		missing := x.tracer.needs &^ x.boundingSet(p)
 		switch {
-		case x.statusOf(p, "NoNewPrivs") == "1":
+		case x.processStatus(p, "NoNewPrivs") == "1":
 			r.Text, r.Fix = name+" has no_new_privs, so a program that it starts gets no capabilities of its file", x.allowPrivileges()
 		case missing != 0:
 			r.Text = fmt.Sprintf("the bounding set of %s lacks %s, so it cannot start a program whose file has that", name, missing)
-			r.Fix = x.raise("CapabilityBoundingSet=" + strings.ToUpper(strings.ReplaceAll(missing.String(), ",", " ")))
+			r.Fix = x.raiseLimit("CapabilityBoundingSet=" + strings.ToUpper(strings.ReplaceAll(missing.String(), ",", " ")))
 		default:
 			continue
 		}
-		if x.container() != "" {
-			r.Fix = x.containerFix()
+		if x.findContainer() != "" {
+			r.Fix = x.containerCapabilities()
 		}
 		return []Result{r}
 	}
-	if len(processes) == 0 && x.unitForbids() {
+	if len(processes) == 0 && x.unitForbidsPrivileges() {
 		r.Text, r.Fix = "telegraf.service has NoNewPrivileges=yes, so the tracer gets no capabilities of its file", x.allowPrivileges()
 		return []Result{r}
 	}
@@ -223,33 +226,33 @@ func checkPrivilegeLimits(x *examination) []Result {
 	return []Result{r}
 }
 
-// allowPrivileges returns the command for a unit with NoNewPrivileges=yes. Other settings imply it, as SystemCallFilter= does
-// (systemd.exec(5)); then the command shows the unit.
+// allowPrivileges returns the command that changes a unit with NoNewPrivileges=yes. Other settings such as
+// SystemCallFilter= may imply it (systemd.exec(5)); then the command only shows the unit.
 func (x *examination) allowPrivileges() advice.Line {
-	if x.unitForbids() {
-		return x.raise("NoNewPrivileges=no")
+	if x.unitForbidsPrivileges() {
+		return x.raiseLimit("NoNewPrivileges=no")
 	}
-	return x.line(advice.ShowUnit)
+	return x.command(advice.ShowUnit)
 }
 
-func (x *examination) containerFix() advice.Line {
+func (x *examination) containerCapabilities() advice.Line {
 	var flags []string
-	for name := range strings.SplitSeq(x.tracing.needs.String(), ",") {
+	for name := range strings.SplitSeq(x.tracer.needs.String(), ",") {
 		flags = append(flags, "--cap-add="+strings.ToUpper(strings.TrimPrefix(name, "cap_")))
 	}
-	return x.line(advice.GiveContainerCapabilities, strings.Join(flags, " "))
+	return x.command(advice.GiveContainerCapabilities, strings.Join(flags, " "))
 }
 
-// processesOf returns the numbers of the processes of a name.
-func (x *examination) processesOf(name string) []string {
+// findProcesses returns the IDs of the processes with a name.
+func (x *examination) findProcesses(name string) []string {
 	return slices.DeleteFunc(x.list("proc"), func(pid string) bool {
 		_, err := strconv.Atoi(pid)
 		return err != nil || x.read("proc", pid, "comm") != name
 	})
 }
 
-// statusOf returns a value of /proc/PID/status.
-func (x *examination) statusOf(pid, key string) string {
+// processStatus returns a value of /proc/PID/status.
+func (x *examination) processStatus(pid, key string) string {
 	for line := range strings.Lines(x.read("proc", pid, "status")) {
 		if value, ok := strings.CutPrefix(line, key+":"); ok {
 			return strings.TrimSpace(value)
@@ -258,19 +261,19 @@ func (x *examination) statusOf(pid, key string) string {
 	return ""
 }
 
-// boundingSet returns the bounding set of a process, all capabilities if it is not known.
+// boundingSet returns the bounding set of a process, or all capabilities if it is unknown.
 func (x *examination) boundingSet(pid string) capabilities {
-	set, err := strconv.ParseUint(x.statusOf(pid, "CapBnd"), 16, 64)
+	set, err := strconv.ParseUint(x.processStatus(pid, "CapBnd"), 16, 64)
 	if err != nil {
 		return ^capabilities(0)
 	}
 	return capabilities(set)
 }
 
-// unitForbids reports whether Telegraf's unit and its drop-ins say NoNewPrivileges=yes.
-func (x *examination) unitForbids() bool {
+// unitForbidsPrivileges reports whether Telegraf's unit and its drop-ins set NoNewPrivileges=yes.
+func (x *examination) unitForbidsPrivileges() bool {
 	const unit = "systemd/system/telegraf.service"
-	files := map[string]string{} // by name: the first directory has a file
+	files := map[string]string{} // by file name; the first directory with the file counts
 	for _, dir := range []string{"etc", "run", "usr/lib", "lib"} {
 		for _, name := range x.list(dir, unit+".d") {
 			if strings.HasSuffix(name, ".conf") && files[name] == "" {
@@ -292,20 +295,20 @@ func (x *examination) unitForbids() bool {
 	return forbids
 }
 
-// checkKernelTypes reports whether kernel and module describe their types (BTF), by which the tracer's programs are fitted to
-// them.
+// checkKernelTypes checks that the kernel and the module describe their types (BTF). The tracer's programs are adapted
+// to these types when they are loaded.
 func checkKernelTypes(x *examination) []Result {
 	const btf = "sys/kernel/btf"
 	r := Result{Check: "kernel_types", Text: "the kernel and ib_uverbs describe their types (BTF)"}
 	switch {
 	case !x.exists(btf, "vmlinux"):
-		r.Status, r.Fix = Fail, x.line(advice.ShowKernelTypes, x.read("proc/sys/kernel/osrelease"))
+		r.Status, r.Fix = Fail, x.command(advice.ShowKernelTypes, x.read("proc/sys/kernel/osrelease"))
 		r.Text = "this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF), so nothing can be attached to it; distributions' kernels do from 5.15 on"
 	case x.exists(btf, "ib_uverbs"):
 	case !x.exists("sys/module/ib_uverbs"):
-		r.Status, r.Text, r.Fix = Warn, "ib_uverbs is not loaded, so there is nothing to trace", x.line(advice.LoadVerbs)
+		r.Status, r.Text, r.Fix = Warn, "ib_uverbs is not loaded, so there is nothing to trace", x.command(advice.LoadVerbs)
 	default:
-		r.Status, r.Fix = Fail, x.line(advice.ShowModuleFile)
+		r.Status, r.Fix = Fail, x.command(advice.ShowModuleFile)
 		r.Text = "ib_uverbs does not describe its types: it was built apart from the kernel, as a vendor's; the kernel's own does"
 	}
 	return []Result{r}
@@ -315,18 +318,18 @@ func checkKernelTypes(x *examination) []Result {
 func checkLockdown(x *examination) []Result {
 	r := Result{Check: "lockdown", Text: "lockdown does not keep programs from reading the kernel's memory"}
 	if strings.Contains(x.read("sys/kernel/security/lockdown"), "[confidentiality]") {
-		r.Status, r.Fix = Fail, x.line(advice.ShowLockdown)
+		r.Status, r.Fix = Fail, x.command(advice.ShowLockdown)
 		r.Text = "lockdown=confidentiality keeps programs from reading the kernel's memory; lockdown=integrity does not"
 	}
 	return []Result{r}
 }
 
-// perfmonEnough is the highest kernel.perf_event_paranoid with which CAP_PERFMON is enough to attach kprobes. Debian and Ubuntu
-// have higher ones, which ask for CAP_SYS_ADMIN.
-const perfmonEnough = 2
+// maxParanoidForPerfmon is the highest kernel.perf_event_paranoid with which CAP_PERFMON is enough to attach kprobes.
+// Debian and Ubuntu use higher values, which require CAP_SYS_ADMIN.
+const maxParanoidForPerfmon = 2
 
-// paranoia returns kernel.perf_event_paranoid, 0 if it is not known.
-func (x *examination) paranoia() int {
+// perfEventParanoid returns kernel.perf_event_paranoid, or 0 if it is unknown.
+func (x *examination) perfEventParanoid() int {
 	level, err := strconv.Atoi(x.read("proc/sys/kernel/perf_event_paranoid"))
 	if err != nil {
 		return 0
@@ -336,19 +339,19 @@ func (x *examination) paranoia() int {
 
 func checkPerfParanoid(x *examination) []Result {
 	r := Result{Check: "perf_paranoid"}
-	switch level := x.paranoia(); {
-	case level <= perfmonEnough:
+	switch level := x.perfEventParanoid(); {
+	case level <= maxParanoidForPerfmon:
 		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d: CAP_BPF and CAP_PERFMON are enough", level)
-	case x.tracing.openErr != nil || x.tracing.caps&setOf(capSysAdmin) != 0:
+	case x.tracer.openErr != nil || x.tracer.caps&newCapabilities(capSysAdmin) != 0:
 		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d: it takes CAP_SYS_ADMIN too", level)
 	default:
 		r.Status, r.Fix = Fail, x.giveCaps()
-		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d, so it takes CAP_SYS_ADMIN too, which %s lacks", level, x.tracing.path)
+		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d, so it takes CAP_SYS_ADMIN too, which %s lacks", level, x.tracer.path)
 	}
 	return []Result{r}
 }
 
-// checkUnprivilegedBPF reports who may use eBPF. It is a note: the tracer has what it needs by its file.
+// checkUnprivilegedBPF reports who may use eBPF. It never fails, because the tracer gets its privileges from its file.
 func checkUnprivilegedBPF(x *examination) []Result {
 	r := Result{Check: "unprivileged_bpf"}
 	switch level := x.read("proc/sys/kernel/unprivileged_bpf_disabled"); level {
@@ -362,34 +365,34 @@ func checkUnprivilegedBPF(x *examination) []Result {
 	return []Result{r}
 }
 
-// checkPIDNamespace reports whether the numbers of processes are those of the kernel.
+// checkPIDNamespace checks that this process sees the same process IDs as the kernel.
 func checkPIDNamespace(x *examination) []Result {
 	r := Result{Check: "pid_namespace", Text: "the host's own: the kernel's numbers of processes are those that this one sees"}
 	switch link, err := fs.ReadLink(x.Root, "proc/self/ns/pid"); {
 	case err != nil:
-		r.Status, r.Text = Skipped, bare(err).Error()
-	case link != initialPIDs:
-		r.Status, r.Fix = Warn, x.containerFix()
+		r.Status, r.Text = Skipped, withoutPath(err).Error()
+	case link != initialPIDNamespace:
+		r.Status, r.Fix = Warn, x.containerCapabilities()
 		r.Text = "not the host's: hangs are not seen, and the end of a process only when its queues are gone"
 	}
 	return []Result{r}
 }
 
-// checkTracerTrial reports what came of attaching to the kernel.
+// checkTracerTrial reports the result of attaching to the kernel.
 func checkTracerTrial(x *examination) []Result {
-	a := x.tracing
+	a := x.tracer
 	r := Result{Check: "tracer_trial"}
-	first, missing, _ := strings.Cut(a.said, "\n")
+	first, missing, _ := strings.Cut(a.trialOutput, "\n")
 	switch {
 	case a.openErr != nil || a.versionErr != nil:
 		r.Status, r.Text = Skipped, "there is no tracer that could be tried"
-	case a.sayErr != nil:
-		r.Status, r.Text, r.Fix = Fail, oneLine(a.sayErr), x.line(advice.TryTracer, a.path)
+	case a.trialErr != nil:
+		r.Status, r.Text, r.Fix = Fail, oneLine(a.trialErr), x.command(advice.TryTracer, a.path)
 		if a.needs&^a.caps != 0 {
 			r.Fix = x.giveCaps()
 		}
 	case missing != "":
-		r.Status, r.Fix = Warn, x.line(advice.TryTracer, a.path)
+		r.Status, r.Fix = Warn, x.command(advice.TryTracer, a.path)
 		r.Text = first + "; " + strings.Join(strings.Split(missing, "\n"), "; ")
 	default:
 		r.Text = first

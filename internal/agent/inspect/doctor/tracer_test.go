@@ -34,13 +34,13 @@ const (
 	trial   = "attached by kprobe in 1.2s"
 )
 
-// traceable is the healthy host with the tracer's package, on a kernel of Red Hat.
+// traceable returns the healthy host with the tracer's package, on a Red Hat kernel.
 func traceable() tree {
 	return healthy().with(tree{
 		"usr/bin/rdma-events-tracer":                "ELF",
 		"etc/rdma-events/tracer.caps":               "cap_bpf,cap_perfmon=ep\n",
 		"proc/self/status":                          "NoNewPrivs:\t0\nCapEff:\t0000000000000000\nCapBnd:\t" + allCaps + "\n",
-		"proc/self/ns/pid":                          "-> " + initialPIDs,
+		"proc/self/ns/pid":                          "-> " + initialPIDNamespace,
 		"proc/812/comm":                             "telegraf\n",
 		"proc/812/status":                           "NoNewPrivs:\t0\nCapBnd:\t" + allCaps + "\n",
 		"proc/sys/kernel/perf_event_paranoid":       "2\n",
@@ -53,7 +53,7 @@ func traceable() tree {
 	})
 }
 
-// attribute returns the extended attribute of a file with capabilities.
+// attribute returns the extended attribute of a file that has the capabilities.
 func attribute(set capabilities) []byte {
 	const flags = 2<<24 | 1 // revision 2, effective at once
 	var raw []byte
@@ -63,50 +63,52 @@ func attribute(set capabilities) []byte {
 	return raw
 }
 
-// traced returns a host over a tree whose tracer has these capabilities. The file's mode is that of the package.
-func traced(t *testing.T, files tree, f *fakeTracer, caps capabilities) *System {
+// traceableHost returns a host over a tree. Its tracer has the given capabilities and the file mode of the package.
+func traceableHost(t *testing.T, files tree, f *fakeTracer, caps capabilities) *System {
 	t.Helper()
 	s := host(t, files, workingWorker())
 	s.Applications, s.TracerPath = true, packagedTracer
 	s.OpenTracer = func(string) (Tracer, error) { return f, nil }
 	s.FileCaps = func(string) ([]byte, error) { return attribute(caps), nil }
 	root := s.Root
-	s.Root = modes{root.(fs.ReadLinkFS)}
+	s.Root = modeFS{root.(fs.ReadLinkFS)}
 	return s
 }
 
-// modes is a file system whose programs are for their group alone, as tests cannot write them for all users.
-type modes struct{ fs.ReadLinkFS }
+// modeFS is a file system that shows programs with a mode for their group only, because tests cannot create files that
+// all users may execute.
+type modeFS struct{ fs.ReadLinkFS }
 
-func (m modes) Stat(name string) (fs.FileInfo, error) {
+func (m modeFS) Stat(name string) (fs.FileInfo, error) {
 	info, err := fs.Stat(m.ReadLinkFS, name)
 	if err == nil && name == inspect.Relative(packagedTracer) {
-		info = mode{info}
+		info = modeInfo{info}
 	}
 	return info, err
 }
 
-type mode struct{ fs.FileInfo }
+type modeInfo struct{ fs.FileInfo }
 
-func (m mode) Mode() fs.FileMode { return m.FileInfo.Mode() &^ 0o007 }
+func (m modeInfo) Mode() fs.FileMode { return m.FileInfo.Mode() &^ 0o007 }
 
 func working() *fakeTracer { return &fakeTracer{version: "1.2.3", said: trial} }
 
-func needed() capabilities { return setOf(capBPF, capPerfmon) }
+func needed() capabilities { return newCapabilities(capBPF, capPerfmon) }
 
 func TestATracerThatCanAttachIsOKThroughout(t *testing.T) {
 	f := working()
-	r := Run(t.Context(), traced(t, traceable(), f, needed()))
+	r := Run(t.Context(), traceableHost(t, traceable(), f, needed()))
 	for _, one := range r.Results {
 		require.Equal(t, OK, one.Status, "%+v", one)
 		require.Empty(t, one.Fix)
 	}
 	require.True(t, f.closed)
-	require.Equal(t, packagedTracer+" has cap_bpf,cap_perfmon", r.of("file_capabilities")[0].Text)
-	require.Equal(t, trial, r.of("tracer_trial")[0].Text)
+	require.Equal(t, packagedTracer+" has cap_bpf,cap_perfmon", r.resultsOf("file_capabilities")[0].Text)
+	require.Equal(t, trial, r.resultsOf("tracer_trial")[0].Text)
 }
 
-// Each row breaks one thing, and the checks in want report it: the trial fails as well where it would.
+// Each row breaks one thing, and the checks in want must report it. The trial fails too where it would fail on such a
+// host.
 func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 	const (
 		wide = "echo cap_bpf,cap_perfmon,cap_sys_admin=ep >/etc/rdma-events/tracer.caps && rdma-events-tracer-caps"
@@ -130,7 +132,7 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 		}, finding{"tracer_program", "", Fail, "user 998 may not execute /usr/bin/rdma-events-tracer (mode 0750, group ", caps}},
 		"another version": {nil, func(_ *System, f *fakeTracer) { f.version = "1.2.2" },
 			finding{"tracer_program", "", Warn, "has version 1.2.2, and this program 1.2.3", "install"}},
-		"a program for all users": {nil, func(s *System, _ *fakeTracer) { s.Root = s.Root.(modes).ReadLinkFS },
+		"a program for all users": {nil, func(s *System, _ *fakeTracer) { s.Root = s.Root.(modeFS).ReadLinkFS },
 			finding{"tracer_program", "", Warn, "any user may execute", caps}},
 		"no capabilities": {nil, func(s *System, _ *fakeTracer) {
 			s.FileCaps = func(string) ([]byte, error) { return nil, nil }
@@ -140,7 +142,7 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 		}, finding{"file_capabilities", "", Warn, "unknown form", caps}},
 		"capabilities without a package": {nil, func(s *System, _ *fakeTracer) {
 			s.TracerPath = "/opt/rdma-events-tracer"
-			s.FileCaps = func(string) ([]byte, error) { return attribute(setOf(capBPF)), nil }
+			s.FileCaps = func(string) ([]byte, error) { return attribute(newCapabilities(capBPF)), nil }
 		}, finding{"file_capabilities", "", Fail, "/opt/rdma-events-tracer lacks cap_perfmon", "chgrp telegraf /opt/rdma-events-tracer && " +
 			"chmod 0750 /opt/rdma-events-tracer && setcap cap_bpf,cap_perfmon=ep /opt/rdma-events-tracer"}},
 		"a kernel of Debian": {tree{"proc/sys/kernel/perf_event_paranoid": "3\n"}, nil,
@@ -172,13 +174,13 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := working()
-			s := traced(t, traceable().with(tt.files), f, needed())
+			s := traceableHost(t, traceable().with(tt.files), f, needed())
 			if tt.change != nil {
 				tt.change(s, f)
 			}
 			r := Run(t.Context(), s)
 			require.Equal(t, tt.want.Status, r.Status)
-			got := r.of(tt.want.Check)
+			got := r.resultsOf(tt.want.Check)
 			require.Len(t, got, 1, "%+v", r.Results)
 			require.Equal(t, tt.want.Status, got[0].Status)
 			require.Contains(t, got[0].Text, tt.want.Text)
@@ -193,9 +195,9 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 
 func TestATracerWithCAP_SYS_ADMINAttachesToAParanoidKernel(t *testing.T) {
 	files := traceable().with(tree{"proc/sys/kernel/perf_event_paranoid": "4\n"})
-	r := Run(t.Context(), traced(t, files, working(), needed()|setOf(capSysAdmin)))
+	r := Run(t.Context(), traceableHost(t, files, working(), needed()|newCapabilities(capSysAdmin)))
 	require.Equal(t, OK, r.Status)
-	require.Equal(t, "kernel.perf_event_paranoid is 4: it takes CAP_SYS_ADMIN too", r.of("perf_paranoid")[0].Text)
+	require.Equal(t, "kernel.perf_event_paranoid is 4: it takes CAP_SYS_ADMIN too", r.resultsOf("perf_paranoid")[0].Text)
 }
 
 func TestAnAdministratorsDropInComesAfterTheUnit(t *testing.T) {
@@ -204,8 +206,8 @@ func TestAnAdministratorsDropInComesAfterTheUnit(t *testing.T) {
 		"proc/812": "", "usr/lib/" + dir: "[Service]\nNoNewPrivileges=yes\n", "etc/" + dir: "",
 		"etc/" + dir + ".d/10-mine.conf": "[Service]\nNoNewPrivileges=no\n",
 	})
-	r := Run(t.Context(), traced(t, files, working(), needed()))
-	require.Equal(t, OK, r.of("privilege_limits")[0].Status)
+	r := Run(t.Context(), traceableHost(t, files, working(), needed()))
+	require.Equal(t, OK, r.resultsOf("privilege_limits")[0].Status)
 }
 
 func TestATracerIsExaminedOnlyWhereItIsUsed(t *testing.T) {
@@ -220,7 +222,7 @@ func TestATracerIsExaminedOnlyWhereItIsUsed(t *testing.T) {
 		"events of a simulator": {PluginConfig{Events: true, Simulated: true}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := traced(t, traceable(), working(), needed())
+			s := traceableHost(t, traceable(), working(), needed())
 			s.Applications = row.asked
 			s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 			row.plugin.TracerPath = "/opt/tracer"
@@ -231,7 +233,7 @@ func TestATracerIsExaminedOnlyWhereItIsUsed(t *testing.T) {
 				return working(), nil
 			}
 			r := Run(t.Context(), s)
-			require.Equal(t, row.want, len(r.of("tracer_program")) == 1)
+			require.Equal(t, row.want, len(r.resultsOf("tracer_program")) == 1)
 			require.Equal(t, row.want, opened == "/opt/tracer")
 		})
 	}

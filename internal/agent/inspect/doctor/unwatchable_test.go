@@ -12,15 +12,15 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// withSMI is a host with a sub-device that has no node.
+// withSMI returns a host with a sub-device that has no node.
 func withSMI() tree {
 	const smi = "sys/class/infiniband/smi0"
 	return healthy().with(tree{smi + "/node_type": "1: CA\n", smi + "/device": "-> ../../../devices/0000:3b:00.0", smi + "/ports/1/state": "4: ACTIVE\n",
 		smi + "/ports/1/link_layer": "InfiniBand\n", smi + "/ports/1/gids/0": mlx5GID + "\n", smi + "/ports/1/pkeys/0": "0xffff\n"})
 }
 
-// ofDevice returns the results about a device that are no success.
-func (r *Report) ofDevice(name string) (bad []Result) {
+// deviceProblems returns the results about a device that are not OK.
+func (r *Report) deviceProblems(name string) (bad []Result) {
 	for _, one := range r.Results {
 		if one.Subject == name && one.Status != OK {
 			bad = append(bad, one)
@@ -43,7 +43,7 @@ func TestSMISubDeviceIsNoted(t *testing.T) {
 			s.Types = types
 			r := Run(t.Context(), s)
 			require.Equal(t, OK, r.Status, "%+v", r.Results)
-			bad := r.ofDevice("smi0")
+			bad := r.deviceProblems("smi0")
 			require.Len(t, bad, 2, "its node and its probes")
 			for _, one := range bad {
 				require.Equal(t, Skipped, one.Status)
@@ -66,7 +66,7 @@ func TestDeviceWhoseNodeIsMissingIsAFailure(t *testing.T) {
 			s.Types = types
 			r := Run(t.Context(), s)
 			require.Equal(t, Fail, r.Status)
-			for _, one := range r.ofDevice("smi0") {
+			for _, one := range r.deviceProblems("smi0") {
 				require.Equal(t, Fail, one.Status)
 				require.NotContains(t, one.Fix.String(), "modprobe", "ib_uverbs is loaded")
 			}
@@ -80,40 +80,40 @@ func TestDeviceWithoutAProviderThatNobodyUsesIsNoted(t *testing.T) {
 	noTrial(status.ReasonUnwatchable, "there is none for irdma")(s, w)
 	r := Run(t.Context(), s)
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
-	require.Equal(t, []Result{{Check: "probes", Subject: "mlx5_0", Status: Skipped, Text: "not watched: there is none for irdma"}}, r.ofDevice("mlx5_0"))
+	require.Equal(t, []Result{{Check: "probes", Subject: "mlx5_0", Status: Skipped, Text: "not watched: there is none for irdma"}}, r.deviceProblems("mlx5_0"))
 	require.Equal(t, []verbs.Method{verbs.MethodRCWrite}, w.tried)
 }
 
 func TestPortWithoutGIDsByDesignIsNoted(t *testing.T) {
 	w := workingWorker()
-	refused := opened(inspect.PortTrial{Refused: "the port has no usable GID"})
+	refused := openedTrial(inspect.PortTrial{Refused: "the port has no usable GID"})
 	w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: refused, verbs.MethodUDSend: refused, verbs.MethodFlush: refused}
 	r := Run(t.Context(), host(t, healthy().with(tree{port1 + "/gids": ""}), w))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
 	for _, check := range []string{"addresses", "probes"} {
-		require.Len(t, r.of(check), 1)
-		require.Equal(t, Skipped, r.of(check)[0].Status)
-		require.Contains(t, r.of(check)[0].Text, "GID")
-		require.Empty(t, r.of(check)[0].Fix)
+		require.Len(t, r.resultsOf(check), 1)
+		require.Equal(t, Skipped, r.resultsOf(check)[0].Status)
+		require.Contains(t, r.resultsOf(check)[0].Text, "GID")
+		require.Empty(t, r.resultsOf(check)[0].Fix)
 	}
 }
 
 func TestPortWithoutGIDsInABondWithAnAddressIsAWarning(t *testing.T) {
 	files := tree{port1 + "/gids": "", "sys/devices/card/net/eth0/master": "-> ../../../../class/net/bond0", "sys/class/net/bond0/bonding/slaves": "eth0\n"}
 	s := host(t, healthy().with(files), workingWorker())
-	s.Addressed = func(netdev string) bool { return netdev == "bond0" }
+	s.HasAddress = func(netdev string) bool { return netdev == "bond0" }
 	r := Run(t.Context(), s)
-	require.Equal(t, Warn, r.of("addresses")[0].Status)
+	require.Equal(t, Warn, r.resultsOf("addresses")[0].Status)
 }
 
 func TestNoHostIsProbedFromAPortWithoutGIDs(t *testing.T) {
 	const none = "0000:0000:0000:0000:0000:0000:0000:0000\n"
-	files, c, _ := probing()
+	files, c, _ := probingFixture()
 	s, _ := probingHost(t, files.with(tree{port1 + "/gids/0": none, port1 + "/gids/1": none}), c)
 	r := Run(t.Context(), s)
-	require.Equal(t, Skipped, r.of("fabric_addresses")[0].Status)
-	s.Addressed = func(string) bool { return true }
+	require.Equal(t, Skipped, r.resultsOf("fabric_addresses")[0].Status)
+	s.HasAddress = func(string) bool { return true }
 	r = Run(t.Context(), s)
-	require.Equal(t, Fail, r.of("fabric_addresses")[0].Status)
-	require.Contains(t, r.of("fabric_addresses")[0].Fix.String(), "enable_roce")
+	require.Equal(t, Fail, r.resultsOf("fabric_addresses")[0].Status)
+	require.Contains(t, r.resultsOf("fabric_addresses")[0].Fix.String(), "enable_roce")
 }

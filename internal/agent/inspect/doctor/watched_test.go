@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// down is a host whose port is administratively down, with a second port that has no link.
-func down() tree {
+// hostWithPortsDown returns a host with a port that is administratively down and a second port without a link.
+func hostWithPortsDown() tree {
 	const port2 = class + "/ports/2"
 	return healthy().with(tree{
 		port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n", port1 + "/gids": "", port1 + "/gid_attrs": "",
@@ -20,7 +20,7 @@ func down() tree {
 	})
 }
 
-// nothingWorks has each method refused on two ports.
+// nothingWorks makes each method fail on two ports.
 func nothingWorks(w *fakeWorker) {
 	refused := inspect.PortTrial{Refused: "the port is not active"}
 	for m := range w.trials {
@@ -31,7 +31,7 @@ func nothingWorks(w *fakeWorker) {
 func TestPortsThatMayBeDownOrAreNotWatchedNeedNoRepair(t *testing.T) {
 	w := workingWorker()
 	nothingWorks(w)
-	s := host(t, down(), w)
+	s := host(t, hostWithPortsDown(), w)
 	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) {
 		return PluginConfig{
@@ -41,14 +41,14 @@ func TestPortsThatMayBeDownOrAreNotWatchedNeedNoRepair(t *testing.T) {
 	}
 	r := Run(t.Context(), s)
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
-	require.Equal(t, []Result{{Check: "not_watched", Status: Skipped, Text: "mlx5_0:2: left out by ports"}}, r.of("not_watched"))
+	require.Equal(t, []Result{{Check: "not_watched", Status: Skipped, Text: "mlx5_0:2: left out by ports"}}, r.resultsOf("not_watched"))
 	for _, one := range r.Results {
 		require.NotEqual(t, "mlx5_0 port 2", one.Subject, "%+v", one)
 		require.Empty(t, one.Fix)
 	}
-	require.Len(t, r.of("probes"), 1)
-	require.Equal(t, Skipped, r.of("probes")[0].Status)
-	require.Contains(t, r.of("probes")[0].Text, "expected_down")
+	require.Len(t, r.resultsOf("probes"), 1)
+	require.Equal(t, Skipped, r.resultsOf("probes")[0].Status)
+	require.Contains(t, r.resultsOf("probes")[0].Text, "expected_down")
 }
 
 func TestNodeThatCannotBeOpenedHasOneRepair(t *testing.T) {
@@ -67,10 +67,10 @@ func TestNodeThatCannotBeOpenedHasOneRepair(t *testing.T) {
 			noTrial(c.reason, "libibverbs lists 0 devices")(s, w)
 			nodeError(c.err)(s, w)
 			r := Run(t.Context(), s)
-			require.Len(t, r.of("device_nodes"), 1)
-			require.Contains(t, r.of("device_nodes")[0].Fix.String(), c.want)
-			require.Len(t, r.of("probes"), 1)
-			require.Equal(t, r.of("device_nodes")[0].Fix, r.of("probes")[0].Fix)
+			require.Len(t, r.resultsOf("device_nodes"), 1)
+			require.Contains(t, r.resultsOf("device_nodes")[0].Fix.String(), c.want)
+			require.Len(t, r.resultsOf("probes"), 1)
+			require.Equal(t, r.resultsOf("device_nodes")[0].Fix, r.resultsOf("probes")[0].Fix)
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestDeviceThatFailedIsNotOneToLeaveOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := workingWorker()
 			if c.query != "" {
-				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Query: c.query, Refused: "input/output error"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: openedTrial(inspect.PortTrial{Query: c.query, Refused: "input/output error"})}
 			}
 			r := Run(t.Context(), host(t, healthy().with(c.files), w))
 			require.Equal(t, Warn, r.Status, "%+v", r.Results)
@@ -103,26 +103,26 @@ func TestDeviceThatFailedIsNotOneToLeaveOut(t *testing.T) {
 func TestFlushThatLosesItsEventAloneIsNoFault(t *testing.T) {
 	lost := inspect.PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
 	w := workingWorker()
-	w.trials[verbs.MethodFlush] = opened(lost)
+	w.trials[verbs.MethodFlush] = openedTrial(lost)
 	r := Run(t.Context(), host(t, healthy(), w))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
-	require.Contains(t, r.of("probes")[0].Text, "flush ends as lost_event")
+	require.Contains(t, r.resultsOf("probes")[0].Text, "flush ends as lost_event")
 
 	w = workingWorker()
-	w.trials[verbs.MethodRCWrite] = opened(lost)
+	w.trials[verbs.MethodRCWrite] = openedTrial(lost)
 	r = Run(t.Context(), host(t, healthy(), w))
-	require.Equal(t, Fail, r.of("probes")[0].Status, "the other methods do not lose their events")
+	require.Equal(t, Fail, r.resultsOf("probes")[0].Status, "the other methods do not lose their events")
 }
 
 func TestCardThatNobodyUsesIsNotedBesideOthers(t *testing.T) {
 	files := tree{"sys/bus/pci/drivers/ice/0000:af:00.0/x": "\n"}
 	r := Run(t.Context(), host(t, healthy().with(files), workingWorker()))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
-	one := r.of("kernel_modules")[0]
+	one := r.resultsOf("kernel_modules")[0]
 	require.Equal(t, Skipped, one.Status)
 	require.Contains(t, one.Text, "irdma, which makes RDMA devices of them, is not loaded: not watched")
 
 	r = Run(t.Context(), host(t, healthy().with(files).with(tree{class: "", "sys/class/infiniband_verbs": ""}), workingWorker()))
-	require.Equal(t, Warn, r.of("kernel_modules")[0].Status)
-	require.Equal(t, "sudo modprobe irdma", r.of("kernel_modules")[0].Fix.String())
+	require.Equal(t, Warn, r.resultsOf("kernel_modules")[0].Status)
+	require.Equal(t, "sudo modprobe irdma", r.resultsOf("kernel_modules")[0].Fix.String())
 }

@@ -7,30 +7,29 @@ import (
 	"strings"
 )
 
-// value is one reading of a counter.
-type value struct {
-	name  string // the path below the device's directory
+// counterReading is one reading of a counter.
+type counterReading struct {
+	name  string // path relative to the device's directory
 	count uint64
 	err   string
 }
 
-// counters reads the driver's counters and the ports' standard counters, without
-// the standard counters of traffic.
-func (x *trial) counters(ctx context.Context) []value {
-	x.Say("%s: reading its counters", x.o.Device)
+// readCounters reads the driver's counters and the standard counters of the ports, without the counters of traffic.
+func (x *run) readCounters(ctx context.Context) []counterReading {
+	x.Say("%s: reading its counters", x.options.Device)
 	groups := []string{"hw_counters"}
 	for i := range x.ports {
 		port := path.Join("ports", strconv.Itoa(i+1))
 		groups = append(groups, path.Join(port, "hw_counters"), path.Join(port, "counters"))
 	}
-	var all []value
+	var all []counterReading
 	for _, group := range groups {
-		for _, name := range x.sys.List(x.dir(group)) {
+		for _, name := range x.files.List(x.deviceFile(group)) {
 			if name == "lifespan" || isTraffic(name) || ctx.Err() != nil {
 				continue
 			}
-			v := value{name: path.Join(group, name)}
-			text, _, err := x.sys.read(ctx, x.dir(group, name))
+			v := counterReading{name: path.Join(group, name)}
+			text, _, err := x.files.readFile(ctx, x.deviceFile(group, name))
 			if err != nil {
 				v.err = errnoName(err)
 			} else if v.count, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -47,9 +46,9 @@ func isTraffic(name string) bool {
 	return strings.HasSuffix(name, "_data") || strings.HasSuffix(name, "_packets")
 }
 
-// compare joins two readings of all counters.
-func compare(before, after []value) []Counter {
-	last := map[string]value{}
+// compareCounters combines two readings of all counters.
+func compareCounters(before, after []counterReading) []Counter {
+	last := map[string]counterReading{}
 	for _, v := range after {
 		last[v.name] = v
 	}

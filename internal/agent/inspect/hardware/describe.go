@@ -8,24 +8,23 @@ import (
 	"rdma_events/internal/device/drivers"
 )
 
-// kernelDriver and transport return what sysfs has. They are needed before a
-// worker has opened the device.
-func (x *trial) kernelDriver() string { return x.Sysfs.Device(x.o.Device).Driver }
-func (x *trial) transport() string    { return x.Sysfs.Device(x.o.Device).Transport }
+// kernelDriver and transport return values from sysfs. They are needed before a worker has opened the device.
+func (x *run) kernelDriver() string { return x.Sysfs.Device(x.options.Device).Driver }
+func (x *run) transport() string    { return x.Sysfs.Device(x.options.Device).Transport }
 
-// describe adds the versions and the device's attributes to the report.
-func (x *trial) describe(library string) {
+// addDescription adds the versions and the device's attributes to the report.
+func (x *run) addDescription(library string) {
 	a := x.attr
 	libraries := x.Libraries(library, a.Driver)
-	x.r.Versions = Versions{
+	x.report.Versions = Versions{
 		Plugin: x.Version, Kernel: x.Kernel, Verbs: libraries.Verbs, Provider: libraries.Provider, ABI: libraries.ABI,
-		UverbsABI: x.sys.Text("class/infiniband_verbs/abi_version"),
+		UverbsABI: x.files.ReadText("class/infiniband_verbs/abi_version"),
 	}
 	row, _ := drivers.Find(a.Driver, a.Transport)
-	x.r.Device = Device{
+	x.report.Device = Device{
 		Name: a.Name, Row: row.Name, Driver: a.Driver, Transport: a.Transport, Firmware: a.Firmware, Board: a.BoardID,
-		Type:      x.sys.Text(x.dir("hca_type")),
-		PCIVendor: x.sys.Text(x.dir("device/vendor")), PCIDevice: x.sys.Text(x.dir("device/device")),
+		Type:      x.files.ReadText(x.deviceFile("hca_type")),
+		PCIVendor: x.files.ReadText(x.deviceFile("device/vendor")), PCIDevice: x.files.ReadText(x.deviceFile("device/device")),
 		VirtualFunction: a.VirtualFunction, Vectors: a.Vectors, RaisesEvents: a.EventsSupported, CountsFlushes: a.CountsFlushes,
 		Ports: []Port{},
 	}
@@ -34,19 +33,19 @@ func (x *trial) describe(library string) {
 			Port: i + 1, LinkLayer: p.LinkLayer.String(), State: p.State.String(), Phys: p.Phys.String(), MTU: p.MTU, Width: p.Width,
 			RateGbps: p.RateGbps, HasLID: p.LID != 0, HasLinkDowned: p.HasLinkDowned, DefaultGID: -1,
 		}
-		one.GIDs, one.PKeys = x.gids(i+1), len(x.sys.List(x.port(i+1, "pkeys")))
-		if index, ok := x.Sysfs.DefaultGID(x.o.Device, i+1); ok {
+		one.GIDs, one.PKeys = x.countGIDs(i+1), len(x.files.List(x.portFile(i+1, "pkeys")))
+		if index, ok := x.Sysfs.DefaultGID(x.options.Device, i+1); ok {
 			one.DefaultGID = index
 		}
-		x.r.Device.Ports = append(x.r.Device.Ports, one)
+		x.report.Device.Ports = append(x.report.Device.Ports, one)
 	}
 }
 
-// gids returns how many GIDs a port has. The kernel answers from memory.
-func (x *trial) gids(port int) int {
+// countGIDs returns the number of GIDs of a port. The kernel answers from memory.
+func (x *run) countGIDs(port int) int {
 	n := 0
-	for _, index := range x.sys.List(x.port(port, "gids")) {
-		if strings.Trim(x.sys.Text(x.port(port, "gids", index)), "0:") != "" {
+	for _, index := range x.files.List(x.portFile(port, "gids")) {
+		if strings.Trim(x.files.ReadText(x.portFile(port, "gids", index)), "0:") != "" {
 			n++
 		}
 	}
@@ -60,8 +59,8 @@ var guidInName = regexp.MustCompile(`[0-9a-f]{12,16}`)
 // Label returns a device's name with a GUID in it replaced by "x".
 func Label(device string) string { return path.Base(guidInName.ReplaceAllString(device, "x")) }
 
-// scrub removes a GUID in the device's name from all texts.
-func (r *Report) scrub(device string) {
+// removeGUIDs removes a GUID that is part of the device's name from all texts.
+func (r *Report) removeGUIDs(device string) {
 	label := Label(device)
 	if label == device {
 		return

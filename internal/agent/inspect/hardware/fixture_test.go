@@ -22,8 +22,8 @@ import (
 type fakeWorker struct {
 	attr  verbs.DeviceAttr
 	port  verbs.PortAttr
-	round func(m string) verbs.Round // returns a round of a method; nil: every method is refused
-	why   string                     // why the worker ends; "": it runs until ctx ends
+	round func(m string) verbs.Round // returns a round of a method; nil: the worker refuses every method
+	why   string                     // why the worker exits; "": it runs until ctx ends
 	stuck bool                       // a watch with probes hangs in the kernel
 	asked []verbs.Options
 	more  []verbs.Item // further items of a watch without probes
@@ -80,7 +80,7 @@ func (w *fakeWorker) probing(o verbs.Options) []verbs.Item {
 
 func goodRound(string) verbs.Round { return verbs.Round{Wake: 5000, Get: 10, Total: 6000} }
 
-// mlx5 returns a worker of a RoCE device with one port, on which everything works.
+// mlx5 returns a worker of a RoCE device with one port on which everything works.
 func mlx5() *fakeWorker {
 	return &fakeWorker{
 		attr:  verbs.DeviceAttr{Name: "mlx5_0", Ports: 1, Vectors: 8, EventsSupported: true, Driver: "mlx5_core", Transport: "infiniband"},
@@ -91,7 +91,7 @@ func mlx5() *fakeWorker {
 
 const class = "class/infiniband/mlx5_0/"
 
-// files creates a sysfs. In more, "" leaves out a file that is there by default.
+// files creates a sysfs. An empty text in more removes a file that exists by default.
 func files(t *testing.T, more map[string]string) string {
 	t.Helper()
 	all := map[string]string{
@@ -147,7 +147,7 @@ func hostOf(t *testing.T, w Worker, sys string) *Host {
 	}
 }
 
-// answers answers questions in their order, and records them.
+// answers answers questions in order, and records them.
 type answers struct {
 	yes   []bool
 	asked []string

@@ -8,20 +8,19 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// add adds a worker's events and changes of state, sorted by time.
-func (f *Flap) add(seen *inspect.Observation, begin int64, ports int) {
+// addObservation adds the events and changes of state that a worker reported, sorted by time.
+func (f *Flap) addObservation(seen *inspect.Observation, begin int64, ports int) {
 	for _, r := range seen.Runs {
-		f.Seen = append(f.Seen, Seen{AtNS: r.First - begin, Port: r.Port, Event: r.Type.String(), Count: r.Count})
+		f.Seen = append(f.Seen, FlapObservation{AtNS: r.First - begin, Port: r.Port, Event: r.Type.String(), Count: r.Count})
 	}
 	for n := 1; n <= ports; n++ {
-		f.states(seen.Readings, begin, n)
+		f.addStates(seen.Readings, begin, n)
 	}
-	slices.SortStableFunc(f.Seen, func(a, b Seen) int { return cmp.Compare(a.AtNS, b.AtNS) })
+	slices.SortStableFunc(f.Seen, func(a, b FlapObservation) int { return cmp.Compare(a.AtNS, b.AtNS) })
 }
 
-// states adds each state of a port that differs from the previous one, and the
-// port's count of link drops.
-func (f *Flap) states(readings []verbs.Reading, begin int64, port int) {
+// addStates adds each state of a port that differs from the previous one, and the port's count of link drops.
+func (f *Flap) addStates(readings []verbs.Reading, begin int64, port int) {
 	last := ""
 	var links *LinkCount
 	for _, r := range readings {
@@ -29,7 +28,7 @@ func (f *Flap) states(readings []verbs.Reading, begin int64, port int) {
 			continue
 		}
 		if state := r.Attr.State.String(); state != last {
-			f.Seen = append(f.Seen, Seen{AtNS: r.Mono - begin, Port: port, State: state})
+			f.Seen = append(f.Seen, FlapObservation{AtNS: r.Mono - begin, Port: port, State: state})
 			last = state
 		}
 		if !r.Attr.HasLinkDowned {

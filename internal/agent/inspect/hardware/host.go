@@ -14,13 +14,13 @@ import (
 	"rdma_events/internal/device/sysfs"
 )
 
-// Host is the machine as a run sees it.
+// Host provides the facts about the machine that a run needs.
 type Host struct {
 	Version   string // of this program
 	Simulated bool
 	Kernel    string   // release
 	Sys       fs.FS    // sysfs
-	Sysfs     sysfs.FS // the same sysfs, as package verbs/sysfs reads it
+	Sysfs     sysfs.FS // the same sysfs, for package sysfs
 	Worker    Worker
 
 	// Libraries returns the libraries that drive a device of a kernel driver.
@@ -29,11 +29,11 @@ type Host struct {
 	// Use queries the users of a device. It is nil for a simulated device, which the
 	// kernel does not have.
 	Use func(device string) (nldev.Use, error)
-	// Program returns the name and the number of a process; the name is "" if the
-	// process is not visible. pid may be the number of a thread.
+	// Program returns the name and the process ID of a process. The name is "" if the process is not visible. pid may
+	// be the ID of a thread.
 	Program func(pid int) (name string, process int)
 
-	// Ask asks the operator a question. It is nil if there is no operator.
+	// Ask asks the operator a yes-or-no question. It is nil if there is no operator.
 	Ask func(question string) bool
 	// Say prints one line of progress.
 	Say func(format string, args ...any)
@@ -49,28 +49,26 @@ type Worker interface {
 	inspect.Watcher
 }
 
-// ErrInUse is wrapped by the error that Run returns for a device that others use.
+// ErrInUse is wrapped by the error of Run for a device that other programs use.
 var ErrInUse = errors.New("it is in use")
 
 // pluginWorker is the program name of this plugin's workers.
 const pluginWorker = "rdma-events-worker"
 
-// managing returns the kernel modules that have queue pairs on every device of
-// their kind, whether it is used or not: management datagrams and IP over
-// InfiniBand.
-func managing() []string { return []string{"ib_core", "ib_mad", "ib_ipoib"} }
+// managementModules returns the kernel modules that create queue pairs on every device of their kind, even if nobody
+// uses the device: management datagrams and IP over InfiniBand.
+func managementModules() []string { return []string{"ib_core", "ib_mad", "ib_ipoib"} }
 
-// others counts the users of a device. who describes those that a run could
-// disturb.
-func (h *Host) others(u nldev.Use) (in InUse, who []string) {
+// countUsers counts the users of a device. who describes those that a run could disturb.
+func (h *Host) countUsers(u nldev.Use) (in InUse, who []string) {
 	in = InUse{Known: true, QueuePairs: u.QueuePairs, Kernel: []string{}}
 	seen := map[string]bool{}
 	for _, o := range u.Owners {
 		text := ""
-		switch name, process := h.program(o); {
+		switch name, process := h.findProgram(o); {
 		case o.Kernel != "":
 			in.Kernel = append(in.Kernel, o.Kernel)
-			if !slices.Contains(managing(), o.Kernel) && o.Objects > 0 {
+			if !slices.Contains(managementModules(), o.Kernel) && o.Objects > 0 {
 				text = "the kernel's " + o.Kernel
 			}
 		case name == pluginWorker:
@@ -93,16 +91,16 @@ func (h *Host) others(u nldev.Use) (in InUse, who []string) {
 	return in, who
 }
 
-func (h *Host) program(o nldev.Owner) (name string, process int) {
+func (h *Host) findProgram(o nldev.Owner) (name string, process int) {
 	if o.PID == 0 {
 		return "", 0
 	}
 	return h.Program(o.PID)
 }
 
-// inUse returns the users of a device. Unless yes is set, it returns an error if a
-// run could disturb other users, which wraps ErrInUse, or if the users are unknown.
-func (h *Host) inUse(device string, yes bool) (InUse, error) {
+// checkUse returns the users of a device. Unless yes is set, it returns an error if the users are unknown, or if a run
+// could disturb them; the latter wraps ErrInUse.
+func (h *Host) checkUse(device string, yes bool) (InUse, error) {
 	if h.Use == nil {
 		return InUse{Kernel: []string{}}, nil
 	}
@@ -113,7 +111,7 @@ func (h *Host) inUse(device string, yes bool) (InUse, error) {
 		}
 		return InUse{}, fmt.Errorf("%w; whether others use it is unknown, so run it with -yes if none does", err)
 	}
-	in, who := h.others(use)
+	in, who := h.countUsers(use)
 	if len(who) > 0 && !yes {
 		return in, fmt.Errorf("%s: %w: %s; run it when that is over, or with -yes", device, ErrInUse, strings.Join(who, ", "))
 	}

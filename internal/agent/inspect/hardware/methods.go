@@ -9,40 +9,40 @@ import (
 )
 
 // methods tries each method on each port.
-func (x *trial) methods(ctx context.Context) {
+func (x *run) tryMethods(ctx context.Context) {
 	for i := range x.ports {
 		for _, m := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
-			x.r.Methods = append(x.r.Methods, x.method(ctx, i+1, m))
+			x.report.Methods = append(x.report.Methods, x.tryMethod(ctx, i+1, m))
 		}
 	}
 }
 
-func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
+func (x *run) tryMethod(ctx context.Context, port int, m verbs.Method) Method {
 	one := Method{
-		Port: port, Method: m.String(), PaceNS: probePace.Nanoseconds(), Outcomes: map[string]int{}, Stages: map[string]Times{},
+		Port: port, Method: m.String(), PaceNS: probeInterval.Nanoseconds(), Outcomes: map[string]int{}, Stages: map[string]Times{},
 	}
-	gid, why := x.gidIndex(port, m)
+	gid, why := x.chooseGIDIndex(port, m)
 	if why == "" {
-		why = x.forbidden(ctx, m)
+		why = x.whyForbidden(ctx, m)
 	}
 	if one.Why = why; why != "" {
 		return one
 	}
-	x.Say("%s port %d: %s, %d rounds", x.o.Device, port, m, probeRounds)
+	x.Say("%s port %d: %s, %d rounds", x.options.Device, port, m, probeRounds)
 	one.Tried = true
-	seen := x.probe(ctx, port, m, gid, probeRounds)
-	one.add(seen, port)
+	seen := x.runProbe(ctx, port, m, gid, probeRounds)
+	one.addRounds(seen, port)
 	return one
 }
 
-// probe has a worker run probe rounds on one port.
-func (x *trial) probe(ctx context.Context, port int, method verbs.Method, gid, rounds int) *inspect.Observation {
-	ctx, cancel := context.WithTimeout(ctx, methodLimit)
+// runProbe runs a worker that performs probe rounds on one port.
+func (x *run) runProbe(ctx context.Context, port int, method verbs.Method, gid, rounds int) *inspect.Observation {
+	ctx, cancel := context.WithTimeout(ctx, methodTimeout)
 	defer cancel()
 	o := verbs.Options{
 		Ports: []int{port},
 		Probe: verbs.ProbeOptions{
-			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIndex: -1,
+			Interval: probeInterval, Timeout: roundTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIndex: -1,
 		},
 	}
 	return x.watchDevice(ctx, o, func(seen *inspect.Observation) bool {
@@ -50,15 +50,14 @@ func (x *trial) probe(ctx context.Context, port int, method verbs.Method, gid, r
 	})
 }
 
-// gidIndex returns the index of the GID that a method may hold: the port's default
-// GID, which no network manager deletes. Without a default GID rc_write is not
-// tried on RoCE, because it would hold another one. An index of -1 leaves the
-// choice to the worker.
-func (x *trial) gidIndex(port int, m verbs.Method) (index int, why string) {
+// chooseGIDIndex returns the index of the GID that a method may use: the port's default GID, which no network manager
+// deletes. On RoCE without a default GID rc_write is not tried, because it would hold another GID. -1 leaves the choice
+// to the worker.
+func (x *run) chooseGIDIndex(port int, m verbs.Method) (index int, why string) {
 	if x.ports[port-1].LinkLayer == verbs.LinkInfiniBand || m == verbs.MethodFlush {
 		return -1, ""
 	}
-	if index, ok := x.Sysfs.DefaultGID(x.o.Device, port); ok {
+	if index, ok := x.Sysfs.DefaultGID(x.options.Device, port); ok {
 		return index, ""
 	}
 	if m == verbs.MethodRCWrite && x.attr.Transport != "iwarp" && !x.Simulated {
@@ -67,10 +66,10 @@ func (x *trial) gidIndex(port int, m verbs.Method) (index int, why string) {
 	return -1, ""
 }
 
-// forbidden returns why a method must not be tried now, "" if it may be tried.
-func (x *trial) forbidden(ctx context.Context, m verbs.Method) string {
+// whyForbidden returns why a method must not be tried now, or "" if it may be tried.
+func (x *run) whyForbidden(ctx context.Context, m verbs.Method) string {
 	allowed := map[verbs.Method]bool{
-		verbs.MethodUDSend: true, verbs.MethodRCWrite: x.r.Allowed.RCWrite, verbs.MethodFlush: x.r.Allowed.Flush,
+		verbs.MethodUDSend: true, verbs.MethodRCWrite: x.report.Allowed.RCWrite, verbs.MethodFlush: x.report.Allowed.Flush,
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -85,8 +84,8 @@ func (x *trial) forbidden(ctx context.Context, m verbs.Method) string {
 	return "the operator did not want it"
 }
 
-// add adds a worker's rounds.
-func (one *Method) add(seen *inspect.Observation, port int) {
+// addRounds adds the rounds of a worker.
+func (one *Method) addRounds(seen *inspect.Observation, port int) {
 	stages := map[string][]int64{}
 	for _, r := range seen.Rounds {
 		if r.Port != port || one.Rounds == probeRounds {
@@ -108,7 +107,7 @@ func (one *Method) add(seen *inspect.Observation, port int) {
 		}
 	}
 	for name, all := range stages {
-		one.Stages[name] = timesOf(all)
+		one.Stages[name] = summarizeTimes(all)
 	}
 	one.Events, one.Acked, one.Spurious, one.Late = seen.Counts.Events, seen.Counts.Acked, seen.Counts.Spurious, seen.Counts.Late
 	switch {
@@ -117,52 +116,52 @@ func (one *Method) add(seen *inspect.Observation, port int) {
 	case seen.Why != "":
 		one.Why = seen.Why
 	case one.Rounds < probeRounds:
-		one.Why = "not all rounds were over within " + methodLimit.String()
+		one.Why = "not all rounds were over within " + methodTimeout.String()
 	}
 }
 
-// auto tries which method the plugin would choose on each port. That may be any
-// method, so the operator must have agreed to all of them.
-func (x *trial) auto(ctx context.Context) {
+// tryAuto tries which method the plugin would choose on each port. The plugin may choose any method, so the operator
+// must have agreed to all of them.
+func (x *run) tryAuto(ctx context.Context) {
 	for i := range x.ports {
 		port := i + 1
 		one := Auto{Port: port}
 		for _, m := range []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush} {
-			if why := x.forbidden(ctx, m); why != "" {
+			if why := x.whyForbidden(ctx, m); why != "" {
 				one.Why = "it may choose " + m.String() + ": " + why
 			}
 		}
-		gid, why := x.gidIndex(port, verbs.MethodRCWrite)
+		gid, why := x.chooseGIDIndex(port, verbs.MethodRCWrite)
 		if one.Why == "" {
 			one.Why = why
 		}
 		if one.Why == "" {
-			x.Say("%s port %d: what auto chooses", x.o.Device, port)
+			x.Say("%s port %d: what auto chooses", x.options.Device, port)
 			one.Tried = true
-			seen := x.probe(ctx, port, verbs.MethodAuto, gid, autoRounds)
+			seen := x.runProbe(ctx, port, verbs.MethodAuto, gid, autoRounds)
 			one.Why = seen.Why
 			if n := len(seen.Choices); n > 0 {
 				one.Method, one.Reason = seen.Choices[n-1].Method.String(), seen.Choices[n-1].Reason
 			}
 		}
-		x.r.Auto = append(x.r.Auto, one)
+		x.report.Auto = append(x.report.Auto, one)
 	}
 }
 
-// flap watches the device while the operator takes a port down and up.
-func (x *trial) flap(ctx context.Context) {
+// watchFlap watches the device while the operator takes a port down and up.
+func (x *run) watchFlap(ctx context.Context) {
 	if x.stuck {
 		return
 	}
-	x.Say("%s: take a port down and up NOW; you have %v", x.o.Device, window)
+	x.Say("%s: take a port down and up NOW; you have %v", x.options.Device, flapWindow)
 	begin := x.Mono()
-	limited, cancel := context.WithTimeout(ctx, window)
+	limited, cancel := context.WithTimeout(ctx, flapWindow)
 	defer cancel()
 	seen := x.watchDevice(limited, verbs.Options{StateInterval: time.Second}, func(*inspect.Observation) bool { return false })
-	f := &Flap{WindowNS: window.Nanoseconds(), Seen: []Seen{}, Links: []LinkCount{}}
-	f.add(seen, begin, len(x.ports))
-	x.r.Flap = f
+	f := &Flap{WindowNS: flapWindow.Nanoseconds(), Seen: []FlapObservation{}, Links: []LinkCount{}}
+	f.addObservation(seen, begin, len(x.ports))
+	x.report.Flap = f
 	if seen.Why != "" {
-		x.problem("the window for the flap ended early: %s", seen.Why)
+		x.addProblem("the window for the flap ended early: %s", seen.Why)
 	}
 }

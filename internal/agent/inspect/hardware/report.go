@@ -9,8 +9,8 @@ import (
 // removed or changes its meaning.
 const Schema = 1
 
-// Report is the content of the file. It has no GUID, GID, MAC or IP address, LID,
-// serial number, host name or program name.
+// Report is the content of the file. It contains no GUID, GID, MAC or IP address, LID, serial number, host name or
+// program name.
 type Report struct {
 	Schema    int       `json:"schema"`
 	Made      time.Time `json:"made"` // UTC
@@ -26,11 +26,11 @@ type Report struct {
 	Events    []Event   `json:"events"` // from the whole run
 	Flap      *Flap     `json:"flap,omitempty"`
 	Counters  []Counter `json:"counters"`
-	Problems  []string  `json:"problems"` // the parts that failed, and why
+	Problems  []string  `json:"problems"` // parts that failed, and why
 }
 
-// Versions are the versions of the software that drives the device. "" is unknown;
-// an unknown version of libibverbs is "unknown".
+// Versions contains the versions of the software that drives the device. "" means unknown, except for libibverbs, where
+// it is "unknown".
 type Versions struct {
 	Plugin    string `json:"rdma_events"`
 	Kernel    string `json:"kernel"`
@@ -58,7 +58,7 @@ type Device struct {
 	Ports           []Port `json:"ports"`
 }
 
-// Port has a port's attributes from the first queries.
+// Port contains the attributes of a port from the first queries.
 type Port struct {
 	Port          int     `json:"port"`
 	LinkLayer     string  `json:"link_layer"`
@@ -74,7 +74,7 @@ type Port struct {
 	PKeys         int     `json:"pkeys"`
 }
 
-// InUse has the other users of the device at the start of the run.
+// InUse describes the other users of the device at the start of the run.
 type InUse struct {
 	Known      bool     `json:"known"`
 	QueuePairs int      `json:"queue_pairs"` // of all users, including the kernel
@@ -91,7 +91,7 @@ type Allowed struct {
 	Flap    bool `json:"flap"`
 }
 
-// Method has the results of one probe method on one port.
+// Method contains the results of one probe method on one port.
 type Method struct {
 	Port     int              `json:"port"`
 	Method   string           `json:"method"`
@@ -103,7 +103,7 @@ type Method struct {
 	Events   uint64           `json:"events"`             // completion events read
 	Acked    uint64           `json:"acked"`
 	Spurious uint64           `json:"spurious"` // events without a completion
-	Late     uint64           `json:"late"`     // events of a round that had already been given up
+	Late     uint64           `json:"late"`     // events that arrived after their round had timed out
 	Stages   map[string]Times `json:"stages"`   // of good rounds, from the time stamps in C
 	PaceNS   int64            `json:"pace_ns"`  // time between two rounds
 }
@@ -117,12 +117,11 @@ type Auto struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Timed has the times of one call. With some drivers the call sends commands to
-// the device.
+// Timed contains the durations of one call. With some drivers the call sends commands to the device.
 type Timed struct {
 	Call     string `json:"call"`
 	Port     int    `json:"port"`
-	Commands int    `json:"commands"` // at most this many per call, by the table of drivers; -1: unknown
+	Commands int    `json:"commands"` // maximum per call according to the table of drivers; -1: unknown
 	Times
 	Errors map[string]int `json:"errors"` // by errno
 	Hung   bool           `json:"hung"`   // one call did not return within 10 s
@@ -145,24 +144,23 @@ type Event struct {
 	AckMaxNS  int64  `json:"ack_max_ns"`
 }
 
-// Flap describes the time window in which the operator took the port down and up.
+// Flap describes the period in which the operator took the port down and up.
 type Flap struct {
-	WindowNS int64       `json:"window_ns"`
-	Seen     []Seen      `json:"seen"`
-	Links    []LinkCount `json:"link_downed"`
+	WindowNS int64             `json:"window_ns"`
+	Seen     []FlapObservation `json:"seen"`
+	Links    []LinkCount       `json:"link_downed"`
 }
 
-// Seen is an event or a change of state in the window.
-type Seen struct {
-	AtNS  int64  `json:"at_ns"` // since the begin of the window
+// FlapObservation is an event or a change of state in the period.
+type FlapObservation struct {
+	AtNS  int64  `json:"at_ns"` // since the start of the period
 	Port  int    `json:"port"`
 	Event string `json:"event,omitempty"` // its type
 	Count uint64 `json:"count,omitempty"`
 	State string `json:"state,omitempty"` // from a query of the port, if it differs from the previous state
 }
 
-// LinkCount is a port's count of link drops at the first and the last reading of
-// the window.
+// LinkCount is a port's count of link drops at the first and the last reading of the period.
 type LinkCount struct {
 	Port   int    `json:"port"`
 	Before uint64 `json:"before"`
@@ -174,11 +172,11 @@ type Counter struct {
 	Name   string `json:"name"` // as in "ports/1/hw_counters/out_of_sequence"
 	Before uint64 `json:"before"`
 	After  uint64 `json:"after"`
-	Error  string `json:"error,omitempty"` // the errno or the error text of a reading that failed
+	Error  string `json:"error,omitempty"` // errno or error text of a failed read
 }
 
-// timesOf sums up durations in ns.
-func timesOf(all []int64) Times {
+// summarizeTimes returns the minimum, median and maximum of durations in ns.
+func summarizeTimes(all []int64) Times {
 	if len(all) == 0 {
 		return Times{}
 	}

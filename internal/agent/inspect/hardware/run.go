@@ -13,41 +13,39 @@ import (
 )
 
 const (
-	// Limit is the longest time for a whole run, without the time for the
-	// operator's answers.
-	Limit = 2 * time.Minute
-	// window is how long the operator has to take the port down and up.
-	window = 30 * time.Second
-	// timedCalls is how often each call is timed, callPace the time between two calls.
-	timedCalls = 20
-	callPace   = 50 * time.Millisecond
-	// probeRounds is the number of rounds of one method on one port, probePace the
-	// time between two rounds.
-	probeRounds = 50
-	probePace   = 100 * time.Millisecond
-	// probeTimeout limits a round, methodLimit all rounds of one method on a port.
-	probeTimeout = 500 * time.Millisecond
-	methodLimit  = 30 * time.Second
+	// RunTimeout is the time limit for a whole run, without the time for the operator's answers.
+	RunTimeout = 2 * time.Minute
+	// flapWindow is the time that the operator has to take the port down and up.
+	flapWindow = 30 * time.Second
+	// timedCalls is the number of times that each call is timed, and callInterval the time between two calls.
+	timedCalls   = 20
+	callInterval = 50 * time.Millisecond
+	// probeRounds is the number of rounds of one method on one port, and probeInterval the time between two rounds.
+	probeRounds   = 50
+	probeInterval = 100 * time.Millisecond
+	// roundTimeout is the time limit for one round, and methodTimeout for all rounds of one method on a port.
+	roundTimeout  = 500 * time.Millisecond
+	methodTimeout = 30 * time.Second
 	// autoRounds is the number of rounds that show which method `auto` chooses.
 	autoRounds = 5
 )
 
-// Options names the device, and the answer to the questions.
+// Options names the device, and answers the questions in advance.
 type Options struct {
 	Device string
-	Yes    bool // answer all questions with yes, except the one about the flap
+	Yes    bool // answer yes to all questions except the one about the flap
 }
 
-// trial is one run.
-type trial struct {
+// run is one run of the trials.
+type run struct {
 	*Host
-	o     Options
-	r     *Report
-	sys   reader
-	attr  verbs.DeviceAttr
-	ports []verbs.PortAttr // by port number - 1, from the first queries
-	costs map[int]drivers.Costs
-	stuck bool // a worker hangs in the kernel; another worker would hang, too
+	options      Options
+	report       *Report
+	files        sysfsReader
+	attr         verbs.DeviceAttr
+	ports        []verbs.PortAttr // from the first queries; index 0 is port 1
+	commandCosts map[int]drivers.Costs
+	stuck        bool // a worker hangs in the kernel, as another worker would
 }
 
 // Run asks the operator, tries the device and returns the file's content. It
@@ -55,74 +53,74 @@ type trial struct {
 // returns early and the error wraps that of ctx. Any other error means that the
 // device must not be tried, and nothing was done.
 func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
-	x := &trial{Host: h, o: o, sys: reader{Files: inspect.Files{FS: h.Sys}}, costs: map[int]drivers.Costs{}}
-	x.r = &Report{
+	x := &run{Host: h, options: o, files: sysfsReader{Files: inspect.Files{FS: h.Sys}}, commandCosts: map[int]drivers.Costs{}}
+	x.report = &Report{
 		Schema: Schema, Made: h.Now().UTC().Truncate(time.Second), Simulated: h.Simulated,
 		Methods: []Method{}, Auto: []Auto{}, Commands: []Timed{}, Events: []Event{}, Counters: []Counter{}, Problems: []string{},
 	}
 	var err error
-	if x.r.InUse, err = h.inUse(o.Device, o.Yes); err != nil {
+	if x.report.InUse, err = h.checkUse(o.Device, o.Yes); err != nil {
 		return nil, err
 	}
 	row, known := drivers.Find(x.kernelDriver(), x.transport())
-	x.r.Allowed = x.questions(row, known)
+	x.report.Allowed = x.askOperator(row, known)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("ask about %s: %w", o.Device, err)
 	}
 	begin := h.Mono()
-	limited, cancel := context.WithTimeout(ctx, Limit)
+	limited, cancel := context.WithTimeout(ctx, RunTimeout)
 	defer cancel()
-	x.try(limited)
+	x.tryDevice(limited)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("try %s: %w", o.Device, err)
 	}
 	if limited.Err() != nil {
-		x.problem("the two minutes were over before all was tried")
+		x.addProblem("the two minutes were over before all was tried")
 	}
-	x.r.TookNS = h.Mono() - begin
-	x.r.scrub(o.Device)
-	return x.r, nil
+	x.report.TookNS = h.Mono() - begin
+	x.report.removeGUIDs(o.Device)
+	return x.report, nil
 }
 
 // try runs all parts that open the device or send requests to it.
-func (x *trial) try(ctx context.Context) {
+func (x *run) tryDevice(ctx context.Context) {
 	library, err := x.Worker.AskLibrary(ctx)
 	if err != nil {
-		x.problem("%v", err)
+		x.addProblem("%v", err)
 	}
 	if !x.queryPorts(ctx) {
 		return
 	}
-	x.describe(library)
-	before := x.counters(ctx)
+	x.addDescription(library)
+	before := x.readCounters(ctx)
 	for i := range x.ports {
 		x.timeSysfs(ctx, i+1)
 	}
-	x.methods(ctx)
-	x.auto(ctx)
-	if x.r.Allowed.Flap {
-		x.flap(ctx)
+	x.tryMethods(ctx)
+	x.tryAuto(ctx)
+	if x.report.Allowed.Flap {
+		x.watchFlap(ctx)
 	}
-	x.r.Counters = compare(before, x.counters(ctx))
+	x.report.Counters = compareCounters(before, x.readCounters(ctx))
 }
 
-func (x *trial) problem(format string, args ...any) {
-	x.r.Problems = append(x.r.Problems, fmt.Sprintf(format, args...))
+func (x *run) addProblem(format string, args ...any) {
+	x.report.Problems = append(x.report.Problems, fmt.Sprintf(format, args...))
 }
 
 // queryPorts opens the device and times the queries of its ports. It reports
 // whether the device was opened.
-func (x *trial) queryPorts(ctx context.Context) (opened bool) {
-	x.Say("%s: looking at it", x.o.Device)
-	ctx, cancel := context.WithTimeout(ctx, methodLimit)
+func (x *run) queryPorts(ctx context.Context) (opened bool) {
+	x.Say("%s: looking at it", x.options.Device)
+	ctx, cancel := context.WithTimeout(ctx, methodTimeout)
 	defer cancel()
 	ports := 0
-	seen := x.watchDevice(ctx, verbs.Options{StateInterval: callPace, EveryReading: true}, func(seen *inspect.Observation) bool {
+	seen := x.watchDevice(ctx, verbs.Options{StateInterval: callInterval, EveryReading: true}, func(seen *inspect.Observation) bool {
 		ports = len(verbs.PortNumbers(seen.Attr.Ports, nil))
 		return len(seen.Readings) >= timedCalls*ports
 	})
 	if seen.Attr == nil {
-		x.problem("the device was not opened: %s", orSilence(seen.Why))
+		x.addProblem("the device was not opened: %s", whyOrNoAnswer(seen.Why))
 		return false
 	}
 	x.attr, x.ports = *seen.Attr, make([]verbs.PortAttr, ports)
@@ -141,29 +139,30 @@ func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 			}
 		}
 		if known {
-			x.costs[n] = row.On(x.ports[n-1].LinkLayer)
-			timed.Commands = x.costs[n].Of(drivers.PortReading())
+			x.commandCosts[n] = row.On(x.ports[n-1].LinkLayer)
+			timed.Commands = x.commandCosts[n].Of(drivers.PortReading())
 		}
-		timed.Times = timesOf(took)
-		x.r.Commands = append(x.r.Commands, timed)
+		timed.Times = summarizeTimes(took)
+		x.report.Commands = append(x.report.Commands, timed)
 	}
 	if seen.Why != "" {
-		x.problem("looking at the ports ended early: %s", seen.Why)
+		x.addProblem("looking at the ports ended early: %s", seen.Why)
 	}
 	return true
 }
 
-// watchDevice has a worker watch the device until enough returns true or ctx ends, and
-// adds the events to the report.
-func (x *trial) watchDevice(ctx context.Context, o verbs.Options, enough func(*inspect.Observation) bool) *inspect.Observation {
-	o.Device = x.o.Device
+// watchDevice runs a worker that watches the device until enough returns true or ctx ends. It adds the events to the
+// report.
+func (x *run) watchDevice(ctx context.Context, o verbs.Options, enough func(*inspect.Observation) bool) *inspect.Observation {
+	o.Device = x.options.Device
 	seen := inspect.Observe(ctx, x.Worker, o, enough)
 	x.stuck = x.stuck || seen.Stuck
-	x.events(seen)
+	x.addEvents(seen)
 	return seen
 }
 
-func orSilence(why string) string {
+// whyOrNoAnswer returns why, or that the worker did not answer if why is empty.
+func whyOrNoAnswer(why string) string {
 	if why == "" {
 		return "the worker did not answer in time"
 	}
@@ -171,26 +170,26 @@ func orSilence(why string) string {
 }
 
 // events adds a worker's events to the sums in the report.
-func (x *trial) events(seen *inspect.Observation) {
+func (x *run) addEvents(seen *inspect.Observation) {
 	for _, run := range seen.Runs {
-		i := slices.IndexFunc(x.r.Events, func(e Event) bool { return e.Port == run.Port && e.Type == run.Type.String() })
+		i := slices.IndexFunc(x.report.Events, func(e Event) bool { return e.Port == run.Port && e.Type == run.Type.String() })
 		if i < 0 {
-			x.r.Events = append(x.r.Events, Event{Port: run.Port, Type: run.Type.String()})
-			i = len(x.r.Events) - 1
+			x.report.Events = append(x.report.Events, Event{Port: run.Port, Type: run.Type.String()})
+			i = len(x.report.Events) - 1
 		}
-		e := &x.r.Events[i]
+		e := &x.report.Events[i]
 		e.Count += run.Count
 		e.HoldMaxNS, e.AckMaxNS = max(e.HoldMaxNS, run.HoldMax), max(e.AckMaxNS, run.AckMax)
 	}
 }
 
-// questions asks the operator for permission. It runs before the device is tried.
-func (x *trial) questions(row drivers.Driver, known bool) Allowed {
-	a := Allowed{InUse: x.o.Yes, RCWrite: x.o.Yes, Flush: x.o.Yes}
+// askOperator asks the operator for permission, before the device is tried.
+func (x *run) askOperator(row drivers.Driver, known bool) Allowed {
+	a := Allowed{InUse: x.options.Yes, RCWrite: x.options.Yes, Flush: x.options.Yes}
 	if x.Ask == nil {
 		return a
 	}
-	if !x.o.Yes {
+	if !x.options.Yes {
 		a.RCWrite = x.Ask(askRCWrite)
 		a.Flush = x.Ask(askFlush(row, known, x.flushCounters()))
 	}
@@ -205,8 +204,8 @@ const (
 		"whatever uses the port loses its link. Will you?"
 )
 
-// askFlush returns the question about flush. It names the counters that the
-// method moves, from the table of drivers and from the driver's counters in sysfs.
+// askFlush returns the question about the method flush. It names the counters that the method increments, according to
+// the table of drivers and to the driver's counters in sysfs.
 func askFlush(row drivers.Driver, known bool, shown []string) string {
 	text := fmt.Sprintf("flush has %d work requests a port end in error, each on a queue pair of its own. ", probeRounds)
 	moved := slices.Compact(slices.Sorted(slices.Values(append(shown, row.FlushMoves...))))

@@ -17,7 +17,7 @@ import (
 )
 
 // run tries a device in a synctest bubble, because a real run takes long.
-func run(t *testing.T, w *fakeWorker, o Options, change func(*Host), more map[string]string) (r *Report, err error) {
+func runTrial(t *testing.T, w *fakeWorker, o Options, change func(*Host), more map[string]string) (r *Report, err error) {
 	t.Helper()
 	sys := files(t, more)
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func tried(r *Report) map[string]bool {
 
 func TestWithoutTerminalOnlyDatagramsAreSent(t *testing.T) {
 	w := mlx5()
-	r, err := run(t, w, Options{Device: "mlx5_0"}, nil, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0"}, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"ud_send": true}, tried(r))
 	require.Equal(t, Allowed{}, r.Allowed)
@@ -56,7 +56,7 @@ func TestWithoutTerminalOnlyDatagramsAreSent(t *testing.T) {
 
 func TestYesTriesAllButTheFlap(t *testing.T) {
 	w := mlx5()
-	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"ud_send": true, "rc_write": true, "flush": true}, tried(r))
 	require.Equal(t, []Auto{{Port: 1, Tried: true, Method: "rc_write", Reason: "as preferred"}}, r.Auto)
@@ -84,7 +84,7 @@ func TestOperatorIsAskedByName(t *testing.T) {
 		{[]bool{false, true, false}, map[string]bool{"ud_send": true, "flush": true}},
 	} {
 		a := &answers{yes: c.yes}
-		r, err := run(t, mlx5(), Options{Device: "mlx5_0"}, func(h *Host) { h.Ask = a.ask },
+		r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0"}, func(h *Host) { h.Ask = a.ask },
 			map[string]string{class + "ports/1/hw_counters/resp_cqe_flush_error": "0"})
 		require.NoError(t, err)
 		require.Equal(t, c.tried, tried(r))
@@ -103,17 +103,17 @@ func TestFlapIsWatchedIfWanted(t *testing.T) {
 		{Run: &verbs.Run{Type: verbs.EventPortActive, Port: 1, Count: 2, First: 8e9}},
 	}
 	a := &answers{yes: []bool{false, false, true}}
-	r, err := run(t, w, Options{Device: "mlx5_0"}, func(h *Host) { h.Ask = a.ask }, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0"}, func(h *Host) { h.Ask = a.ask }, nil)
 	require.NoError(t, err)
 	require.NotNil(t, r.Flap)
-	require.Equal(t, window.Nanoseconds(), r.Flap.WindowNS)
+	require.Equal(t, flapWindow.Nanoseconds(), r.Flap.WindowNS)
 	var seen []string
 	for _, s := range r.Flap.Seen {
 		seen = append(seen, s.Event+s.State)
 	}
 	require.Equal(t, []string{"active", "port_err", "port_active"}, seen)
 	require.Equal(t, []LinkCount{{Port: 1}}, r.Flap.Links)
-	require.GreaterOrEqual(t, r.TookNS, window.Nanoseconds())
+	require.GreaterOrEqual(t, r.TookNS, flapWindow.Nanoseconds())
 	require.Contains(t, r.Events, Event{Port: 1, Type: "port_err", Count: 2, HoldMaxNS: 9})
 }
 
@@ -144,14 +144,14 @@ func TestOtherUsersAreARefusal(t *testing.T) {
 				}
 			}
 			w := mlx5()
-			r, err := run(t, w, Options{Device: "mlx5_0"}, who, nil)
+			r, err := runTrial(t, w, Options{Device: "mlx5_0"}, who, nil)
 			if c.says != "" {
 				require.ErrorContains(t, err, c.says)
 				require.ErrorContains(t, err, "-yes")
 				require.Equal(t, c.err == nil, errors.Is(err, ErrInUse))
 				require.Nil(t, r)
 				require.Empty(t, w.asked, "the device was opened")
-				_, err = run(t, w, Options{Device: "mlx5_0", Yes: true}, who, nil)
+				_, err = runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, who, nil)
 			}
 			require.NoError(t, err)
 		})
@@ -168,7 +168,7 @@ func TestFileHasNoIdentity(t *testing.T) {
 	for name, text := range map[string]string{"node_type": "1: CA", "ports/1/gids/0": "fe80:0000:0000:0000:5054:00ff:fe12:3456", "ports/1/state": "4: ACTIVE"} {
 		more["class/infiniband/"+named+"/"+name] = text
 	}
-	r, err := run(t, w, Options{Device: named, Yes: true}, func(h *Host) {
+	r, err := runTrial(t, w, Options{Device: named, Yes: true}, func(h *Host) {
 		h.Use = func(string) (nldev.Use, error) { return nldev.Use{Owners: []nldev.Owner{{PID: 7}}}, nil }
 		h.Program = func(int) (string, int) { return "secret-program", 7 }
 	}, more)
@@ -185,7 +185,7 @@ func TestFileHasNoIdentity(t *testing.T) {
 func TestRefusedMethodSaysWhy(t *testing.T) {
 	w := mlx5()
 	w.round = nil
-	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
 	for _, m := range r.Methods {
 		require.True(t, m.Tried)
@@ -195,7 +195,7 @@ func TestRefusedMethodSaysWhy(t *testing.T) {
 }
 
 func TestNoDefaultGIDMeansNoConnectedQueuePair(t *testing.T) {
-	r, err := run(t, mlx5(), Options{Device: "mlx5_0", Yes: true}, nil, map[string]string{class + "ports/1/gids/0": ""})
+	r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0", Yes: true}, nil, map[string]string{class + "ports/1/gids/0": ""})
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"ud_send": true, "flush": true}, tried(r))
 	require.Contains(t, r.Methods[1].Why, "no default GID")
@@ -211,7 +211,7 @@ func TestRoundsAreSummedByOutcomeAndStage(t *testing.T) {
 		}
 		return verbs.Round{Wake: n * 1000}
 	}
-	r, err := run(t, w, Options{Device: "mlx5_0"}, nil, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0"}, nil, nil)
 	require.NoError(t, err)
 	m := r.Methods[0]
 	require.Equal(t, probeRounds, m.Rounds)
@@ -221,7 +221,7 @@ func TestRoundsAreSummedByOutcomeAndStage(t *testing.T) {
 }
 
 func TestCallsAreTimedAndCounted(t *testing.T) {
-	r, err := run(t, mlx5(), Options{Device: "mlx5_0"}, nil, nil)
+	r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0"}, nil, nil)
 	require.NoError(t, err)
 	calls := map[string]Timed{}
 	for _, c := range r.Commands {
@@ -236,7 +236,7 @@ func TestCallsAreTimedAndCounted(t *testing.T) {
 }
 
 func TestCountersAreThoseWithoutTraffic(t *testing.T) {
-	r, err := run(t, mlx5(), Options{Device: "mlx5_0"}, nil, nil)
+	r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0"}, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, []Counter{
 		{Name: "hw_counters/req_cqe_flush_error_none"},
@@ -249,7 +249,7 @@ func TestCountersAreThoseWithoutTraffic(t *testing.T) {
 func TestDeviceThatIsNotOpenedIsAFileToo(t *testing.T) {
 	w := mlx5()
 	w.why = "a verbs call hangs"
-	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"the device was not opened: a verbs call hangs"}, r.Problems)
 	require.Empty(t, r.Methods)
@@ -259,7 +259,7 @@ func TestWorkerStuckInTheKernelIsTheLast(t *testing.T) {
 	w := mlx5()
 	w.stuck = true
 	a := &answers{yes: []bool{true}}
-	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, func(h *Host) { h.Ask = a.ask }, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, func(h *Host) { h.Ask = a.ask }, nil)
 	require.NoError(t, err)
 	require.Len(t, w.asked, 2, "the port queries, and the first method")
 	require.Equal(t, "a verbs call hangs", r.Methods[0].Why)
@@ -291,7 +291,7 @@ func TestHungReadingEndsTheReadings(t *testing.T) {
 		r, err := Run(t.Context(), h, Options{Device: "mlx5_0", Yes: true})
 		close(gate)
 		require.NoError(t, err)
-		require.LessOrEqual(t, r.TookNS, Limit.Nanoseconds())
+		require.LessOrEqual(t, r.TookNS, RunTimeout.Nanoseconds())
 		require.Equal(t, map[string]bool{"ud_send": true, "rc_write": true, "flush": true}, tried(r), "probes go on")
 		errs := map[string]string{}
 		for _, c := range r.Counters {
@@ -313,11 +313,11 @@ func TestRunIsOverAfterTwoMinutes(t *testing.T) {
 	w := mlx5()
 	w.attr.Ports = 16
 	w.round = func(string) verbs.Round { time.Sleep(time.Second); return verbs.Round{} }
-	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
+	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
 	t.Log(time.Duration(r.TookNS))
 	// The limit does not interrupt the fake's last batch.
-	require.LessOrEqual(t, r.TookNS, (Limit + time.Minute).Nanoseconds())
+	require.LessOrEqual(t, r.TookNS, (RunTimeout + time.Minute).Nanoseconds())
 	require.Equal(t, []string{"the two minutes were over before all was tried"}, r.Problems)
 	require.Equal(t, "the two minutes were over", r.Methods[len(r.Methods)-1].Why)
 }

@@ -17,34 +17,33 @@ import (
 	"rdma_events/internal/device/drivers"
 )
 
-// readLimit is how long the reading of one file may take. A driver's own limits
-// are up to a minute, and the whole run has two minutes.
-const readLimit = 10 * time.Second
+// readTimeout is the time limit for reading one file. Drivers have their own limits of up to a minute, and a run has
+// only two minutes.
+const readTimeout = 10 * time.Second
 
 var (
-	// errHung is the error of a reading that did not return. No other file is read
-	// after it.
+	// errHung is the error of a read that did not return. No other file is read afterwards.
 	errHung = errors.New("the reading hangs in the driver")
-	// errNotRead is the error of the files that are not read after errHung.
+	// errNotRead is the error for files that are not read after errHung.
 	errNotRead = errors.New("not read, since another reading hangs in the driver")
 )
 
-// reader reads files of sysfs whose reading may send a request to the device. One
-// goroutine uses it.
-type reader struct {
+// sysfsReader reads files of sysfs. Reading some of them sends a request to the device. It must be used by one
+// goroutine only.
+type sysfsReader struct {
 	inspect.Files // for what the kernel answers from memory
 
 	hung bool
 }
 
-// read returns a file's text and how long the reading took. It blocks for
-// readLimit at most, or until ctx ends, and returns errHung then. A reading that
-// hangs in the kernel cannot be ended: its goroutine stays until the process ends.
-func (r *reader) read(ctx context.Context, name string) (text string, took time.Duration, err error) {
+// readFile returns the text of a file, and how long the read took. It blocks for readTimeout at most. If the time is
+// over or ctx ends, it returns errHung. A read that hangs in the kernel cannot be ended: its goroutine remains until
+// the process ends.
+func (r *sysfsReader) readFile(ctx context.Context, name string) (text string, took time.Duration, err error) {
 	if r.hung {
 		return "", 0, errNotRead
 	}
-	text, took, err = inspect.TimeCall(ctx, readLimit, func() (string, error) {
+	text, took, err = inspect.TimeCall(ctx, readTimeout, func() (string, error) {
 		text, err := fs.ReadFile(r.FS, name)
 		return strings.TrimSpace(string(text)), err
 	})
@@ -55,24 +54,23 @@ func (r *reader) read(ctx context.Context, name string) (text string, took time.
 	return text, took, err
 }
 
-// has reports whether a file exists, without reading it.
-func (r *reader) has(name string) bool {
+// exists reports whether a file exists, without reading it.
+func (r *sysfsReader) exists(name string) bool {
 	return slices.Contains(r.List(path.Dir(name)), path.Base(name))
 }
 
-func (x *trial) dir(elem ...string) string {
-	return path.Join(append([]string{"class/infiniband", x.o.Device}, elem...)...)
+func (x *run) deviceFile(elem ...string) string {
+	return path.Join(append([]string{"class/infiniband", x.options.Device}, elem...)...)
 }
 
-func (x *trial) port(n int, elem ...string) string {
-	return x.dir(append([]string{"ports", strconv.Itoa(n)}, elem...)...)
+func (x *run) portFile(n int, elem ...string) string {
+	return x.deviceFile(append([]string{"ports", strconv.Itoa(n)}, elem...)...)
 }
 
-// timeSysfs times the reading of a port's files that some devices answer by a
-// command.
-func (x *trial) timeSysfs(ctx context.Context, port int) {
+// timeSysfs measures how long reading those files of a port takes that some devices answer by a command.
+func (x *run) timeSysfs(ctx context.Context, port int) {
 	cost := func(calls drivers.CallCounts) int {
-		if costs, ok := x.costs[port]; ok {
+		if costs, ok := x.commandCosts[port]; ok {
 			return costs.Of(calls)
 		}
 		return -1
@@ -81,29 +79,29 @@ func (x *trial) timeSysfs(ctx context.Context, port int) {
 		call, file string
 		commands   int
 	}{
-		{"state", x.port(port, "state"), cost(drivers.CallCounts{drivers.PortQuery: 1})},
-		{"link_downed", x.linkDowned(port), cost(drivers.CallCounts{drivers.LinkDowned: 1})},
-		{"pkey", x.port(port, "pkeys/0"), cost(drivers.CallCounts{drivers.PKey: 1})},
-		{"hw_counter", x.anyCounter(port), cost(drivers.CallCounts{drivers.HWCounter: 1})},
+		{"state", x.portFile(port, "state"), cost(drivers.CallCounts{drivers.PortQuery: 1})},
+		{"link_downed", x.linkDownedFile(port), cost(drivers.CallCounts{drivers.LinkDowned: 1})},
+		{"pkey", x.portFile(port, "pkeys/0"), cost(drivers.CallCounts{drivers.PKey: 1})},
+		{"hw_counter", x.anyCounterFile(port), cost(drivers.CallCounts{drivers.HWCounter: 1})},
 	} {
-		if c.file == "" || !x.sys.has(c.file) {
+		if c.file == "" || !x.files.exists(c.file) {
 			continue
 		}
-		x.Say("%s port %d: reading %s %d times", x.o.Device, port, c.call, timedCalls)
+		x.Say("%s port %d: reading %s %d times", x.options.Device, port, c.call, timedCalls)
 		if timed := x.timeFile(ctx, c.file); timed.Count > 0 || len(timed.Errors) > 0 || timed.Hung {
 			timed.Call, timed.Port, timed.Commands = c.call, port, c.commands
-			x.r.Commands = append(x.r.Commands, timed)
+			x.report.Commands = append(x.report.Commands, timed)
 		}
 	}
 }
 
-// timeFile reads a file repeatedly and returns the times. For a file that does
-// not exist, or is not read, they are zero.
-func (x *trial) timeFile(ctx context.Context, file string) Timed {
+// timeFile reads a file repeatedly and returns the times. The times are zero for a file that does not exist or is not
+// read.
+func (x *run) timeFile(ctx context.Context, file string) Timed {
 	t := Timed{Errors: map[string]int{}}
 	var took []int64
 	for range timedCalls {
-		_, one, err := x.sys.read(ctx, file)
+		_, one, err := x.files.readFile(ctx, file)
 		switch {
 		case errors.Is(err, errHung):
 			t.Hung = true
@@ -116,13 +114,13 @@ func (x *trial) timeFile(ctx context.Context, file string) Timed {
 			break
 		}
 		took = append(took, one.Nanoseconds())
-		wait(ctx, callPace)
+		sleep(ctx, callInterval)
 	}
-	t.Times = timesOf(took)
+	t.Times = summarizeTimes(took)
 	return t
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -144,21 +142,20 @@ func errnoName(err error) string {
 	return err.Error()
 }
 
-// linkDowned returns the file with the port's count of link drops, "" if there is
-// none.
-func (x *trial) linkDowned(port int) string {
+// linkDownedFile returns the file with the port's count of link drops, or "" if there is none.
+func (x *run) linkDownedFile(port int) string {
 	for _, group := range []string{"counters", "hw_counters"} {
-		if slices.Contains(x.sys.List(x.port(port, group)), "link_downed") {
-			return x.port(port, group, "link_downed")
+		if slices.Contains(x.files.List(x.portFile(port, group)), "link_downed") {
+			return x.portFile(port, group, "link_downed")
 		}
 	}
 	return ""
 }
 
-// anyCounter returns the file of a driver's counter, "" if there is none.
-func (x *trial) anyCounter(port int) string {
-	for _, dir := range []string{x.port(port, "hw_counters"), x.dir("hw_counters")} {
-		for _, name := range x.sys.List(dir) {
+// anyCounterFile returns the file of one of the driver's counters, or "" if there is none.
+func (x *run) anyCounterFile(port int) string {
+	for _, dir := range []string{x.portFile(port, "hw_counters"), x.deviceFile("hw_counters")} {
+		for _, name := range x.files.List(dir) {
 			if name != "lifespan" {
 				return path.Join(dir, name)
 			}
@@ -167,15 +164,15 @@ func (x *trial) anyCounter(port int) string {
 	return ""
 }
 
-// flushCounters returns the device's counters of flushed work requests.
-func (x *trial) flushCounters() []string {
+// flushCounters returns the names of the device's counters of flushed work requests.
+func (x *run) flushCounters() []string {
 	var found []string
-	dirs := []string{x.dir("hw_counters")}
-	for _, port := range x.sys.List(x.dir("ports")) {
-		dirs = append(dirs, x.dir("ports", port, "hw_counters"))
+	dirs := []string{x.deviceFile("hw_counters")}
+	for _, port := range x.files.List(x.deviceFile("ports")) {
+		dirs = append(dirs, x.deviceFile("ports", port, "hw_counters"))
 	}
 	for _, dir := range dirs {
-		for _, name := range x.sys.List(dir) {
+		for _, name := range x.files.List(dir) {
 			if strings.HasSuffix(name, "_cqe_flush_error") || strings.HasSuffix(name, "_num_wrfe") {
 				found = append(found, name)
 			}

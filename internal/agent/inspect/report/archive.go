@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Manifest is the name of the file that lists the others. It is the first one of an archive.
-const Manifest = "MANIFEST.txt"
+// ManifestName is the name of the file that lists the others. It is the first file of an archive.
+const ManifestName = "MANIFEST.txt"
 
-// Name returns the name of a report without its suffix: that of the directory in it.
+// Name returns the name of a report without its suffix. The directory in the archive has this name.
 func Name(host string, at time.Time) string {
 	safe := func(r rune) rune {
 		if r == '-' || r == '.' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
@@ -30,12 +30,12 @@ func Name(host string, at time.Time) string {
 	return "report-" + strings.Map(safe, cmp.Or(host, "unknown")) + "-" + at.UTC().Format("20060102T150405Z")
 }
 
-// Suffix is what is added to Name for the name of the archive.
+// Suffix is the suffix that Name gets for the file name of the archive.
 const Suffix = ".tar.gz"
 
-// Archive writes a gzipped tar archive of the files that are there, below one directory, with the
-// manifest first. Equal arguments give equal bytes.
-func Archive(w io.Writer, dir string, at time.Time, manifest string, made []Made) error {
+// Archive writes a gzipped tar archive of the files that are not missing, in one directory, with the manifest first.
+// Equal arguments give equal bytes.
+func Archive(w io.Writer, dir string, at time.Time, manifest string, made []Result) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)
 	add := func(name string, data Data) error {
@@ -50,7 +50,7 @@ func Archive(w io.Writer, dir string, at time.Time, manifest string, made []Made
 		}
 		return nil
 	}
-	if err := add(Manifest, Text(manifest)); err != nil {
+	if err := add(ManifestName, Text(manifest)); err != nil {
 		return err
 	}
 	for i := range made {
@@ -64,20 +64,20 @@ func Archive(w io.Writer, dir string, at time.Time, manifest string, made []Made
 	return errors.Join(t.Close(), z.Close())
 }
 
-// Output is a file that gets its name once it is complete. Until then it has another one beside
-// it.
+// Output is a file that gets its final name when it is complete. Until then it has a temporary name in the same
+// directory.
 type Output struct {
 	path string
 	f    *os.File
 	kept bool
 }
 
-// Create makes an Output that only its owner may read. The caller discards it.
+// Create creates an Output that only its owner may read. The caller must call Discard.
 func Create(path string) (*Output, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, fmt.Errorf("write %s: it is a directory; name a file in it", path)
 	}
-	// Keep would put the archive in the place of /dev/null or of the link /dev/stdout.
+	// Keep would replace /dev/null or the link /dev/stdout by the archive.
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("write %s: it is no regular file; name another one", path)
 	}
@@ -91,7 +91,7 @@ func Create(path string) (*Output, error) {
 // Write implements io.Writer.
 func (o *Output) Write(p []byte) (int, error) { return o.f.Write(p) }
 
-// Keep puts the file in its place, where it replaces another one. Its size is returned.
+// Keep gives the file its final name, and replaces an existing file. It returns the size.
 func (o *Output) Keep() (size int64, err error) {
 	info, err := o.f.Stat()
 	if err == nil {
@@ -107,14 +107,15 @@ func (o *Output) Keep() (size int64, err error) {
 	return info.Size(), nil
 }
 
-// KeepNew is Keep, and never replaces a file: the error wraps fs.ErrExist where there is one. Discard removes the other name.
+// KeepNew gives the file its final name, but never replaces a file: the error wraps fs.ErrExist if the name exists.
+// Discard removes the temporary name.
 func (o *Output) KeepNew() (size int64, err error) {
 	info, err := o.f.Stat()
 	if err == nil {
 		err = o.f.Sync()
 	}
 	if err == nil {
-		err = os.Link(o.f.Name(), o.path) // a rename would replace a file
+		err = os.Link(o.f.Name(), o.path) // a rename would replace an existing file
 	}
 	if err != nil {
 		return 0, fmt.Errorf("write %s: %w", o.path, err)
@@ -122,13 +123,13 @@ func (o *Output) KeepNew() (size int64, err error) {
 	return info.Size(), nil
 }
 
-// Rename has KeepNew use another name in the same directory.
+// Rename changes the final name to another one in the same directory.
 func (o *Output) Rename(path string) { o.path = path }
 
-// Abandon removes what is being written while another goroutine may still write it.
-func (o *Output) Abandon() { _ = os.Remove(o.f.Name()) } // it may be in its place already
+// Unlink removes the temporary file while another goroutine may still write to it.
+func (o *Output) Unlink() { _ = os.Remove(o.f.Name()) } // the file may have its final name already
 
-// Discard removes what Keep has not put in its place. It may be called after Keep.
+// Discard removes the file unless Keep has succeeded. It may be called after Keep.
 func (o *Output) Discard() {
 	if !o.kept {
 		// The first error is the one to report.

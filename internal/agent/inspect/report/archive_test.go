@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// moment is when the tests' reports are moment.
+// moment is the time of the reports in tests.
 var moment = time.Date(2026, 11, 23, 16, 35, 4, 123456789, time.UTC)
 
 func TestTheNameHasHostAndTime(t *testing.T) {
@@ -24,8 +24,8 @@ func TestTheNameHasHostAndTime(t *testing.T) {
 	require.Equal(t, "report-unknown-20261123T163504Z", Name("", moment))
 }
 
-func sample() []Made {
-	return []Made{
+func sample() []Result {
+	return []Result{
 		{Description: Description{"timeline.txt", "t"}, File: File{Data: Text("09:12\n")}},
 		{Description: Description{"gone", "g"}, Missing: errors.New("no luck")},
 		{Description: Description{"devices/mlx5_0.json", "d"}, File: File{Data: Text("{}\n")}},
@@ -57,13 +57,13 @@ func TestAnArchiveHasTheFilesInTheirOrderAndEqualArgumentsGiveEqualBytes(t *test
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// wrong has less than it says.
-type wrong struct{ Text }
+// wrongLength contains less data than Len returns.
+type wrongLength struct{ Text }
 
-func (wrong) Len() int64 { return 100 }
+func (wrongLength) Len() int64 { return 100 }
 
 func TestAFileOfAnotherLengthIsAnErrorAndNoBadArchive(t *testing.T) {
-	all := []Made{{Description: Description{"a", ""}, File: File{Data: wrong{Text("x")}}}}
+	all := []Result{{Description: Description{"a", ""}, File: File{Data: wrongLength{Text("x")}}}}
 	require.ErrorContains(t, Archive(io.Discard, "d", moment, "", all), "missed writing 99 bytes")
 }
 

@@ -1,8 +1,8 @@
-// Package report makes one archive of what is known of a host's RDMA devices, for a ticket with a
-// vendor: what was recorded, a snapshot of now, versions, the kernel's lines. It consists of parts,
-// each with a limit of its own, and MANIFEST.txt says of each what it is, or why it is missing.
-// One part that fails or hangs loses no other.
+// Package report creates one archive with everything known about a host's RDMA devices, for a vendor's support ticket:
+// the recorded events, a snapshot of the current state, versions, and lines of the kernel log. An archive consists of
+// parts, each with its own time limit. MANIFEST.txt describes each file, or why it is missing. A part that fails or
+// hangs does not affect the others.
 //
-// What may hang in the kernel is not called here: the caller has processes do it, which can be
+// This package makes no calls that may hang in the kernel. The caller makes them in separate processes, which can be
 // killed or left behind.
 package report

@@ -14,10 +14,11 @@ import (
 	"rdma_events/internal/device/sysfs"
 )
 
-// Schema changes when a member of host.json or resources.json changes its meaning or goes.
+// Schema is the version of the format of host.json and resources.json. It changes when a member is removed or changes
+// its meaning.
 const Schema = 1
 
-// Programs are the versions of the programs and libraries. "" is unknown.
+// Programs contains the versions of the programs and libraries. "" means unknown.
 type Programs struct {
 	Plugin  string `json:"rdma_events"`
 	Worker  string `json:"rdma_events_worker,omitempty"`
@@ -85,17 +86,17 @@ type DeviceQuery struct{ Name, Driver, Provider, PCI string }
 // ReadHost reads what is known of a host from its file system. It sends no command to a device.
 // Reading the link of a PCI function may wait for the function.
 func ReadHost(root fs.FS, q HostQuery) *Host {
-	r := files{inspect.Files{FS: root}}
+	r := hostFiles{inspect.Files{FS: root}}
 	h := &Host{
 		Schema: Schema, Time: q.Time.UTC(), Name: q.Name, Kernel: q.Kernel, Programs: q.Programs,
-		Booted:   r.booted(),
+		Booted:   r.bootTime(),
 		Packages: orEmpty(q.Packages), Distribution: r.Distribution(), Modules: []Module{}, Devices: []HostDevice{},
 	}
 	names := slices.Clone(q.Modules)
 	for _, d := range q.Devices {
 		one := HostDevice{Name: d.Name, Driver: d.Driver, Provider: d.Provider}
 		if d.PCI != "" {
-			one.PCI = r.function(d.PCI)
+			one.PCI = r.readFunction(d.PCI)
 		}
 		h.Devices = append(h.Devices, one)
 		module, _, _ := strings.Cut(d.Driver, ".") // a driver on the auxiliary bus has the name of its module before a dot
@@ -103,19 +104,19 @@ func ReadHost(root fs.FS, q HostQuery) *Host {
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if m, ok := r.module(name); ok {
+		if m, ok := r.readModule(name); ok {
 			h.Modules = append(h.Modules, m)
 		}
 	}
 	return h
 }
 
-// files reads what host.json has of the host's files.
-type files struct{ inspect.Files }
+// hostFiles reads the files of the host from which host.json is made.
+type hostFiles struct{ inspect.Files }
 
-// booted returns when the kernel started (btime of proc_stat(5)), the zero Time if it is not known.
-func (f files) booted() time.Time {
-	for line := range strings.Lines(f.Text("proc/stat")) {
+// bootTime returns when the kernel started (btime of proc_stat(5)), or the zero Time if it is unknown.
+func (f hostFiles) bootTime() time.Time {
+	for line := range strings.Lines(f.ReadText("proc/stat")) {
 		if text, ok := strings.CutPrefix(line, "btime "); ok {
 			if s, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
 				return time.Unix(s, 0).UTC()
@@ -125,7 +126,7 @@ func (f files) booted() time.Time {
 	return time.Time{}
 }
 
-func (f files) module(name string) (Module, bool) {
+func (f hostFiles) readModule(name string) (Module, bool) {
 	if name == "" || strings.Contains(name, "/") {
 		return Module{}, false
 	}
@@ -133,23 +134,23 @@ func (f files) module(name string) (Module, bool) {
 	if !f.Exists(dir) {
 		return Module{}, false
 	}
-	return Module{name, f.Text(dir, "version"), f.Text(dir, "srcversion"), f.Text(dir, "taint")}, true
+	return Module{name, f.ReadText(dir, "version"), f.ReadText(dir, "srcversion"), f.ReadText(dir, "taint")}, true
 }
 
-func (f files) function(address string) *Function {
+func (f hostFiles) readFunction(address string) *Function {
 	dir := path.Join("sys/bus/pci/devices", address)
 	one := &Function{Address: address, Attrs: map[string]string{}}
 	for _, name := range functionAttrs {
-		if text := f.Text(dir, name); text != "" {
+		if text := f.ReadText(dir, name); text != "" {
 			one.Attrs[name] = text
 		}
 	}
-	one.AER = sysfs.ParseAER(func(file string) string { return f.Text(dir, file) })
+	one.AER = sysfs.ParseAER(func(file string) string { return f.ReadText(dir, file) })
 	return one
 }
 
 // indented returns a value as indented JSON.
-func indented(v any) (Text, error) {
+func indentJSON(v any) (Text, error) {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("write JSON: %w", err)

@@ -56,7 +56,7 @@ func TestNamesOfADeviceAreThoseInTheKernelsLines(t *testing.T) {
 	require.NoError(t, os.Symlink(card, sys+"/class/infiniband/mlx5_0/device"))
 	require.NoError(t, os.Symlink("/sys/bus/pci/drivers/mlx5_core", card+"/driver"))
 	require.Equal(t, []string{"mlx5_0", "0000:3b:00.0", "mlx5_core", "mlx5_ib", "eth0", "bond0", "gone0"},
-		Names(sys, []string{"mlx5_0", "mlx5_0", "gone0"}))
+		KernelNames(sys, []string{"mlx5_0", "mlx5_0", "gone0"}))
 }
 
 func TestNamesOfAScalableFunctionAreThoseInTheKernelsLines(t *testing.T) {
@@ -66,5 +66,5 @@ func TestNamesOfAScalableFunctionAreThoseInTheKernelsLines(t *testing.T) {
 	require.NoError(t, os.MkdirAll(sys+"/class/infiniband/mlx5_2", 0o755))
 	require.NoError(t, os.Symlink(function, sys+"/class/infiniband/mlx5_2/device"))
 	require.NoError(t, os.Symlink("/sys/bus/auxiliary/drivers/mlx5_core.sf", function+"/driver"))
-	require.Equal(t, []string{"mlx5_2", "0000:3b:00.0", "mlx5_core.sf", "mlx5_ib"}, Names(sys, []string{"mlx5_2"}))
+	require.Equal(t, []string{"mlx5_2", "0000:3b:00.0", "mlx5_core.sf", "mlx5_ib"}, KernelNames(sys, []string{"mlx5_2"}))
 }

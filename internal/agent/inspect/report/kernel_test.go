@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is a log of the kernel; each element is what one read returns.
-type kernel struct {
+// fakeKernelLog is a kernel log. Each element is the result of one read.
+type fakeKernelLog struct {
 	records []any // string or error
 	closed  bool
 }
 
-func (k *kernel) Read(p []byte) (int, error) {
+func (k *fakeKernelLog) Read(p []byte) (int, error) {
 	if len(k.records) == 0 {
 		return 0, unix.EAGAIN
 	}
@@ -32,9 +32,9 @@ func (k *kernel) Read(p []byte) (int, error) {
 	return copy(p, next.(string)), nil
 }
 
-func (k *kernel) Close() error { k.closed = true; return nil }
+func (k *fakeKernelLog) Close() error { k.closed = true; return nil }
 
-func readKernel(t *testing.T, k *kernel, openErr error, names ...string) Made {
+func readKernel(t *testing.T, k *fakeKernelLog, openErr error, names ...string) Result {
 	t.Helper()
 	made := Collect(t.Context(), []Part{Kernel(KernelOptions{
 		Names: func() []string { return names },
@@ -52,7 +52,7 @@ func readKernel(t *testing.T, k *kernel, openErr error, names ...string) Made {
 }
 
 func TestTheKernelsLinesAreThoseThatNameADevice(t *testing.T) {
-	k := &kernel{records: []any{
+	k := &fakeKernelLog{records: []any{
 		"6,1,1000000,-;mlx5_core 0000:3b:00.0: firmware version: 22.39.2048\n SUBSYSTEM=pci\n DEVICE=+pci:0000:3b:00.0\n",
 		unix.EPIPE, // some were overwritten
 		"3,2,2500000,-;infiniband mlx5_0: create QP failed\n",
@@ -81,17 +81,17 @@ func TestTheKernelsLinesAreThoseThatNameADevice(t *testing.T) {
 }
 
 func TestOfTooManyKernelLinesTheNewestAreKept(t *testing.T) {
-	k := &kernel{}
-	const all = 3*mostKernelLines + 17
+	k := &fakeKernelLog{}
+	const all = 3*maxKernelLines + 17
 	for i := range all {
 		k.records = append(k.records, fmt.Sprintf("6,%d,%d,-;mlx5_0: line %d\n", i, i, i))
 	}
 	m := readKernel(t, k, nil, "mlx5_0")
 	lines := strings.Split(strings.TrimSpace(string(m.Data.(Text))), "\n")
-	require.Len(t, lines, mostKernelLines)
-	require.True(t, strings.HasSuffix(lines[0], fmt.Sprintf(": line %d", all-mostKernelLines)))
+	require.Len(t, lines, maxKernelLines)
+	require.True(t, strings.HasSuffix(lines[0], fmt.Sprintf(": line %d", all-maxKernelLines)))
 	require.True(t, strings.HasSuffix(lines[len(lines)-1], fmt.Sprintf(": line %d", all-1)))
-	require.Contains(t, m.Notes, fmt.Sprintf("%d older lines are left out", all-mostKernelLines))
+	require.Contains(t, m.Notes, fmt.Sprintf("%d older lines are left out", all-maxKernelLines))
 }
 
 func TestARefusalSaysWhyAndWhichCommandGivesTheLines(t *testing.T) {
@@ -105,23 +105,23 @@ func TestARefusalSaysWhyAndWhichCommandGivesTheLines(t *testing.T) {
 		m := readKernel(t, nil, err, "mlx5_0", "0000:3b:00.0")
 		require.EqualError(t, m.Missing, want+command)
 	}
-	m := readKernel(t, &kernel{records: []any{unix.EIO}}, nil, "mlx5_0", "0000:3b:00.0")
+	m := readKernel(t, &fakeKernelLog{records: []any{unix.EIO}}, nil, "mlx5_0", "0000:3b:00.0")
 	require.EqualError(t, m.Missing, "read kernel log: input/output error"+command)
 	m = readKernel(t, nil, nil)
-	require.ErrorAs(t, m.Missing, new(LeftOutError))
+	require.ErrorAs(t, m.Missing, new(OmittedError))
 }
 
 func TestAKernelLogWithoutEndIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, _, err := kernelLines(ctx, endless{cancel}, named([]string{"x"}), 0)
+	_, _, err := readKernelLines(ctx, endlessLog{cancel}, matchNames([]string{"x"}), 0)
 	require.ErrorContains(t, err, "not read within")
 }
 
-type endless struct{ stop func() }
+type endlessLog struct{ stop func() }
 
-func (e endless) Read(p []byte) (int, error) { e.stop(); return copy(p, "6,1,1,-;x\n"), nil }
+func (e endlessLog) Read(p []byte) (int, error) { e.stop(); return copy(p, "6,1,1,-;x\n"), nil }
 
-// This host's log can be read, or the error says why not.
+// Either the log of this host can be read, or the error tells why not.
 func TestTheKernelsOwnLogIsReadToItsEnd(t *testing.T) {
 	log, err := OpenKernelLog()
 	if err != nil {
@@ -129,7 +129,7 @@ func TestTheKernelsOwnLogIsReadToItsEnd(t *testing.T) {
 		return
 	}
 	defer func() { require.NoError(t, log.Close()) }()
-	lines, _, err := kernelLines(t.Context(), log, named([]string{"Linux", "Command"}), 0)
+	lines, _, err := readKernelLines(t.Context(), log, matchNames([]string{"Linux", "Command"}), 0)
 	require.NoError(t, err)
 	for _, line := range lines {
 		require.Equal(t, 1, strings.Count(line, "\n"))
@@ -139,7 +139,7 @@ func TestTheKernelsOwnLogIsReadToItsEnd(t *testing.T) {
 func FuzzAnyRecordOfTheKernelIsALineOrNone(f *testing.F) {
 	f.Add([]byte("6,1,1000000,-;mlx5_core: x\n SUBSYSTEM=pci\n"))
 	f.Fuzz(func(t *testing.T, record []byte) {
-		if line, ok := kernelLine(record, moment.UnixNano()); ok {
+		if line, ok := formatKernelLine(record, moment.UnixNano()); ok {
 			require.Equal(t, 1, strings.Count(line, "\n"))
 		}
 	})

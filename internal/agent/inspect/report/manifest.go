@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Header is what a manifest begins with.
+// Header contains the facts at the beginning of a manifest.
 type Header struct {
 	Version string // of this program
 	Host    string
@@ -20,33 +20,33 @@ type Header struct {
 }
 
 // Text returns the manifest. Equal arguments give equal texts.
-func (h *Header) Text(made []Made) string {
+func (h *Header) Text(made []Result) string {
 	var b strings.Builder
 	row := func(name, text string) { fmt.Fprintf(&b, "  %-22s %s\n", name, text) }
 	fmt.Fprintf(&b, "A report of rdma-events %s\n\n", h.Version)
 	row("host", OneLine(h.Host))
 	row("made", h.Began.UTC().Format(time.RFC3339)+", and took "+h.Took.Round(100*time.Millisecond).String())
 	row("time zone of texts", h.Zone)
-	row("arguments", argumentsOf(h.Asked))
+	row("arguments", formatArguments(h.Asked))
 	if h.Simulated {
 		row("devices", "simulated, not those of the host")
 	}
-	b.WriteString(holds)
+	b.WriteString(privacyNotice)
 	b.WriteString("\nFiles\n")
-	row(Manifest, "this list")
+	row(ManifestName, "this list")
 	for i := range made {
 		if m := &made[i]; m.Missing == nil {
-			row(m.Name, fmt.Sprintf("%s; %d bytes, at %s", m.About, m.Data.Len(), m.At.UTC().Format("15:04:05Z")))
+			row(m.Name, fmt.Sprintf("%s; %d bytes, at %s", m.About, m.Data.Len(), m.MadeAt.UTC().Format("15:04:05Z")))
 		}
 	}
 	for _, section := range []struct {
 		title string
-		lines func(*Made) []string
+		lines func(*Result) []string
 	}{
-		{"Missing, or missing in part", (*Made).missing},
-		{"Left out", (*Made).leftOut},
-		{"Removed values", func(m *Made) []string { return m.Removed }},
-		{"Notes", func(m *Made) []string { return m.Notes }},
+		{"Missing, or missing in part", (*Result).missingLines},
+		{"Left out", (*Result).omittedLines},
+		{"Removed values", func(m *Result) []string { return m.Removed }},
+		{"Notes", func(m *Result) []string { return m.Notes }},
 	} {
 		fmt.Fprintf(&b, "\n%s\n", section.title)
 		none := true
@@ -63,50 +63,51 @@ func (h *Header) Text(made []Made) string {
 	return b.String()
 }
 
-// holds says what a reader has to look at before passing the report on.
-const holds = `
+// privacyNotice tells what to check before the report is passed on.
+const privacyNotice = `
 It holds addresses of the host: its name, GIDs (which are its IP and MAC addresses), GUIDs, names
 and states of its network devices, PCI addresses, and lines of the kernel that name one of these.
 Look through it before you send it to others.
 `
 
-func argumentsOf(asked []string) string {
+func formatArguments(asked []string) string {
 	if len(asked) == 0 {
 		return "none"
 	}
 	return OneLine(strings.Join(asked, " "))
 }
 
-// missing returns a line for the file if it is missing, or for each part that it lacks.
-func (m *Made) missing() []string {
-	var left LeftOutError
+// missingLines returns a line for the file if it is missing, or a line for each content that it lacks.
+func (m *Result) missingLines() []string {
+	var left OmittedError
 	switch {
 	case m.Missing == nil:
 		return m.Lacks
 	case errors.As(m.Missing, &left):
 		return nil
-	case m.As != "":
-		return []string{"as " + m.As}
+	case m.SameAs != "":
+		return []string{"as " + m.SameAs}
 	}
 	return []string{m.Missing.Error()}
 }
 
-func (m *Made) leftOut() []string {
-	var left LeftOutError
-	if errors.As(m.Missing, &left) && m.As == "" {
+// omittedLines returns a line if the file was omitted on purpose.
+func (m *Result) omittedLines() []string {
+	var left OmittedError
+	if errors.As(m.Missing, &left) && m.SameAs == "" {
 		return []string{string(left)}
 	}
 	return nil
 }
 
-// Missing returns what is missing, or missing in part, a line each.
-func Missing(made []Made) []string {
+// MissingLines returns a line for each file or content that is missing.
+func MissingLines(made []Result) []string {
 	var all []string
 	for _, m := range made {
-		if m.As != "" {
+		if m.SameAs != "" {
 			continue
 		}
-		for _, line := range m.missing() {
+		for _, line := range m.missingLines() {
 			all = append(all, m.Name+": "+OneLine(line))
 		}
 	}

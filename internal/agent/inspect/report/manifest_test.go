@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata")
 
-// eventful is a report in which everything happened that a manifest has lines for.
-func eventful() (Header, []Made) {
+// fullReport returns a report for which the manifest has every kind of line.
+func fullReport() (Header, []Result) {
 	h := Header{
 		Version: "v1.2.3", Host: "node17", Began: moment, Took: 13_240 * time.Millisecond, Zone: "CET (UTC+01:00)",
 		Asked: []string{"-since", "24h", "-device", "mlx5_0"},
@@ -21,21 +21,21 @@ func eventful() (Header, []Made) {
 	at := func(s int) time.Time { return moment.Add(time.Duration(s) * time.Second) }
 	const held = "run /usr/bin/rdma-events-worker -evidence: no answer within 10s, and process cannot be killed: the kernel holds " +
 		"process 4711, which is left behind"
-	return h, []Made{
-		{Description: Description{TimelineText, "what was recorded, for people"}, At: at(10), File: File{
+	return h, []Result{
+		{Description: Description{TimelineText, "what was recorded, for people"}, MadeAt: at(10), File: File{
 			Data: Text("09:12\n"), Notes: []string{"12 records"}, Lacks: []string{"0000000041.seg: 17 bytes skipped in 1 places: they are damaged"},
 		}},
-		{Description: Description{TimelineJSONL, "the same"}, At: at(10), File: File{Data: Text("{}\n")}},
-		{Description: Description{DoctorText, "what rdma-events doctor says"}, At: at(11), Missing: errLeftBehind},
-		{Description: DescribeDevice("mlx5_0"), At: at(0), File: File{
+		{Description: Description{TimelineJSONL, "the same"}, MadeAt: at(10), File: File{Data: Text("{}\n")}},
+		{Description: Description{DoctorText, "what rdma-events doctor says"}, MadeAt: at(11), Missing: errLeftBehind},
+		{Description: DescribeDevice("mlx5_0"), MadeAt: at(0), File: File{
 			Data: Text("{}\n"), Lacks: []string{"attributes of port 1: the device has not answered within 3s", held},
 		}},
-		{Description: Description{"devices", "the others"}, Missing: LeftOutError("mlx5_1, mlx5_2: the configuration does not watch them")},
-		{Description: Description{HostJSON, "kernel, distribution"}, At: at(10), File: File{Data: Text("{}\n")}},
-		{Description: Description{ConfigTOML, "the configuration"}, At: at(10), File: File{
+		{Description: Description{"devices", "the others"}, Missing: OmittedError("mlx5_1, mlx5_2: the configuration does not watch them")},
+		{Description: Description{HostJSON, "kernel, distribution"}, MadeAt: at(10), File: File{Data: Text("{}\n")}},
+		{Description: Description{ConfigTOML, "the configuration"}, MadeAt: at(10), File: File{
 			Data: Text(""), Removed: []string{"inputs.rdma_events[0].token", "inputs.rdma_events[0].urls[1]"},
 		}},
-		{Description: Description{KernelLog, "the kernel's lines"}, Missing: &InsteadError{
+		{Description: Description{KernelLog, "the kernel's lines"}, Missing: &AlternativeError{
 			errors.New("open /dev/kmsg:\noperation not permitted"), "sudo dmesg -T | grep -wE 'mlx5_0'",
 		}},
 	}
@@ -52,22 +52,22 @@ func requireGolden(t *testing.T, path, text string) {
 }
 
 func TestTheManifestSaysWhatThereIsWhatIsMissingAndWhy(t *testing.T) {
-	h, made := eventful()
+	h, made := fullReport()
 	requireGolden(t, "testdata/MANIFEST.txt", h.Text(made))
 	h.Simulated, h.Asked = true, nil
 	requireGolden(t, "testdata/MANIFEST-whole.txt", h.Text(made[1:2]))
 }
 
 func TestWhatIsMissingIsALineEachAndWhatWasLeftOutIsNot(t *testing.T) {
-	_, made := eventful()
+	_, made := fullReport()
 	var names []string
 	for i := range made {
-		if len(made[i].missing()) > 0 {
+		if len(made[i].missingLines()) > 0 {
 			names = append(names, made[i].Name)
 		}
 	}
 	require.Equal(t, []string{TimelineText, DoctorText, "devices/mlx5_0.json", KernelLog}, names)
-	all := Missing(made)
+	all := MissingLines(made)
 	require.Len(t, all, 5)
 	require.Equal(t, "kernel.log: open /dev/kmsg: operation not permitted; instead: sudo dmesg -T | grep -wE 'mlx5_0'", all[4])
 }

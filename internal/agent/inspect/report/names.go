@@ -8,10 +8,10 @@ import (
 	"rdma_events/internal/device/sysfs"
 )
 
-// Names returns the words by which the kernel's lines name devices: the devices, their network
-// devices, PCI functions and drivers. sys is the directory where sysfs is mounted. It asks
-// no driver. A device that is gone has its name alone.
-func Names(sys string, devices []string) []string {
+// KernelNames returns the words by which lines of the kernel log identify devices: the devices, their network devices,
+// PCI functions and drivers. sys is the mount point of sysfs. KernelNames sends no request to a driver. For a device
+// that does not exist any more it returns only the name.
+func KernelNames(sys string, devices []string) []string {
 	fs := sysfs.New(sys)
 	var names []string
 	add := func(name string) {

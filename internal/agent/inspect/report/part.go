@@ -12,35 +12,35 @@ import (
 	"unicode"
 )
 
-// Part makes one or several files of a report.
+// Part makes one or more files of a report.
 type Part struct {
-	// Files are what it makes, in the order of the archive.
+	// Files describes the files of the part, in the order of the archive.
 	Files []Description
-	// Stage orders the parts in time: all of one stage are made at once, before the next stage.
+	// Stage orders the parts in time. All parts of one stage are made at the same time, before the next stage.
 	Stage int
-	// Limit is when the context of Make ends. A Make that has not returned some time later is
-	// left behind, and its files are missing.
-	Limit time.Duration
-	// Make returns the files, by their names. Those that it does not return are missing, because
-	// of the error. It is called once, and must not use what anything else changes.
+	// Timeout is the time after which the context of Make ends. If Make does not return soon afterwards, it is left
+	// behind, and its files are missing.
+	Timeout time.Duration
+	// Make returns the files by name. A file that it does not return is missing because of the error. Make is called
+	// once, and must not use data that others change.
 	Make func(ctx context.Context) (map[string]File, error)
 }
 
-// Description is the name of a file in the archive, with slashes, and what it is: a few words.
+// Description names a file in the archive, with slashes in the name, and describes it in a few words.
 type Description struct{ Name, About string }
 
 // File is the content of a file.
 type File struct {
 	Data Data
-	// Lacks are parts that it should have and has not, each with its reason; one line each.
+	// Lacks lists content that is missing in the file, each with its reason in one line.
 	Lacks []string
-	// Notes are what else a reader has to know; one line each.
+	// Notes lists what else a reader must know, in one line each.
 	Notes []string
-	// Removed are places where a value was removed.
+	// Removed lists places where a value was removed.
 	Removed []string
 }
 
-// Data is what a file holds. It does not change any more.
+// Data is the content of a file. It does not change any more.
 type Data interface {
 	io.WriterTo
 	// Len returns the number of bytes that WriteTo writes.
@@ -56,85 +56,85 @@ func (t Text) Len() int64 { return int64(len(t)) }
 // WriteTo implements Data.
 func (t Text) WriteTo(w io.Writer) (int64, error) { return bytes.NewReader(t).WriteTo(w) }
 
-// LeftOutError is the error of a part that is not missing, since there is nothing to put into it or it
-// was not asked for.
-type LeftOutError string
+// OmittedError is the error of a part that was omitted on purpose, because it has no content or was not requested.
+type OmittedError string
 
 // Error implements error.
-func (l LeftOutError) Error() string { return string(l) }
+func (l OmittedError) Error() string { return string(l) }
 
-// InsteadError is an error with the command that gives an operator what is missing.
-type InsteadError struct {
+// AlternativeError is an error together with a command by which an operator can get the missing content.
+type AlternativeError struct {
 	Err     error
 	Command string
 }
 
 // Error implements error.
-func (i *InsteadError) Error() string { return fmt.Sprintf("%v; instead: %s", i.Err, i.Command) }
+func (i *AlternativeError) Error() string { return fmt.Sprintf("%v; instead: %s", i.Err, i.Command) }
 
 // Unwrap returns the cause.
-func (i *InsteadError) Unwrap() error { return i.Err }
+func (i *AlternativeError) Unwrap() error { return i.Err }
 
-// errLeftBehind is the reason of a part whose Make has not returned.
+// errLeftBehind is the error of a part whose Make has not returned.
 var errLeftBehind = errors.New("it did not end in time, and is left behind")
 
-// ErrLate is the cause of a context that ends because the whole report may not take longer. A Make that goes on after it is left
-// behind at once.
+// ErrLate is the cause of a context that ends because the time for the whole report is over. A Make that is still
+// running then is left behind almost at once.
 var ErrLate = errors.New("there was no time left for it")
 
-// atOnce is how long a Make may go on after ErrLate.
-const atOnce = 200 * time.Millisecond
+// lateGrace is the time for which a Make may continue after ErrLate.
+const lateGrace = 200 * time.Millisecond
 
-// grace is how long a Make may go on after its context has ended.
+// grace is the time for which a Make may continue after its context has ended.
 const grace = 2 * time.Second
 
-// together is how many parts of a stage are made at once.
-const together = 8
+// maxParallel is the maximum number of parts of a stage that are made at the same time.
+const maxParallel = 8
 
-// Made is a file of a report, or why it is missing.
-type Made struct {
+// Result is a file of a report, or the reason why it is missing.
+type Result struct {
 	Description
 	File           // without Data if Missing is set
-	Missing error  // nil: it is there
-	As      string // another file of the same part that is missing for the same reason
-	At      time.Time
+	Missing error  // nil if the file is there
+	SameAs  string // name of another file of the part that is missing for the same reason
+	MadeAt  time.Time
 }
 
-// Collect makes the parts and returns their files in the order of the parts. It blocks for the sum
-// of the stages' longest limits at most, somewhat longer where a stage has many parts. If ctx ends, the rest is missing.
-func Collect(ctx context.Context, parts []Part, now func() time.Time) []Made {
-	results := make([][]Made, len(parts))
-	for _, stage := range stages(parts) {
+// Collect makes the parts and returns their files in the order of the parts. It blocks for the sum of the longest
+// timeout of each stage at most, and somewhat longer if a stage has many parts. If ctx ends, the remaining files are
+// missing.
+func Collect(ctx context.Context, parts []Part, now func() time.Time) []Result {
+	results := make([][]Result, len(parts))
+	for _, stage := range listStages(parts) {
 		var all sync.WaitGroup
-		slots := make(chan struct{}, together)
+		slots := make(chan struct{}, maxParallel)
 		for i := range parts {
 			if parts[i].Stage != stage {
 				continue
 			}
-			slots <- struct{}{} // in the order of the parts, so that the first ones begin where time is short
+			slots <- struct{}{} // the first parts start first, in case time is short
 			all.Go(func() {
 				defer func() { <-slots }()
-				results[i] = parts[i].make(ctx, now)
+				results[i] = parts[i].makeResults(ctx, now)
 			})
 		}
 		all.Wait()
 	}
-	var made []Made
+	var made []Result
 	for _, r := range results {
 		made = append(made, r...)
 	}
 	return made
 }
 
-// make makes the files of a part.
-func (p *Part) make(ctx context.Context, now func() time.Time) []Made {
+// makeResults makes the files of a part.
+func (p *Part) makeResults(ctx context.Context, now func() time.Time) []Result {
 	at := now()
-	files, err := p.files(ctx)
-	all := make([]Made, len(p.Files))
+	files, err := p.callMake(ctx)
+	all := make([]Result, len(p.Files))
 	for i, d := range p.Files {
 		f, ok := files[d.Name]
-		f.Lacks, f.Notes, f.Removed = cut(f.Lacks), cut(f.Notes), cut(f.Removed)
-		all[i] = Made{Description: d, File: f, At: at}
+		f.Lacks, f.Notes, f.Removed = limitLines(f.Lacks), limitLines(f.Notes), limitLines(f.Removed)
+		all[i] = Result{Description: d, File: f, MadeAt: at}
 		if ok && f.Data != nil {
 			continue
 		}
@@ -142,14 +142,14 @@ func (p *Part) make(ctx context.Context, now func() time.Time) []Made {
 			all[i].Missing = errors.New("it was not made")
 		}
 		if i > 0 && all[0].Missing != nil {
-			all[i].As = all[0].Name
+			all[i].SameAs = all[0].Name
 		}
 	}
 	return all
 }
 
-// cut returns the first of many lines, and how many more there are.
-func cut(lines []string) []string {
+// limitLines returns the first lines, followed by the number of omitted ones.
+func limitLines(lines []string) []string {
 	const most = 50
 	if more := len(lines) - most; more > 0 {
 		return append(slices.Clone(lines[:most]), fmt.Sprintf("and %d more", more))
@@ -157,12 +157,12 @@ func cut(lines []string) []string {
 	return lines
 }
 
-// files calls Make, and leaves it behind if it does not end.
-func (p *Part) files(ctx context.Context) (map[string]File, error) {
+// callMake calls Make, and leaves it behind if it does not return in time.
+func (p *Part) callMake(ctx context.Context) (map[string]File, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.Limit)
+	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
 	defer cancel()
 	type result struct {
 		files map[string]File
@@ -186,7 +186,7 @@ func (p *Part) files(ctx context.Context) (map[string]File, error) {
 	}
 	patience := grace
 	if errors.Is(context.Cause(ctx), ErrLate) {
-		patience = atOnce
+		patience = lateGrace
 	}
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -194,15 +194,15 @@ func (p *Part) files(ctx context.Context) (map[string]File, error) {
 	case r := <-done:
 		return r.files, r.err
 	case <-late.C:
-		if patience == atOnce {
+		if patience == lateGrace {
 			return nil, ErrLate
 		}
-		return nil, fmt.Errorf("%w: its limit is %s", errLeftBehind, p.Limit)
+		return nil, fmt.Errorf("%w: its limit is %s", errLeftBehind, p.Timeout)
 	}
 }
 
-// stages returns the stages that parts have, in their order.
-func stages(parts []Part) []int {
+// listStages returns the stages of the parts, in order.
+func listStages(parts []Part) []int {
 	seen := map[int]bool{}
 	for i := range parts {
 		seen[parts[i].Stage] = true
@@ -210,8 +210,8 @@ func stages(parts []Part) []int {
 	return sortedKeys(seen)
 }
 
-// OneLine returns a text as one line that a terminal shows as it is: it may come from a device, a
-// library or a damaged file.
+// OneLine returns a text as one line of printable characters. The text may come from a device, a library or a damaged
+// file.
 func OneLine(text string) string {
 	const most = 400
 	var b bytes.Buffer
@@ -235,7 +235,7 @@ func OneLine(text string) string {
 	return b.String()
 }
 
-// The stages. What shows how things are comes first, and what tries devices last.
+// The stages. Parts that show the current state come first, and parts that try devices last.
 const (
 	stageDevices = iota
 	stageRest

@@ -14,11 +14,11 @@ import (
 
 // text returns a part with one file.
 func text(name string, stage int, file func(context.Context) (File, error)) Part {
-	return single(Description{name, "a part"}, stage, time.Second, file)
+	return newFilePart(Description{name, "a part"}, stage, time.Second, file)
 }
 
-// summary returns the files by their names with their contents or why they are missing.
-func summary(made []Made) []string {
+// summary returns each file's name with its content or the reason why it is missing.
+func summary(made []Result) []string {
 	var all []string
 	for i := range made {
 		m := &made[i]
@@ -61,7 +61,7 @@ func TestAPartThatHangsIsLeftBehindAndTheOthersAreMade(t *testing.T) {
 		}, time.Now)
 		require.Equal(t, []string{"hangs! it did not end in time, and is left behind: its limit is 1s", "stops half", "next 1"}, summary(made))
 		require.Equal(t, time.Second+grace, time.Since(begin))
-		require.Equal(t, []string{"hangs: it did not end in time, and is left behind: its limit is 1s", "stops: the other half"}, Missing(made))
+		require.Equal(t, []string{"hangs: it did not end in time, and is left behind: its limit is 1s", "stops: the other half"}, MissingLines(made))
 		close(release)
 	})
 }
@@ -86,7 +86,7 @@ func TestSoManyPartsOfAStageAreMadeAtOnceAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
 		var parts []Part
-		for i := range 3 * together {
+		for i := range 3 * maxParallel {
 			parts = append(parts, text(fmt.Sprint(i), stageDevices, func(context.Context) (File, error) {
 				most.Store(max(most.Load(), now.Add(1)))
 				time.Sleep(500 * time.Millisecond)
@@ -95,8 +95,8 @@ func TestSoManyPartsOfAStageAreMadeAtOnceAndNoMore(t *testing.T) {
 			}))
 		}
 		begin := time.Now()
-		require.Empty(t, Missing(Collect(t.Context(), parts, time.Now)))
-		require.Equal(t, int32(together), most.Load())
+		require.Empty(t, MissingLines(Collect(t.Context(), parts, time.Now)))
+		require.Equal(t, int32(maxParallel), most.Load())
 		require.Equal(t, 1500*time.Millisecond, time.Since(begin))
 	})
 }
@@ -112,16 +112,16 @@ func TestAfterTheEndOfTheContextNothingIsMade(t *testing.T) {
 
 func TestSeveralFilesOfAPartAreMissingForOneReason(t *testing.T) {
 	made := Collect(t.Context(), []Part{{
-		Files: []Description{{"a", ""}, {"b", ""}}, Limit: time.Second,
+		Files: []Description{{"a", ""}, {"b", ""}}, Timeout: time.Second,
 		Make: func(context.Context) (map[string]File, error) { return nil, errors.New("no luck") },
 	}, {
-		Files: []Description{{"c", ""}, {"d", ""}}, Limit: time.Second,
+		Files: []Description{{"c", ""}, {"d", ""}}, Timeout: time.Second,
 		Make: func(context.Context) (map[string]File, error) {
 			return map[string]File{"c": {Data: Text("1")}}, errors.New("half")
 		},
 	}}, time.Now)
-	require.Equal(t, []string{"a: no luck", "d: half"}, Missing(made))
-	require.Equal(t, []string{"as a"}, made[1].missing())
+	require.Equal(t, []string{"a: no luck", "d: half"}, MissingLines(made))
+	require.Equal(t, []string{"as a"}, made[1].missingLines())
 }
 
 func TestATextFromOutsideIsOneLineThatATerminalShows(t *testing.T) {
@@ -131,7 +131,7 @@ func TestATextFromOutsideIsOneLineThatATerminalShows(t *testing.T) {
 	require.Len(t, long, 403)
 }
 
-// What a device or a damaged directory says is not more than a reader can read.
+// Output of a device or about a damaged directory must not be longer than a person can read.
 func TestOfManyLinesTheFirstAreShown(t *testing.T) {
 	many := make([]string, 1000)
 	made := Collect(t.Context(), []Part{text("a", stageRest, func(context.Context) (File, error) {
@@ -148,7 +148,7 @@ func TestPartsThatAreLateAreLeftBehindAtOnce(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		part := func(name string, hangs bool) Part {
-			return Part{Files: []Description{{Name: name}}, Limit: time.Minute, Make: func(ctx context.Context) (map[string]File, error) {
+			return Part{Files: []Description{{Name: name}}, Timeout: time.Minute, Make: func(ctx context.Context) (map[string]File, error) {
 				if hangs {
 					<-release
 				}
@@ -161,10 +161,10 @@ func TestPartsThatAreLateAreLeftBehindAtOnce(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		made := Collect(ctx, parts, time.Now)
-		require.Equal(t, 4*time.Second+atOnce, time.Since(began))
+		require.Equal(t, 4*time.Second+lateGrace, time.Since(began))
 		require.NoError(t, made[0].Missing)
 		require.ErrorIs(t, made[1].Missing, ErrLate)
 		require.ErrorIs(t, made[2].Missing, ErrLate)
-		require.Zero(t, InTime(parts)[2].Stage)
+		require.Zero(t, Hurry(parts)[2].Stage)
 	})
 }

@@ -21,24 +21,24 @@ const (
 	ConfigTOML    = "config.toml"
 )
 
-// The limits of parts that processes make.
+// Time limits of parts that processes make.
 const (
-	// deviceLimit is longer than the limit of the process that takes a snapshot.
-	deviceLimit    = 15 * time.Second
-	hostLimit      = 20 * time.Second
-	resourcesLimit = 20 * time.Second
-	configLimit    = 5 * time.Second
-	// DoctorLimit is the limit of the doctor, which tries each device for some seconds.
-	DoctorLimit = time.Minute
+	// deviceTimeout is longer than the time limit of the process that takes a snapshot.
+	deviceTimeout    = 15 * time.Second
+	hostTimeout      = 20 * time.Second
+	resourcesTimeout = 20 * time.Second
+	configTimeout    = 5 * time.Second
+	// DoctorTimeout is the time limit of the doctor, which tries each device for some seconds.
+	DoctorTimeout = time.Minute
 )
 
-// Run runs a process for its output. With an error it returns what was printed until then.
-type Run func(ctx context.Context) (printed []byte, err error)
+// RunProcess runs a process and returns its output. If it returns an error, printed is the output until then.
+type RunProcess func(ctx context.Context) (printed []byte, err error)
 
-// single returns a part with one file.
-func single(d Description, stage int, limit time.Duration, file func(ctx context.Context) (File, error)) Part {
+// newFilePart returns a part with one file.
+func newFilePart(d Description, stage int, limit time.Duration, file func(ctx context.Context) (File, error)) Part {
 	return Part{
-		Files: []Description{d}, Stage: stage, Limit: limit,
+		Files: []Description{d}, Stage: stage, Timeout: limit,
 		Make: func(ctx context.Context) (map[string]File, error) {
 			f, err := file(ctx)
 			if err != nil {
@@ -49,19 +49,19 @@ func single(d Description, stage int, limit time.Duration, file func(ctx context
 	}
 }
 
-// Empty returns a part whose file is not there, and why.
-func Empty(d Description, why error) Part {
-	return single(d, stageRest, time.Second, func(context.Context) (File, error) { return File{}, why })
+// MissingPart returns a part whose file is missing for the given reason.
+func MissingPart(d Description, why error) Part {
+	return newFilePart(d, stageRest, time.Second, func(context.Context) (File, error) { return File{}, why })
 }
 
-// DescribeDevice returns the file with the snapshot of a device.
+// DescribeDevice returns the description of the file with the snapshot of a device.
 func DescribeDevice(device string) Description {
 	return Description{"devices/" + strings.ReplaceAll(device, "/", "_") + ".json", "a snapshot of " + device}
 }
 
-// Device returns the part with the snapshot of a device. take has the worker program take it.
-func Device(device string, take Run, now func() time.Time) Part {
-	return single(DescribeDevice(device), stageDevices, deviceLimit, func(ctx context.Context) (File, error) {
+// Device returns the part with the snapshot of a device. take runs the worker program, which takes the snapshot.
+func Device(device string, take RunProcess, now func() time.Time) Part {
+	return newFilePart(DescribeDevice(device), stageDevices, deviceTimeout, func(ctx context.Context) (File, error) {
 		begun := now()
 		printed, err := take(ctx)
 		doc := snapshot.New(device, begun, printed)
@@ -72,30 +72,30 @@ func Device(device string, take Run, now func() time.Time) Part {
 		if err != nil {
 			f.Lacks = append(f.Lacks, err.Error())
 		}
-		f.Data, err = indented(doc)
+		f.Data, err = indentJSON(doc)
 		return f, err
 	})
 }
 
-// InTime returns the parts in the order and at the times for a report that must end soon: all at once, the timeline first.
-func InTime(parts []Part) []Part {
+// Hurry makes all parts run at the same time, for a report that must end soon. The timeline starts first.
+func Hurry(parts []Part) []Part {
 	for i := range parts {
 		parts[i].Stage = stageDevices
 	}
 	return parts
 }
 
-// LeaveOutDoctor returns the part of the doctor for a report that must end soon.
-func LeaveOutDoctor() Part {
-	return Empty(Description{DoctorText, doctorAbout}, LeftOutError("it tries the devices, which takes longer than -timeout: rdma-events doctor"))
+// OmittedDoctor returns the part of the doctor for a report that must end soon, without its result.
+func OmittedDoctor() Part {
+	return MissingPart(Description{DoctorText, doctorAbout}, OmittedError("it tries the devices, which takes longer than -timeout: rdma-events doctor"))
 }
 
 const doctorAbout = "what rdma-events doctor says"
 
-// Doctor returns the part with what the doctor says. It comes last, since it tries the devices.
-func Doctor(run Run, notes ...string) Part {
+// Doctor returns the part with the result of the doctor. It is made last, because the doctor tries the devices.
+func Doctor(run RunProcess, notes ...string) Part {
 	d := Description{DoctorText, doctorAbout}
-	return single(d, stageDoctor, DoctorLimit, func(ctx context.Context) (File, error) {
+	return newFilePart(d, stageDoctor, DoctorTimeout, func(ctx context.Context) (File, error) {
 		text, failed := run(ctx)
 		f := File{Data: Text(text), Notes: notes}
 		switch {
@@ -108,25 +108,25 @@ func Doctor(run Run, notes ...string) Part {
 	})
 }
 
-// HostFacts returns the part with host.json, which run prints: a Host.
-func HostFacts(run Run) Part {
+// HostFacts returns the part with host.json. run prints a Host.
+func HostFacts(run RunProcess) Part {
 	d := Description{HostJSON, "kernel, distribution, versions, the PCI functions of the devices with their links and errors"}
-	return single(d, stageRest, hostLimit, func(ctx context.Context) (File, error) {
+	return newFilePart(d, stageRest, hostTimeout, func(ctx context.Context) (File, error) {
 		var h Host
-		if err := read(ctx, run, &h); err != nil {
+		if err := readJSON(ctx, run, &h); err != nil {
 			return File{}, err
 		}
-		data, err := indented(&h)
+		data, err := indentJSON(&h)
 		return File{Data: data}, err
 	})
 }
 
-// ResourceCounts returns the part with resources.json, which run prints: Resources.
-func ResourceCounts(run Run) Part {
+// ResourceCounts returns the part with resources.json. run prints a Resources.
+func ResourceCounts(run RunProcess) Part {
 	d := Description{ResourcesJSON, "how many RDMA resources of each kind there are, without the names of processes"}
-	return single(d, stageRest, resourcesLimit, func(ctx context.Context) (File, error) {
+	return newFilePart(d, stageRest, resourcesTimeout, func(ctx context.Context) (File, error) {
 		var all Resources
-		if err := read(ctx, run, &all); err != nil {
+		if err := readJSON(ctx, run, &all); err != nil {
 			return File{}, err
 		}
 		var f File
@@ -136,13 +136,13 @@ func ResourceCounts(run Run) Part {
 			}
 		}
 		var err error
-		f.Data, err = indented(&all)
+		f.Data, err = indentJSON(&all)
 		return f, err
 	})
 }
 
-// read reads the JSON that run prints.
-func read(ctx context.Context, run Run, into any) error {
+// readJSON decodes the JSON that run prints.
+func readJSON(ctx context.Context, run RunProcess, into any) error {
 	printed, err := run(ctx)
 	if err != nil {
 		return err
@@ -153,13 +153,13 @@ func read(ctx context.Context, run Run, into any) error {
 	return nil
 }
 
-// Config returns the part with the plugin's own configuration, without secrets. path is "" if
-// none was named. known are the names of the plugin's options, see Redact.
+// Config returns the part with the plugin's own configuration, without secrets. path is "" if no configuration was
+// named. known contains the names of the plugin's options, see Redact.
 func Config(path string, known []string) Part {
 	d := Description{ConfigTOML, "the plugin's own sections of its configuration, without comments and secrets"}
-	return single(d, stageRest, configLimit, func(context.Context) (File, error) {
+	return newFilePart(d, stageRest, configTimeout, func(context.Context) (File, error) {
 		if path == "" {
-			return File{}, LeftOutError("none was named: -config names it")
+			return File{}, OmittedError("none was named: -config names it")
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -18,15 +18,15 @@ import (
 func now() time.Time { return moment }
 
 // one makes a part with one file.
-func one(t *testing.T, p Part) Made {
+func one(t *testing.T, p Part) Result {
 	t.Helper()
 	made := Collect(t.Context(), []Part{p}, now)
 	require.Len(t, made, 1)
 	return made[0]
 }
 
-// prints returns what prints a text and fails with an error.
-func prints(text string, err error) Run {
+// printing returns a RunProcess that prints a text and returns an error.
+func printing(text string, err error) RunProcess {
 	return func(context.Context) ([]byte, error) { return []byte(text), err }
 }
 
@@ -37,7 +37,7 @@ const entries = `{"part":"attributes","begun":true}
 
 func TestADeviceThatHangsKeepsWhatItAnsweredBefore(t *testing.T) {
 	held := errors.New("no answer within 10s, and process cannot be killed: the kernel holds process 4711, which is left behind")
-	m := one(t, Device("mlx5_0", prints(entries, held), now))
+	m := one(t, Device("mlx5_0", printing(entries, held), now))
 	require.NoError(t, m.Missing)
 	require.Equal(t, "devices/mlx5_0.json", m.Name)
 	require.Equal(t, []string{"gids of port 1: not answered when the process ended", held.Error()}, m.Lacks)
@@ -46,25 +46,25 @@ func TestADeviceThatHangsKeepsWhatItAnsweredBefore(t *testing.T) {
 	require.Equal(t, moment, doc.Time)
 	require.Contains(t, doc.Parts, "attributes")
 
-	m = one(t, Device("mlx5_0", prints("", held), now))
+	m = one(t, Device("mlx5_0", printing("", held), now))
 	require.ErrorIs(t, m.Missing, held)
 	require.Equal(t, "devices/a_b.json", DescribeDevice("a/b").Name)
 }
 
 func TestWhatTheDoctorSaysIsThereEvenIfItFindsFaultsOrIsKilled(t *testing.T) {
-	m := one(t, Doctor(prints("FAIL\n", nil)))
+	m := one(t, Doctor(printing("FAIL\n", nil)))
 	require.NoError(t, m.Missing)
 	require.Empty(t, m.Lacks)
-	m = one(t, Doctor(prints("OK\n", errors.New("no answer within 1m0s"))))
+	m = one(t, Doctor(printing("OK\n", errors.New("no answer within 1m0s"))))
 	require.Equal(t, []string{"no answer within 1m0s"}, m.Lacks)
-	require.Error(t, one(t, Doctor(prints("", nil))).Missing)
+	require.Error(t, one(t, Doctor(printing("", nil))).Missing)
 }
 
 func TestHostAndResourcesAreThoseThatAProcessPrints(t *testing.T) {
-	m := one(t, HostFacts(prints(`{"schema":1,"host":"node17"}`, nil)))
+	m := one(t, HostFacts(printing(`{"schema":1,"host":"node17"}`, nil)))
 	require.NoError(t, m.Missing)
 	require.Contains(t, string(m.Data.(Text)), `"host": "node17"`)
-	require.ErrorContains(t, one(t, HostFacts(prints("panic: x", nil))).Missing, "read what was printed")
+	require.ErrorContains(t, one(t, HostFacts(printing("panic: x", nil))).Missing, "read what was printed")
 
 	counts := ReadResources(moment, []string{"mlx5_0", "gone0"}, func(device string) (map[string]uint64, error) {
 		if device == "gone0" {
@@ -74,13 +74,13 @@ func TestHostAndResourcesAreThoseThatAProcessPrints(t *testing.T) {
 	})
 	text, err := json.Marshal(counts)
 	require.NoError(t, err)
-	m = one(t, ResourceCounts(prints(string(text), nil)))
+	m = one(t, ResourceCounts(printing(string(text), nil)))
 	require.Equal(t, []string{"no such RDMA device gone0"}, m.Lacks)
 	require.JSONEq(t, `{"schema": 1, "time": "2026-11-23T16:35:04.123456789Z", "devices": [
 		{"device": "mlx5_0", "resources": {"qp": 3}}, {"device": "gone0", "error": "no such RDMA device gone0"}]}`, string(m.Data.(Text)))
-	m = one(t, ResourceCounts(prints("", LeftOutError("simulated"))))
-	require.Empty(t, Missing([]Made{m}))
-	require.Equal(t, []string{"simulated"}, m.leftOut())
+	m = one(t, ResourceCounts(printing("", OmittedError("simulated"))))
+	require.Empty(t, MissingLines([]Result{m}))
+	require.Equal(t, []string{"simulated"}, m.omittedLines())
 }
 
 func TestTheConfigurationIsThereWithoutSecrets(t *testing.T) {
@@ -93,11 +93,11 @@ func TestTheConfigurationIsThereWithoutSecrets(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("token = hunter2\n"), 0o600))
 	m = one(t, Config(path, someOptions))
 	require.EqualError(t, m.Missing, path+": it is no TOML: line 1, before variables of the environment are put in")
-	require.Empty(t, Missing([]Made{one(t, Config("", someOptions))}))
+	require.Empty(t, MissingLines([]Result{one(t, Config("", someOptions))}))
 	require.ErrorIs(t, one(t, Config("/nonexistent/f", someOptions)).Missing, os.ErrNotExist)
 }
 
 func TestAnEmptyPartSaysWhy(t *testing.T) {
-	m := one(t, Empty(Description{"devices", "snapshots"}, errors.New("this host has no RDMA device now")))
-	require.Equal(t, []string{"devices: this host has no RDMA device now"}, Missing([]Made{m}))
+	m := one(t, MissingPart(Description{"devices", "snapshots"}, errors.New("this host has no RDMA device now")))
+	require.Equal(t, []string{"devices: this host has no RDMA device now"}, MissingLines([]Result{m}))
 }

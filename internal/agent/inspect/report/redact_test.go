@@ -128,7 +128,7 @@ func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 	}
 }
 
-// A syntax error of the parser quotes what stands there.
+// The parser's syntax error quotes the text at the error.
 func TestAnErrorQuotesNothingOfTheFile(t *testing.T) {
 	for _, text := range []string{
 		"[[inputs.rdma_events]]\ntoken = hunter2\n", "token = \"hunter2\n", "hunter2", "[[inputs.rdma_events]]\nhunter2 = hunter2",

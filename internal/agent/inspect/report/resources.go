@@ -9,14 +9,14 @@ type Resources struct {
 	Devices []DeviceResource `json:"devices"`
 }
 
-// DeviceResource has the objects of a device: those of all processes and of the kernel.
+// DeviceResource counts the objects of a device, of all processes and of the kernel.
 type DeviceResource struct {
 	Device string            `json:"device"`
 	Counts map[string]uint64 `json:"resources,omitempty"` // by kind: qp, cq, mr, pd, cm_id, ctx, srq
 	Error  string            `json:"error,omitempty"`
 }
 
-// ReadResources counts the objects of devices by count, which is nldev.QueryResources.
+// ReadResources counts the objects of devices. count is nldev.QueryResources, except in tests.
 func ReadResources(now time.Time, devices []string, count func(device string) (map[string]uint64, error)) *Resources {
 	all := &Resources{Schema: Schema, Time: now.UTC(), Devices: []DeviceResource{}}
 	for _, name := range devices {

@@ -8,37 +8,37 @@ import (
 	"os"
 )
 
-// Spool is Data on the disk that keeps the newest of what is written. Its files have no names, so
-// that nothing is left of it, however the process ends. One goroutine uses it.
+// Spool is Data on disk that keeps the newest part of what is written to it. Its files have no names, so that nothing
+// remains of it however the process ends. It must be used by one goroutine only.
 type Spool struct {
 	dir         string
-	older, last half
+	older, last spoolFile
 }
 
-// half is one of the two files of a Spool.
-type half struct {
+// spoolFile is one of the two files of a Spool.
+type spoolFile struct {
 	f    *os.File
 	w    *bufio.Writer
 	size int64
 }
 
-// NewSpool returns an empty Spool with its files in dir. The caller closes it.
+// NewSpool returns an empty Spool with its files in dir. The caller must close it.
 func NewSpool(dir string) (*Spool, error) {
 	s := &Spool{dir: dir}
 	var err error
-	s.last, err = newHalf(dir)
+	s.last, err = newSpoolFile(dir)
 	return s, err
 }
 
-func newHalf(dir string) (half, error) {
+func newSpoolFile(dir string) (spoolFile, error) {
 	f, err := os.CreateTemp(dir, ".rdma-events-report-*")
 	if err != nil {
-		return half{}, fmt.Errorf("make temporary file: %w", err)
+		return spoolFile{}, fmt.Errorf("make temporary file: %w", err)
 	}
 	if err := os.Remove(f.Name()); err != nil {
-		return half{}, errors.Join(fmt.Errorf("unlink temporary file: %w", err), f.Close())
+		return spoolFile{}, errors.Join(fmt.Errorf("unlink temporary file: %w", err), f.Close())
 	}
-	return half{f: f, w: bufio.NewWriter(f)}, nil
+	return spoolFile{f: f, w: bufio.NewWriter(f)}, nil
 }
 
 // Write implements io.Writer.
@@ -48,12 +48,12 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Size returns how much was written since the last Turn.
+// Size returns the number of bytes that were written since the last Rotate.
 func (s *Spool) Size() int64 { return s.last.size }
 
-// Turn drops what was written before the last Turn. What was written since stays, until the next
+// Rotate drops the data that was written before the previous Rotate. The data written since then remains until the next
 // one.
-func (s *Spool) Turn() error {
+func (s *Spool) Rotate() error {
 	if err := s.last.w.Flush(); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *Spool) Turn() error {
 	}
 	s.older = s.last
 	var err error
-	s.last, err = newHalf(s.dir)
+	s.last, err = newSpoolFile(s.dir)
 	return err
 }
 
@@ -73,7 +73,7 @@ func (s *Spool) Len() int64 { return s.older.size + s.last.size }
 
 // WriteTo implements Data. It may be called several times.
 func (s *Spool) WriteTo(w io.Writer) (written int64, err error) {
-	for _, h := range []half{s.older, s.last} {
+	for _, h := range []spoolFile{s.older, s.last} {
 		if h.f == nil {
 			continue
 		}
@@ -89,10 +89,10 @@ func (s *Spool) WriteTo(w io.Writer) (written int64, err error) {
 	return written, nil
 }
 
-// Close gives the space back.
+// Close frees the disk space.
 func (s *Spool) Close() error {
 	var errs []error
-	for _, h := range []half{s.older, s.last} {
+	for _, h := range []spoolFile{s.older, s.last} {
 		if h.f != nil {
 			errs = append(errs, h.f.Close())
 		}

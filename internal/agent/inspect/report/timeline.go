@@ -18,20 +18,20 @@ const (
 	TimelineJSONL = "timeline.jsonl"
 )
 
-// TimelineOptions says what of the recorder's records is taken.
+// TimelineOptions selects records of the recorder.
 type TimelineOptions struct {
-	Directory string    // of the recorder
-	Since     time.Time // the zero Time: all that is left
-	Until     time.Time // the zero Time: to the end
-	Device    string    // "": all; what concerns the host is always taken
-	// Spools make the files' Data; the caller closes them after all.
+	Directory string    // directory of the recorder
+	Since     time.Time // zero: from the oldest record
+	Until     time.Time // zero: to the newest record
+	Device    string    // "": all devices; records about the host are always included
+	// Text and JSONL hold the content of the files. The caller must close them when the archive is complete.
 	Text, JSONL *Spool
-	// Most is how many bytes each of the files has at most, but for one record. Older records are left out.
-	Most int64
+	// MaxBytes is the maximum size of each file; one record may exceed it. Older records are omitted.
+	MaxBytes int64
 }
 
-// timelineLimit is how long records are read: a directory of 1 GiB has some three million.
-const timelineLimit = 2 * time.Minute
+// timelineTimeout is the time limit for reading records. A directory of 1 GiB contains about three million.
+const timelineTimeout = 2 * time.Minute
 
 // Timeline returns the part with the recorder's records.
 func Timeline(o TimelineOptions) Part {
@@ -40,58 +40,58 @@ func Timeline(o TimelineOptions) Part {
 			{TimelineText, "what was recorded, for people"},
 			{TimelineJSONL, "the same, an object a line, as of rdma-events events -json"},
 		},
-		Stage: stageRest, Limit: timelineLimit,
-		Make: o.make,
+		Stage: stageRest, Timeout: timelineTimeout,
+		Make: o.makeFiles,
 	}
 }
 
-// reading is one run through the records.
-type reading struct {
+// timelineBuilder builds the files in one pass through the records.
+type timelineBuilder struct {
 	TimelineOptions
 	text, objects timeline.Printer
 
-	records int // since the last turn
-	before  int // between the two turns before
-	dropped int
-	oldest  [2]time.Time // between the two turns before, and since the last one
-	newest  time.Time
-	lacks   []string
-	notes   []string
+	records      int // since the last rotation
+	olderRecords int // between the last two rotations
+	dropped      int
+	oldest       [2]time.Time // oldest record between the last two rotations, and since the last one
+	newest       time.Time
+	lacks        []string
+	notes        []string
 }
 
-func (o TimelineOptions) make(ctx context.Context) (map[string]File, error) {
-	r := &reading{
+func (o TimelineOptions) makeFiles(ctx context.Context) (map[string]File, error) {
+	r := &timelineBuilder{
 		TimelineOptions: o, text: timeline.Printer{Out: o.Text}, objects: timeline.Printer{Out: o.JSONL, JSON: true},
 	}
 	filter := recorder.Filter{Device: o.Device, Since: o.Since, Ended: func() bool { return ctx.Err() != nil }}
-	reader, err := recorder.NewReader(o.Directory, filter, r.skipped)
+	reader, err := recorder.NewReader(o.Directory, filter, r.noteSkip)
 	if err != nil {
-		return nil, advised(err, o.Directory)
+		return nil, withAdvice(err, o.Directory)
 	}
 	for one, err := range reader.Records() {
 		if err != nil {
 			r.lacks = append(r.lacks, err.Error())
 			break
 		}
-		if err := r.add(&one); err != nil {
+		if err := r.addRecord(&one); err != nil {
 			return nil, err
 		}
 	}
 	if ctx.Err() != nil {
 		after := ""
 		if !r.newest.IsZero() {
-			after = " after " + inUTC(r.newest)
+			after = " after " + formatUTC(r.newest)
 		}
 		r.lacks = append(r.lacks, "records"+after+": not all were read in time; a later -since makes it faster")
 	}
 	if err := errors.Join(r.text.Flush(), r.objects.Flush()); err != nil {
 		return nil, err
 	}
-	return r.files(), nil
+	return r.buildFiles(), nil
 }
 
-// advised says what to do about a directory that cannot be read.
-func advised(err error, dir string) error {
+// withAdvice adds to an error about a directory what to do.
+func withAdvice(err error, dir string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w; nothing was recorded there: set recorder.directory, or name the directory with -directory", err)
@@ -101,9 +101,9 @@ func advised(err error, dir string) error {
 	return err
 }
 
-// skipped notes what cannot be read. The end of the newest segment, which is one place, is no damage
-// while a plugin writes it.
-func (r *reading) skipped(s recorder.Skip) {
+// noteSkip records what cannot be read. An incomplete end of the newest segment, if it is the only place, is no damage:
+// a plugin is writing it.
+func (r *timelineBuilder) noteSkip(s recorder.Skip) {
 	if errors.Is(s.Err, recorder.ErrTail) && s.Places == 1 {
 		r.notes = append(r.notes, s.String())
 		return
@@ -111,7 +111,7 @@ func (r *reading) skipped(s recorder.Skip) {
 	r.lacks = append(r.lacks, s.String())
 }
 
-func (r *reading) add(one *recorder.Record) error {
+func (r *timelineBuilder) addRecord(one *recorder.Record) error {
 	k, err := timeline.NewStoredRecord(one)
 	if err != nil {
 		r.lacks = append(r.lacks, err.Error())
@@ -129,23 +129,23 @@ func (r *reading) add(one *recorder.Record) error {
 	if err := errors.Join(r.text.Add(k), r.objects.Add(k)); err != nil {
 		return err
 	}
-	if r.records++; max(r.Text.Size(), r.JSONL.Size()) < r.Most/2 {
+	if r.records++; max(r.Text.Size(), r.JSONL.Size()) < r.MaxBytes/2 {
 		return nil
 	}
-	r.dropped, r.before, r.records = r.dropped+r.before, r.records, 0
+	r.dropped, r.olderRecords, r.records = r.dropped+r.olderRecords, r.records, 0
 	r.oldest = [2]time.Time{r.oldest[1], {}}
 	r.text.NewPage()
-	return errors.Join(r.Text.Turn(), r.JSONL.Turn())
+	return errors.Join(r.Text.Rotate(), r.JSONL.Rotate())
 }
 
-func inUTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatUTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func (r *reading) files() map[string]File {
-	n := r.before + r.records
+func (r *timelineBuilder) buildFiles() map[string]File {
+	n := r.olderRecords + r.records
 	span := ""
 	if n > 0 {
 		span = fmt.Sprintf(", the first of %s, the last of %s; an event and the change of state that it caused stand on one line",
-			inUTC(cmp.Or(r.oldest[0], r.oldest[1])), inUTC(r.newest))
+			formatUTC(cmp.Or(r.oldest[0], r.oldest[1])), formatUTC(r.newest))
 	}
 	notes := append(r.notes, fmt.Sprintf("%d records%s", n, span))
 	if r.dropped > 0 {

@@ -17,8 +17,8 @@ import (
 	"rdma_events/internal/record/timeline"
 )
 
-// records writes a recorder's directory with so many changes of each device.
-func records(t *testing.T, n int, devices ...string) (dir string) {
+// writeRecords writes a recorder's directory with n changes of each device.
+func writeRecords(t *testing.T, n int, devices ...string) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "records")
 	clock := func() (wall, boot int64) { now := time.Now().UnixNano(); return now, now }
@@ -41,8 +41,8 @@ func records(t *testing.T, n int, devices ...string) (dir string) {
 	return dir
 }
 
-// readTimeline makes the part and returns its texts.
-func readTimeline(t *testing.T, o TimelineOptions) (text, objects string, made []Made) {
+// readTimeline makes the part and returns its texts and results.
+func readTimeline(t *testing.T, o TimelineOptions) (text, objects string, made []Result) {
 	t.Helper()
 	var err error
 	o.Text, err = NewSpool(t.TempDir())
@@ -67,25 +67,25 @@ func readTimeline(t *testing.T, o TimelineOptions) (text, objects string, made [
 }
 
 func TestTheTimelineHasTheRecordsOfADeviceAndOfTheHost(t *testing.T) {
-	dir := records(t, 3, "mlx5_0", "mlx5_1")
-	text, objects, made := readTimeline(t, TimelineOptions{Directory: dir, Device: "mlx5_0", Most: 64 << 20})
-	require.Empty(t, Missing(made))
+	dir := writeRecords(t, 3, "mlx5_0", "mlx5_1")
+	text, objects, made := readTimeline(t, TimelineOptions{Directory: dir, Device: "mlx5_0", MaxBytes: 64 << 20})
+	require.Empty(t, MissingLines(made))
 	require.Equal(t, 1+1+3+1, strings.Count(text, "\n"), "a day, the begin, three changes, the end:\n"+text)
 	require.Equal(t, 1+3+1, strings.Count(objects, "\n"))
 	require.NotContains(t, text+objects, "mlx5_1")
 	require.Len(t, made[0].Notes, 1)
 	require.Regexp(t, `^5 records, the first of 2\d{3}-[^;]+Z, the last of 2\d{3}-[^;]+Z; an event and the change of state`, made[0].Notes[0])
 
-	text, _, made = readTimeline(t, TimelineOptions{Directory: dir, Since: time.Now().Add(time.Hour), Most: 64 << 20})
+	text, _, made = readTimeline(t, TimelineOptions{Directory: dir, Since: time.Now().Add(time.Hour), MaxBytes: 64 << 20})
 	require.Empty(t, text)
-	require.Empty(t, Missing(made))
+	require.Empty(t, MissingLines(made))
 	require.Contains(t, made[0].Notes[0], "0 records")
 }
 
 func TestOfTooManyRecordsTheNewestAreKept(t *testing.T) {
-	dir := records(t, 500, "mlx5_0")
-	text, objects, made := readTimeline(t, TimelineOptions{Directory: dir, Most: 20 << 10})
-	require.Empty(t, Missing(made))
+	dir := writeRecords(t, 500, "mlx5_0")
+	text, objects, made := readTimeline(t, TimelineOptions{Directory: dir, MaxBytes: 20 << 10})
+	require.Empty(t, MissingLines(made))
 	require.LessOrEqual(t, len(objects), 21<<10)
 	require.Contains(t, text, "499 > 500")
 	require.NotContains(t, text, " 0 > 1\n")
@@ -97,21 +97,21 @@ func TestOfTooManyRecordsTheNewestAreKept(t *testing.T) {
 }
 
 func TestWithoutARecorderTheTimelineIsMissingAndSaysWhatToDo(t *testing.T) {
-	_, _, made := readTimeline(t, TimelineOptions{Directory: "/nonexistent/records", Most: 1})
-	require.Len(t, Missing(made), 1)
-	require.Contains(t, Missing(made)[0], "timeline.txt: read records: open /nonexistent/records: no such file or directory; nothing was recorded there")
-	_, _, made = readTimeline(t, TimelineOptions{Directory: t.TempDir(), Most: 1})
+	_, _, made := readTimeline(t, TimelineOptions{Directory: "/nonexistent/records", MaxBytes: 1})
+	require.Len(t, MissingLines(made), 1)
+	require.Contains(t, MissingLines(made)[0], "timeline.txt: read records: open /nonexistent/records: no such file or directory; nothing was recorded there")
+	_, _, made = readTimeline(t, TimelineOptions{Directory: t.TempDir(), MaxBytes: 1})
 	require.ErrorIs(t, made[0].Missing, recorder.ErrNotRecorder)
 }
 
 func TestDamagedRecordsAreMissingAndThoseAroundThemAreThere(t *testing.T) {
-	dir := records(t, 100, "mlx5_0")
+	dir := writeRecords(t, 100, "mlx5_0")
 	path := filepath.Join(dir, "0000000001.seg")
 	raw, err := os.ReadFile(path)
 	require.NoError(t, err)
 	copy(raw[len(raw)/2:], "damaged, damaged, damaged")
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
-	text, _, made := readTimeline(t, TimelineOptions{Directory: dir, Most: 64 << 20})
+	text, _, made := readTimeline(t, TimelineOptions{Directory: dir, MaxBytes: 64 << 20})
 	require.Contains(t, text, " 0 > 1\n")
 	require.Contains(t, text, "99 > 100")
 	require.Len(t, made[0].Lacks, 1)
@@ -119,19 +119,19 @@ func TestDamagedRecordsAreMissingAndThoseAroundThemAreThere(t *testing.T) {
 
 	raw = raw[:len(raw)-5]
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
-	_, _, made = readTimeline(t, TimelineOptions{Directory: dir, Most: 64 << 20})
+	_, _, made = readTimeline(t, TimelineOptions{Directory: dir, MaxBytes: 64 << 20})
 	require.Len(t, made[0].Lacks, 1, "the damage before it still is one")
 }
 
-// A plugin that runs is writing the last record.
+// A running plugin is writing the last record.
 func TestTheUnfinishedRecordAtTheEndIsNoDamage(t *testing.T) {
-	dir := records(t, 100, "mlx5_0")
+	dir := writeRecords(t, 100, "mlx5_0")
 	path := filepath.Join(dir, "0000000001.seg")
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(path, info.Size()-5))
-	_, _, made := readTimeline(t, TimelineOptions{Directory: dir, Most: 64 << 20})
-	require.Empty(t, Missing(made))
+	_, _, made := readTimeline(t, TimelineOptions{Directory: dir, MaxBytes: 64 << 20})
+	require.Empty(t, MissingLines(made))
 	require.Contains(t, made[0].Notes[0], recorder.ErrTail.Error())
 	require.Contains(t, made[0].Notes[1], "101 records, ", "without the end of the recording")
 }
@@ -145,7 +145,7 @@ func TestASpoolLeavesNothingBehind(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(1), s.Size())
 		if one != "d" {
-			require.NoError(t, s.Turn())
+			require.NoError(t, s.Rotate())
 		}
 	}
 	for range 2 {

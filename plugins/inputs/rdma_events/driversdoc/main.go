@@ -1,6 +1,5 @@
-// Command driversdoc writes the parts of the documents about drivers, made from
-// internal/device/drivers and the plugin's defaults. Its argument is the root of the repository.
-// In each document it replaces the text between two comments.
+// Command driversdoc generates the parts of the documents about drivers from internal/device/drivers and the plugin's
+// defaults. Its argument is the root of the repository. In each document it replaces the text between two comments.
 package main
 
 import (
@@ -30,24 +29,24 @@ func main() {
 
 // part is a generated part of a document.
 type part struct {
-	file string // below the root
-	name string // in the comments around it
+	file string // relative to the root
+	name string // used in the comments around it
 	text string
 }
 
 func parts() []part {
 	all := drivers.All()
 	return []part{
-		{"docs/reference/compatibility.md", "drivers", overview(all)},
-		{"docs/reference/compatibility.md", "notes", notes(all)},
-		{"docs/how-to/maintenance.md", "unloading", unloading(all)},
-		{"docs/reference/device-commands.md", "commands", commands(all, pace())},
-		{"docs/reference/device-commands.md", "snapshots", snapshots(all, pace())},
+		{"docs/reference/compatibility.md", "drivers", overviewTable(all)},
+		{"docs/reference/compatibility.md", "notes", driverNotes(all)},
+		{"docs/how-to/maintenance.md", "unloading", unloadTable(all)},
+		{"docs/reference/device-commands.md", "commands", commandTable(all, defaultPace())},
+		{"docs/reference/device-commands.md", "snapshots", snapshotTable(all, defaultPace())},
 	}
 }
 
-// pace returns the pace of the plugin's defaults.
-func pace() drivers.Pace {
+// defaultPace returns the pace of commands with the plugin's default options.
+func defaultPace() drivers.Pace {
 	c := agent.DefaultConfig()
 	return drivers.Pace{
 		State: time.Duration(c.StateInterval), Probe: time.Duration(c.Probe.Interval), Command: time.Duration(c.Evidence.CommandInterval),

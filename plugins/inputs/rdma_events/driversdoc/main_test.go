@@ -31,14 +31,14 @@ func TestCommandsChangeWithPaceAndTable(t *testing.T) {
 		Costs: drivers.Costs{drivers.PortQuery: 2, drivers.CreateQP: 1, drivers.PKey: 1, drivers.HWCounter: 3},
 		Never: []verbs.Method{verbs.MethodUDSend},
 	}}
-	text := commands(one, drivers.Pace{State: 5 * time.Second, Probe: time.Second, Command: 10 * time.Second})
+	text := commandTable(one, drivers.Pace{State: 5 * time.Second, Probe: time.Second, Command: 10 * time.Second})
 	require.Contains(t, text, "| one | 24 | cannot | 0 | 60 | 18 | 0 | 816 |\n")
 	require.Contains(t, text, "for each entry on one.")
-	require.Contains(t, commands(one, drivers.Pace{State: 10 * time.Second, Probe: 2 * time.Second}), "| one | 12 | cannot | 0 | 30 | 0 | 0 | 336 |\n")
+	require.Contains(t, commandTable(one, drivers.Pace{State: 10 * time.Second, Probe: 2 * time.Second}), "| one | 12 | cannot | 0 | 30 | 0 | 0 | 336 |\n")
 	one[0].Costs[drivers.PortQuery] = 3
-	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second}), "| one | 36 | cannot | 0 | 0 | 0 | 0 | 288 |\n")
+	require.Contains(t, commandTable(one, drivers.Pace{State: 5 * time.Second}), "| one | 36 | cannot | 0 | 0 | 0 | 0 | 288 |\n")
 	one[0].Files = drivers.Files{HWCounters: 9, HWCounterQueries: 1}
-	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second, Snapshot: 30 * time.Second}), "| one | 36 | cannot | 0 | 0 | 0 | 6 | 336 |\n")
+	require.Contains(t, commandTable(one, drivers.Pace{State: 5 * time.Second, Snapshot: 30 * time.Second}), "| one | 36 | cannot | 0 | 0 | 0 | 6 | 336 |\n")
 }
 
 func TestSnapshotsAreCountedByFilesAndQueues(t *testing.T) {
@@ -49,15 +49,15 @@ func TestSnapshotsAreCountedByFilesAndQueues(t *testing.T) {
 			drivers.LinkDowned: 1, drivers.HWCounter: 3, drivers.LinkState: 2, drivers.Statistics: 7, drivers.QueueStatistics: 4,
 		},
 	}}
-	text := snapshots(one, drivers.Pace{Snapshot: time.Minute, Triggered: 10})
+	text := snapshotTable(one, drivers.Pace{Snapshot: time.Minute, Triggered: 10})
 	require.Contains(t, text, "| one, InfiniBand | 5, 9 | 5 | 6 | 0 | 11 | 121 | 0 | 11 | 121 |\n")
 	require.Contains(t, text, "| one, Ethernet | 5, 9 | 5 | 6 | 2 | 13 | 143 | 7 + 4 a queue | 20 + 4 a queue | 220 + 44 a queue |\n")
-	off := snapshots(one, drivers.Pace{Triggered: 10})
+	off := snapshotTable(one, drivers.Pace{Triggered: 10})
 	require.Contains(t, off, "| one, Ethernet | 5, 9 | 5 | 6 | 2 | 13 | 0 | 7 + 4 a queue | 20 + 4 a queue | 0 |\n")
 }
 
 func TestRowsSayWhatHasTriedADriver(t *testing.T) {
-	text := overview([]drivers.Driver{
+	text := overviewTable([]drivers.Driver{
 		{Name: "a", Events: "none"},
 		{Name: "b", Known: drivers.ByStandin, Standin: []string{"TestOne"}, Hardware: "2027-01-02, 16.35.4030, an operator"},
 		{Name: "c", Known: drivers.InTheLab},

@@ -8,16 +8,16 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// snapshots returns the text and table of the commands that snapshots make a device execute.
-func snapshots(all []drivers.Driver, p drivers.Pace) string {
+// snapshotTable returns the text and the table of the commands that snapshots make a device execute.
+func snapshotTable(all []drivers.Driver, p drivers.Pace) string {
 	var b strings.Builder
-	b.WriteString(wrap("", "", fmt.Sprintf("Commands for the snapshots of one port: one snapshot every %s, and after triggers at most "+
+	b.WriteString(wrapText("", "", fmt.Sprintf("Commands for the snapshots of one port: one snapshot every %s, and after triggers at most "+
 		"%d a minute. The last three columns are for `evidence.ethtool = \"all\"`. "+
-		"Read in the drivers' sources, and not run on a device.", seconds(p.Snapshot), p.Triggered)) + "\n")
+		"Read in the drivers' sources, and not run on a device.", formatSeconds(p.Snapshot), p.Triggered)) + "\n")
 	b.WriteString("| driver | files in `counters`, `hw_counters` | `counters` | `hw_counters` | link state | per snapshot | " +
 		"per minute, at most | statistics | per snapshot | per minute, at most |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
-		for _, layer := range layers(d) {
+		for _, layer := range linkLayers(d) {
 			b.WriteString(snapshotRow(d, layer, p))
 		}
 	}
@@ -34,16 +34,16 @@ func snapshotRow(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string
 		most = full.Most / full.One
 	}
 	cells := []string{
-		named(d, layer), fmt.Sprintf("%d, %d", d.Files.Counters, d.Files.HWCounters),
+		rowName(d, layer), fmt.Sprintf("%d, %d", d.Files.Counters, d.Files.HWCounters),
 		fmt.Sprint(d.Files.Counters * c[drivers.LinkDowned]), fmt.Sprint(d.Files.HWCounterQueries * c[drivers.HWCounter]), fmt.Sprint(c[drivers.LinkState]),
 		fmt.Sprint(link.One), fmt.Sprint(link.Most),
-		withQueues(c[drivers.Statistics], queue), withQueues(full.One, queue), withQueues(full.Most, most*queue),
+		formatQueueCost(c[drivers.Statistics], queue), formatQueueCost(full.One, queue), formatQueueCost(full.Most, most*queue),
 	}
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// withQueues returns a number of commands, and those that each queue adds.
-func withQueues(n, queue int) string {
+// formatQueueCost returns a number of commands, with the number that each queue adds.
+func formatQueueCost(n, queue int) string {
 	if queue == 0 {
 		return fmt.Sprint(n)
 	}

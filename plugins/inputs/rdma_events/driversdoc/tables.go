@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// overview returns the table of what to expect of each driver, and of what has tried it.
-func overview(all []drivers.Driver) string {
+// overviewTable returns the table of what each driver supports, and on what it has been tried.
+func overviewTable(all []drivers.Driver) string {
 	var b strings.Builder
 	b.WriteString("| driver | devices | kernel lab | stand-in | hardware | events | probe | link_downed |\n|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
@@ -33,8 +33,8 @@ func overview(all []drivers.Driver) string {
 	return b.String()
 }
 
-// notes returns the notes on drivers that are too long for the table.
-func notes(all []drivers.Driver) string {
+// driverNotes returns the notes on drivers that are too long for the table.
+func driverNotes(all []drivers.Driver) string {
 	var b strings.Builder
 	for _, d := range all {
 		text := strings.TrimSpace(d.Notes + " " + d.Interruptible)
@@ -44,16 +44,16 @@ func notes(all []drivers.Driver) string {
 		if len(d.FlushMoves) > 0 {
 			text = strings.TrimSpace(fmt.Sprintf("%s The method `flush` moves `%s`.", text, strings.Join(d.FlushMoves, "` or `")))
 		}
-		b.WriteString(wrap("- ", "  ", fmt.Sprintf("**%s**: %s", d.Name, text)))
+		b.WriteString(wrapText("- ", "  ", fmt.Sprintf("**%s**: %s", d.Name, text)))
 	}
-	return b.String() + "\n" + wrap("", "", "Where the state of a port comes from (`query_port` in the file, below drivers/infiniband of the "+
-		"kernel): the carrier of its network device with "+byState(all, drivers.OfNetDev)+"; the device, its firmware or the hypervisor with "+
-		byState(all, drivers.OfDevice)+", but mlx4 and mlx5 on Ethernet take the carrier. A port of "+byState(all, drivers.OfNone)+
+	return b.String() + "\n" + wrapText("", "", "Where the state of a port comes from (`query_port` in the file, below drivers/infiniband of the "+
+		"kernel): the carrier of its network device with "+driversByState(all, drivers.OfNetDev)+"; the device, its firmware or the hypervisor with "+
+		driversByState(all, drivers.OfDevice)+", but mlx4 and mlx5 on Ethernet take the carrier. A port of "+driversByState(all, drivers.OfNone)+
 		" is always active, so that `rdma_port` has no `up`.")
 }
 
-// byState lists the drivers that make a port's state of one source, each file once.
-func byState(all []drivers.Driver, source drivers.StateSource) string {
+// driversByState lists the drivers that derive a port's state from the given source. Each driver file is listed once.
+func driversByState(all []drivers.Driver, source drivers.StateSource) string {
 	var names []string
 	last := ""
 	for _, d := range all {
@@ -67,33 +67,32 @@ func byState(all []drivers.Driver, source drivers.StateSource) string {
 	return strings.Join(names, ", ")
 }
 
-// commands returns the text and table of the commands that the plugin makes a device
-// execute at a pace.
-func commands(all []drivers.Driver, p drivers.Pace) string {
+// commandTable returns the text and the table of the commands that the plugin makes a device execute at a pace.
+func commandTable(all []drivers.Driver, p drivers.Pace) string {
 	var b strings.Builder
-	b.WriteString(wrap("", "", fmt.Sprintf("Commands per minute for one port and one completion vector with the defaults: the port "+
+	b.WriteString(wrapText("", "", fmt.Sprintf("Commands per minute for one port and one completion vector with the defaults: the port "+
 		"is polled every %s, a probe round runs every %s, a hw_counter is read every %s and a snapshot is taken every %s. If the driver has no "+
 		"hw_counter, or freezes them, the probe's queue pair is queried instead.",
-		seconds(p.State), seconds(p.Probe), seconds(p.Command), seconds(p.Snapshot))) + "\n")
+		formatSeconds(p.State), formatSeconds(p.Probe), formatSeconds(p.Command), formatSeconds(p.Snapshot))) + "\n")
 	b.WriteString("| driver | port polls | `ud_send` | `rc_write` | `flush` | hw_counter or query_qp | snapshots | " +
 		"a host with 8 ports and the first method of `auto` |\n|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
-		for _, layer := range layers(d) {
-			b.WriteString(row(d, layer, p))
+		for _, layer := range linkLayers(d) {
+			b.WriteString(tableRow(d, layer, p))
 		}
 	}
 	b.WriteString("| **disable with** | `state_interval = \"0s\"` | another `probe.method` | another `probe.method` | " +
 		"another `probe.method` | `evidence.command_interval = \"0s\"` | `evidence.snapshot_interval = \"0s\"` | all, and `probe.interval = \"0s\"` |\n")
-	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe creates and destroys its objects once more. It is made at the start, after "+
+	b.WriteString("\n" + wrapText("", "", fmt.Sprintf("A new probe creates and destroys its objects once more. It is made at the start, after "+
 		"an error, and when a port or its addresses change. While no method works, it is retried after one round and then after "+
 		"twice as long each time, up to 5 minutes. Unless `probe.pkey_index` is set, it also reads the port's P_Key table up to "+
-		"the first entry with full membership: a command for each entry on %s.", strings.Join(withPKeys(all), ", "))))
+		"the first entry with full membership: a command for each entry on %s.", strings.Join(driversWithPKeyCommand(all), ", "))))
 	return b.String()
 }
 
-// layers returns the link layers for which a driver gets a row: a single, unspecified one
-// if its costs do not depend on the layer.
-func layers(d drivers.Driver) []verbs.LinkLayer {
+// linkLayers returns the link layers for which a driver gets a row. It returns a single, unspecified one if the
+// driver's costs do not depend on the link layer.
+func linkLayers(d drivers.Driver) []verbs.LinkLayer {
 	if d.Ethernet == nil {
 		return []verbs.LinkLayer{verbs.LinkUnspecified}
 	}
@@ -101,7 +100,7 @@ func layers(d drivers.Driver) []verbs.LinkLayer {
 }
 
 // named returns the name of a driver's row for a link layer.
-func named(d drivers.Driver, layer verbs.LinkLayer) string {
+func rowName(d drivers.Driver, layer verbs.LinkLayer) string {
 	switch layer {
 	case verbs.LinkInfiniBand:
 		return d.Name + ", InfiniBand"
@@ -111,14 +110,14 @@ func named(d drivers.Driver, layer verbs.LinkLayer) string {
 	return d.Name
 }
 
-func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
+func tableRow(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
 	const ports = 8
 	first := d.First
 	if layer == verbs.LinkInfiniBand {
 		first = verbs.MethodRCWrite
 	}
 	m, base := p.PerMinute(d.Kernel[0], d.On(layer)), p.Snapshots(d, d.On(layer), verbs.EthtoolLink).Base
-	cells := []string{named(d, layer), fmt.Sprint(m.State)}
+	cells := []string{rowName(d, layer), fmt.Sprint(m.State)}
 	for _, method := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
 		cell := fmt.Sprint(m.Round[method])
 		if slices.Contains(d.Never, method) {
@@ -130,8 +129,8 @@ func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// withPKeys returns the drivers whose devices need a command to read a P_Key.
-func withPKeys(all []drivers.Driver) []string {
+// driversWithPKeyCommand returns the drivers whose devices execute a command to read a P_Key.
+func driversWithPKeyCommand(all []drivers.Driver) []string {
 	var names []string
 	for _, d := range all {
 		if cmp.Or(d.Costs[drivers.PKey], d.Ethernet[drivers.PKey]) > 0 {
@@ -141,11 +140,10 @@ func withPKeys(all []drivers.Driver) []string {
 	return names
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%g s", d.Seconds()) }
+func formatSeconds(d time.Duration) string { return fmt.Sprintf("%g s", d.Seconds()) }
 
-// wrap breaks a paragraph into lines of at most 120 bytes. The first line begins with
-// first, the others with other.
-func wrap(first, other, text string) string {
+// wrapText breaks a paragraph into lines of at most 120 bytes. The first line begins with first, the others with other.
+func wrapText(first, other, text string) string {
 	const width = 100
 	line, begun, out := first, false, ""
 	for word := range strings.FieldsSeq(text) {
@@ -163,8 +161,8 @@ func wrap(first, other, text string) string {
 	return out + line + "\n"
 }
 
-// unloading returns the table of the kernels that unload a driver beside an open device.
-func unloading(all []drivers.Driver) string {
+// unloadTable returns the table of the kernels that can unload a driver while a device is open.
+func unloadTable(all []drivers.Driver) string {
 	var b strings.Builder
 	b.WriteString("| driver | unloads beside an open device |\n|---|---|\n")
 	for _, d := range all {

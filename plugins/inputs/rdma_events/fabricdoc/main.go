@@ -1,5 +1,5 @@
-// Command fabricdoc writes the tables of verdicts and of reasons in docs/reference/verdicts.md, made from internal/fabric/verdict. Its
-// argument is that file, in which it replaces the text between two comments for each.
+// Command fabricdoc generates the tables of verdicts and reasons in docs/reference/verdicts.md from internal/fabric/verdict.
+// Its argument is that file. It replaces the text between two comments for each table.
 package main
 
 import (
@@ -26,13 +26,13 @@ func main() {
 
 // part is a generated part of the document.
 type part struct {
-	name string // in the comments around it
+	name string // used in the comments around it
 	text string
 }
 
-func parts() []part { return []part{{"verdicts", verdicts()}, {"reasons", reasons()}} }
+func parts() []part { return []part{{"verdicts", verdictTable()}, {"reasons", reasonTable()}} }
 
-func verdicts() string {
+func verdictTable() string {
 	var b strings.Builder
 	b.WriteString("| verdict | blames | what it means | when it begins | what to do |\n|---|---|---|---|---|\n")
 	for _, r := range verdict.Verdicts() {
@@ -45,7 +45,7 @@ func verdicts() string {
 	return b.String()
 }
 
-func reasons() string {
+func reasonTable() string {
 	var b strings.Builder
 	b.WriteString("| reason | blames | what it means | what to do |\n|---|---|---|---|\n")
 	for _, r := range verdict.Reasons() {

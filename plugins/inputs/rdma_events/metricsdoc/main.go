@@ -1,6 +1,6 @@
-// Command metricsdoc writes the documentation of all metrics, made from the tables of
-// internal/telemetry/measure: the file of all metrics, and the list of metrics and the example in
-// the plugin's README. The example is made of lines of that package's golden file.
+// Command metricsdoc generates the documentation of all metrics from the tables of internal/telemetry/measure: the
+// reference of metrics, and the list of metrics and the example in the plugin's README. The example consists of lines
+// of that package's golden file.
 package main
 
 import (
@@ -17,14 +17,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: metricsdoc FILE README LINES")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := writeDocuments(os.Args[1], os.Args[2], os.Args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
 		os.Exit(1)
 	}
 }
 
-func write(file, readme, golden string) error {
-	if err := os.WriteFile(file, []byte(reference(measure.All())), 0o644); err != nil {
+func writeDocuments(file, readme, golden string) error {
+	if err := os.WriteFile(file, []byte(referenceText(measure.All())), 0o644); err != nil {
 		return fmt.Errorf("write reference of metrics: %w", err)
 	}
 	lines, err := os.ReadFile(golden)
@@ -48,27 +48,27 @@ be read is left out, never written as 0; such fields and tags are marked
 "optional". A field's type never changes. Tag values are in lower snake case.
 `
 
-// reference returns the document of all metrics.
-func reference(metrics []measure.Metric) string {
+// referenceText returns the reference of all metrics.
+func referenceText(metrics []measure.Metric) string {
 	var b strings.Builder
 	b.WriteString(preface)
 	for _, m := range metrics {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nEmitted: %s.\n", m.Name, wrap(m.Description, ""), m.Emitted)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\nEmitted: %s.\n", m.Name, wrapText(m.Description, ""), m.Emitted)
 		if len(m.Tags) > 0 {
 			b.WriteString("\n| tag | meaning |\n|---|---|\n")
 		}
 		for _, t := range m.Tags {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", t.Name, cell(t.Description, t.Optional))
+			fmt.Fprintf(&b, "| `%s` | %s |\n", t.Name, tableCell(t.Description, t.Optional))
 		}
 		b.WriteString("\n| field | type | unit | meaning |\n|---|---|---|---|\n")
 		for _, f := range m.Fields {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Kind, f.Unit, cell(f.Description, f.Optional))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.Name, f.Kind, f.Unit, tableCell(f.Description, f.Optional))
 		}
 	}
 	return b.String()
 }
 
-func cell(text string, optional bool) string {
+func tableCell(text string, optional bool) string {
 	text = strings.ReplaceAll(text, "|", `\|`)
 	if optional {
 		text += " (optional)"
@@ -76,17 +76,17 @@ func cell(text string, optional bool) string {
 	return text
 }
 
-// readmeParts returns the generated parts of the README by their names. lines is line protocol of all measurements.
+// readmeParts returns the generated parts of the README by name. lines is line protocol with all measurements.
 func readmeParts(metrics []measure.Metric, lines string) map[string]string {
-	return map[string]string{"metrics": list(metrics), "example": "\n```text\n" + example(lines) + "```\n\n"}
+	return map[string]string{"metrics": listMetrics(metrics), "example": "\n```text\n" + exampleLines(lines) + "```\n\n"}
 }
 
 // list returns each measurement with the names of its tags and fields.
-func list(metrics []measure.Metric) string {
+func listMetrics(metrics []measure.Metric) string {
 	var b strings.Builder
 	b.WriteByte('\n')
 	for _, m := range metrics {
-		fmt.Fprintf(&b, "- %s\n", wrap(fmt.Sprintf("%s: %s. %s", m.Name, m.Emitted, m.Description), "  "))
+		fmt.Fprintf(&b, "- %s\n", wrapText(fmt.Sprintf("%s: %s. %s", m.Name, m.Emitted, m.Description), "  "))
 		var tags, fields []string
 		for _, t := range m.Tags {
 			tag := "`" + t.Name + "`"
@@ -99,16 +99,16 @@ func list(metrics []measure.Metric) string {
 			fields = append(fields, "`"+f.Name+"`")
 		}
 		if len(tags) > 0 {
-			fmt.Fprintf(&b, "  - %s\n", wrap("tags: "+strings.Join(tags, ", "), "    "))
+			fmt.Fprintf(&b, "  - %s\n", wrapText("tags: "+strings.Join(tags, ", "), "    "))
 		}
-		fmt.Fprintf(&b, "  - %s\n", wrap("fields: "+strings.Join(fields, ", "), "    "))
+		fmt.Fprintf(&b, "  - %s\n", wrapText("fields: "+strings.Join(fields, ", "), "    "))
 	}
 	b.WriteByte('\n')
 	return b.String()
 }
 
 // example returns the first line of each measurement.
-func example(lines string) string {
+func exampleLines(lines string) string {
 	var b strings.Builder
 	seen := map[string]bool{}
 	for line := range strings.Lines(lines) {
@@ -122,9 +122,9 @@ func example(lines string) string {
 	return b.String()
 }
 
-// wrap breaks a paragraph into lines of at most 80 bytes. Each line but the first begins with indent, and the first
-// counts as that many bytes.
-func wrap(text, indent string) string {
+// wrapText breaks a paragraph into lines of at most 80 bytes. Each line except the first begins with indent. The first
+// line counts as if it had the same indent.
+func wrapText(text, indent string) string {
 	const width = 80
 	var b strings.Builder
 	length := 0

@@ -20,7 +20,7 @@ const (
 func TestTheCommittedDocumentationIsCurrent(t *testing.T) {
 	committed, err := os.ReadFile(root + "docs/reference/metrics.md")
 	require.NoError(t, err)
-	require.Equal(t, reference(measure.All()), string(committed), "run go generate ./plugins/inputs/rdma_events")
+	require.Equal(t, referenceText(measure.All()), string(committed), "run go generate ./plugins/inputs/rdma_events")
 }
 
 func TestTheCommittedReadmeIsCurrent(t *testing.T) {
@@ -38,11 +38,11 @@ func TestTheCommittedReadmeIsCurrent(t *testing.T) {
 func TestTheExampleHasALineOfEachMeasurement(t *testing.T) {
 	lines, err := os.ReadFile(golden)
 	require.NoError(t, err)
-	text := example(string(lines))
+	text := exampleLines(string(lines))
 	for _, m := range measure.All() {
 		require.Regexp(t, `(?m)^`+m.Name+`[, ]`, text)
 	}
-	require.Equal(t, "a,b=1 c=1 1\nd e=2 2\n", example("a,b=1 c=1 1\na,b=2 c=1 1\nd e=2 2\n"))
+	require.Equal(t, "a,b=1 c=1 1\nd e=2 2\n", exampleLines("a,b=1 c=1 1\na,b=2 c=1 1\nd e=2 2\n"))
 }
 
 func TestEveryRowIsDocumented(t *testing.T) {
@@ -51,13 +51,13 @@ func TestEveryRowIsDocumented(t *testing.T) {
 		Tags:   []measure.Tag{{Name: "t", Description: "a|b", Optional: true}},
 		Fields: []measure.Field{{Name: "f", Kind: measure.Int, Unit: "ns", Description: "time"}},
 	}}
-	text := reference(metrics)
+	text := referenceText(metrics)
 	require.Contains(t, text, "| `t` | a\\|b (optional) |\n")
 	require.Contains(t, text, "| `f` | int64 | ns | time |\n")
 	for line := range strings.Lines(text) {
 		require.True(t, len(line) <= 81 || strings.HasPrefix(line, "|"), line)
 	}
-	text = list(metrics)
+	text = listMetrics(metrics)
 	require.Contains(t, text, "\n- m: never. word word")
 	require.Contains(t, text, "\n  - tags: `t` (optional)\n  - fields: `f`\n")
 	for line := range strings.Lines(text) {
