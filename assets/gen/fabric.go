@@ -331,17 +331,17 @@ func (b *board) fabricHistory() {
 	b.series(panel{
 		id: 19, title: "Verdicts", width: 12, height: 10, fabric: true,
 		help: help{
-			"Pairs that are not well, by what is said of them.",
+			"Pairs that are not well, by verdict.",
 			nothing + "; from the worst to the mildest: " + explained(verdictsThat(unwell), func(word string) string { return verdict.Verdict(word).Text() }),
-			"the tables above name interface and group.", "pairs that are well, and those that have not met.",
+			"the tables above name interface and group.", "pairs that are well, and pairs that are not connected.",
 		},
 		queries: words,
 	}, lines)
 	b.series(panel{
 		id: 20, title: "Loss by direction", width: 12, height: 10, fabric: true,
 		help: help{
-			"Probes that did not come back in each interval: lost on the way there, on the way back, refused by a peer that had no room for them, and those of " +
-				"which it is not known, as when a worker dies.",
+			"Probes without an echo in each interval: lost on the forward path, lost on the reverse path, refused by a peer that had no room for them, " +
+				"and unknown, for example when a worker dies.",
 			nothing + "; orange is loss, blue and grey are none of the network.",
 			"one direction alone is a transmitter or a receiver; both are a link.",
 			"the direction of a write: its loss hides in its latency.",

@@ -10,8 +10,8 @@ func fabricAlerts() []Alert {
 			Hold:    time.Minute,
 			Text:    "the port does not reach its peers: {forward_lost} probes lost on the forward path and {reverse_lost} on the reverse path, in all",
 			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} does not reach its peers, and they are well",
-			Fires: "For a minute three quarters or more of the port's pairs, with two hosts or more, have said that the network loses or swallows " +
-				"their packets, while the port was active. What they share is its own link: the port, the cable, or the switch port.",
+			Fires: "For a minute, three quarters or more of the port's pairs, with two hosts or more, have reported lost packets while the port was " +
+				"active. They share the port's own link: the port, the cable or the switch port.",
 			Quiet: "Ports that are not active, which port-down reports. Single peers, which fabric-suspect counts. With Prometheus: two hosts or " +
 				"more of a group that is cut off, since fabric-group reports their leaf.",
 			Clears: "When fewer than three quarters of its pairs report loss.",
@@ -27,9 +27,9 @@ func fabricAlerts() []Alert {
 			Elsewhere: "other hosts",
 			Hold:      time.Minute,
 			Summary:   "{{ .Labels.peer_device }} of {{ .Labels.peer_host }} is suspected by its neighbours in {{ .Labels.peer_group }}{of_site}",
-			Fires: "For a minute two hosts or more of its own group have said that the network between them and this interface loses or swallows " +
-				"packets. They share a leaf with it and have nothing else in common but the interface. In groups of fewer than four hosts it takes " +
-				"three hosts from anywhere, and in a site of three hosts both others.",
+			Fires: "For a minute, two hosts or more of its own group have reported lost packets between them and this interface. They share a leaf " +
+				"with it and nothing else but the interface. In groups of fewer than four hosts it takes three hosts of any group, and in a " +
+				"site of three hosts both others.",
 			Quiet: "Hosts that are down or busy: their peers report peer_down or peer_busy. A host that blames its own link is neither an observer nor a " +
 				"suspect: fabric-own-link names it. Verdicts of hosts in other groups, whose paths share spines.",
 			Clears: "When fewer hosts report it.",
@@ -47,11 +47,10 @@ func fabricAlerts() []Alert {
 			Elsewhere: "other hosts",
 			Hold:      time.Minute,
 			Summary:   "More than a quarter of the pairs of {{ .Labels.own_group }} with other groups are bad{of_site}",
-			Fires: "For a minute more than a quarter of the pairs that the hosts of a group have with other groups have said that the network loses " +
-				"or swallows packets, those of two hosts or more with two hosts or more: the leaf, its uplinks, or a spine as far as this group " +
-				"uses it.",
-			Quiet: "Pairs whose peer is down, busy or not met: they count neither way. Single uplinks with little loss. The pairs of one host, here " +
-				"or there, which are its own link.",
+			Fires: "For a minute, more than a quarter of the pairs between a group and other groups have reported lost packets, with two hosts or " +
+				"more at each end. The cause is the leaf, its uplinks, or a spine on the paths of this group.",
+			Quiet: "Pairs whose peer is down, busy or not connected: they count neither way. Single uplinks with little loss. The pairs of one host " +
+				"at either end, which point to its own link.",
 			Clears: "When no more than a quarter of the pairs are bad, or only the pairs of one host.",
 			FirstSteps: []string{
 				"Are all pairs bad, also those within the group? Then the leaf has failed or has no power. If only pairs with other groups are bad, the " +
@@ -68,7 +67,7 @@ func fabricAlerts() []Alert {
 			Text: "the network swallows packets between the port and all of its peers",
 			Summary: "The network swallows packets between {{ .Labels.device }} of {{ .Labels.host }} and {{ .Labels.peer_device }} of {{ " +
 				".Labels.peer_host }}{of_site}",
-			Fires: "For five minutes a pair has been path or partial: the network swallows everything between two interfaces, or all that takes one " +
+			Fires: "For five minutes a pair has had the verdict path or partial: all packets between two interfaces are lost, or all on one " +
 				"of their paths. No other alert covers it: neither end is suspected or blames its own link, and neither group is cut off. In a " +
 				"site of two hosts it is the only alert about a link, since no third host can say which end it is.",
 			Quiet:  "Pairs of an interface that fabric-suspect or fabric-own-link names, and pairs of groups that fabric-group names.",

@@ -117,7 +117,7 @@ func fabricCountFields[V any](countsOf func(*V) *FabricCounts) []field[V] {
 		now("pairs_down", "pairs with the verdict peer_down or peer_port", func(c *FabricCounts) int64 { return c.PairsDown }),
 		count("sent", "probes sent", func(c *FabricCounts) uint64 { return c.Sent }),
 		count("answered", "probes whose echo arrived", func(c *FabricCounts) uint64 { return c.Answered }),
-		count("forward_lost", "probes lost on the way to the peer", func(c *FabricCounts) uint64 { return c.ForwardLost }),
+		count("forward_lost", "probes lost on the forward path", func(c *FabricCounts) uint64 { return c.ForwardLost }),
 		count("reverse_lost", "probes whose echo was lost on the way back", func(c *FabricCounts) uint64 { return c.ReverseLost }),
 		count("busy_lost", "probes lost while a receive queue of either side was exhausted, or refused by the peer; the network is not at fault",
 			func(c *FabricCounts) uint64 { return c.BusyLost }),

@@ -3,6 +3,7 @@
 package system
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,5 +83,42 @@ func TestEventsReadByDeadWorkerAreCounted(t *testing.T) {
 		}
 		t.Logf("counted %d of %d; released %d", a.Int("pkey_change"), events, a.Int("released"))
 		rig.RequireCountersNeverFall(t, points)
+	})
+}
+
+// TestEventsOfAKilledWorkerKeepTypePortAndTime kills a worker before the plugin has taken the events that the worker read.
+// They are in the worker's ring, each with its type, port and time, and not only in the counts of the ledger.
+func TestEventsOfAKilledWorkerKeepTypePortAndTime(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		plugin, worker := rig.Children(t, r.PID())[0], r.Worker(device)
+		guest.Inject(t, device, guest.PKeyChange, 1, 0) // loads the injector
+		stop(t, plugin)
+		type span struct{ from, to int64 } // unix ns
+		injected, spans := map[int]int64{}, map[int]span{}
+		for count, number := range []int{guest.PKeyChange, guest.SMChange, guest.ClientReregister, 30} {
+			began := time.Now()
+			injected[number] = int64(count + 1)
+			guest.Inject(t, device, number, 1, count+1)
+			awaitLedger(t, worker, injected)
+			spans[number] = span{began.UnixNano(), time.Now().UnixNano()}
+		}
+		kill(t, worker)
+		guest.Eventually(t, "the worker has ended", 20*time.Second, func() bool { return !rig.Running(worker) })
+		signal(t, plugin, syscall.SIGCONT)
+
+		points := awaitCounted(r, injected)
+		for number, at := range spans {
+			name, port := eventName(number)
+			for _, p := range rig.Select(points, "rdma_async_event", "device", device, "event", name) {
+				if p.Tags["port"] != port || p.Time < at.from || p.Time > at.to {
+					t.Errorf("%s: want port %q and a time from %d to %d, got %v at %d", name, port, at.from, at.to, p.Tags, p.Time)
+				}
+			}
+		}
+		r.Await("the device is open again", 60*time.Second, func(p []rig.Point) bool {
+			return rig.Last(p, "rdma_device", "device", device).Int("opens") == 2
+		})
+		rig.RequireCountersNeverFall(t, r.Points())
 	})
 }
