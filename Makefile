@@ -25,9 +25,10 @@ export GOFLAGS := -buildvcs=false -trimpath $(filter-out -buildvcs=false -trimpa
 # The tests need the programs, and the servers that run beside them.
 TESTED := build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TELEGRAF_LARGE) $(TOOLS)/promtool $(TOOLS)/alertmanager
 ALL_TAGS := lab,guest,bench,schema,grafana
-# UNIT are the packages whose tests need no other program, PROGRAMS those whose tests run the programs.
+# UNIT are the packages whose tests need no other program, PROGRAMS those whose tests run the programs. The packages that take longest
+# come first, so that none of them runs alone at the end.
 UNIT := ./cmd/... ./docs/... ./internal/... ./packaging/... ./plugins/...
-PROGRAMS := ./assets/... ./tests/...
+PROGRAMS := ./tests/twins ./tests/native ./tests/hosts ./assets/... ./tests/...
 LAB := go test -tags lab -count=1 -timeout 60m -v ./tests/lab
 # The output of a guest is long: what failed is repeated at the end.
 LAST := 2>&1 | awk -f scripts/failures-last.awk
