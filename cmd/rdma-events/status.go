@@ -18,7 +18,7 @@ import (
 	"rdma_events/internal/agent/statustext"
 )
 
-const statusAbout = `Shows the state of each RDMA device and port of this host, since when it has that
+const statusAbout = `Shows the state of each RDMA device and port of this host, the start of that
 state, and the problems for which alerts fire. The running plugin provides the
 status. If no plugin runs, the command opens the devices once, without knowledge
 of the past, and the first line says so.

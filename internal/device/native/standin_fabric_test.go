@@ -252,7 +252,8 @@ func TestAQueueOfDatagramsThatFailsEndsTheFabric(t *testing.T) {
 	require.Len(t, r.Failures, 2)
 }
 
-// sceneCorrupt changes each part of a datagram on its way to the far side, its length, and the number of an echo.
+// sceneCorrupt changes, one at a time, each field of a datagram sent to the far side, the length of the datagram, and the
+// number of an echo.
 func sceneCorrupt(f *fabrics) error {
 	for i, at := range []int32{1, 5, 6, 7, 9, 16, 0} {
 		f.s.Corrupt, f.s.Stretch = at, 0

@@ -57,8 +57,8 @@ type View struct {
 //     the time of that first reading, when another reading at least Settle later has the same
 //     state with no event in between. A query behind its event is thus never counted, and
 //     during a storm the events alone decide.
-//   - After a transition that a query has found, the event of that transition may follow
-//     within Patience. That event is late, and is neither a phantom nor a transition.
+//   - When a query has found a transition, the event of that transition may arrive up to
+//     Patience later. Such a late event is neither a phantom nor a transition.
 //     Because events alternate, this makes counts exact however far a query is ahead: the
 //     first event still queued always names the state that the query has found.
 //   - Time since a candidate for an up state appeared counts as down only once the candidate

@@ -197,7 +197,7 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
-	defer a.orders.attach(alive, worker)()
+	defer a.orders.attachWorker(alive, worker)()
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	defer dies(nil)

@@ -109,8 +109,8 @@ func endToProto(e status.End) *proto.Batch {
 	}}}}}
 }
 
-// maxBatchSize is the size, by itemSize, above which a batch is split into several messages. Otherwise a host
-// that has not read for a while would get a message above maxMessage.
+// maxBatchSize is the greatest size of a batch in one message, in bytes as itemSize estimates them. Larger batches are
+// split. Otherwise a host that has not read for a while would get a message larger than maxMessage.
 const maxBatchSize = 4 << 20
 
 // itemSize returns an upper estimate of the bytes of an item in a message.

@@ -65,8 +65,8 @@ func (o *Orders) Order(ctx context.Context, order verbs.FabricOrder) (rc uint32,
 	return 0, orderError(err)
 }
 
-// attach passes orders to a worker until the returned function is called or alive ends.
-func (o *Orders) attach(alive context.Context, worker proto.WorkerClient) (end func()) {
+// attachWorker passes orders to a worker until the returned function is called or alive ends.
+func (o *Orders) attachWorker(alive context.Context, worker proto.WorkerClient) (end func()) {
 	if o == nil {
 		return func() {}
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // kernelDriver and transport return values from sysfs. They are needed before a worker has opened the device.
-func (x *run) kernelDriver() string { return x.Sysfs.Device(x.options.Device).Driver }
-func (x *run) transport() string    { return x.Sysfs.Device(x.options.Device).Transport }
+func (x *run) kernelDriver() string  { return x.Sysfs.Device(x.options.Device).Driver }
+func (x *run) readTransport() string { return x.Sysfs.Device(x.options.Device).Transport }
 
 // addDescription adds the versions and the device's attributes to the report.
 func (x *run) addDescription(library string) {

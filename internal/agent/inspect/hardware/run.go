@@ -62,7 +62,7 @@ func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
 	if x.report.InUse, err = h.checkUse(o.Device, o.Yes); err != nil {
 		return nil, err
 	}
-	row, known := drivers.Find(x.kernelDriver(), x.transport())
+	row, known := drivers.Find(x.kernelDriver(), x.readTransport())
 	x.report.Allowed = x.askOperator(row, known)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("ask about %s: %w", o.Device, err)

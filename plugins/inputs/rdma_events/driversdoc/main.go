@@ -19,7 +19,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: driversdoc DIRECTORY")
 		os.Exit(2)
 	}
-	for _, p := range parts() {
+	for _, p := range generatedParts() {
 		if err := document.Rewrite(filepath.Join(os.Args[1], p.file), p.name, p.text); err != nil {
 			fmt.Fprintln(os.Stderr, "driversdoc:", err)
 			os.Exit(1)
@@ -34,7 +34,7 @@ type part struct {
 	text string
 }
 
-func parts() []part {
+func generatedParts() []part {
 	all := drivers.All()
 	return []part{
 		{"docs/reference/compatibility.md", "drivers", overviewTable(all)},

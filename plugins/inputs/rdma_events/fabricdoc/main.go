@@ -16,7 +16,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: fabricdoc FILE")
 		os.Exit(2)
 	}
-	for _, p := range parts() {
+	for _, p := range generatedParts() {
 		if err := document.Rewrite(os.Args[1], p.name, p.text); err != nil {
 			fmt.Fprintln(os.Stderr, "fabricdoc:", err)
 			os.Exit(1)
@@ -30,7 +30,7 @@ type part struct {
 	text string
 }
 
-func parts() []part { return []part{{"verdicts", verdictTable()}, {"reasons", reasonTable()}} }
+func generatedParts() []part { return []part{{"verdicts", verdictTable()}, {"reasons", reasonTable()}} }
 
 func verdictTable() string {
 	var b strings.Builder
