@@ -25,10 +25,11 @@ func (p *pipeline) handlePoint(point measure.Point) {
 }
 
 // handleInterval processes the points of an interval. It completes the agent's own point with the counts of the
-// recorder.
+// recorder. Telegraf reads the points while the host is judged by copies of them.
 func (p *pipeline) handleInterval(i *measure.Interval, now time.Time) {
 	p.records.recordInterval(i)
 	all := append(i.Points, i.Own)
-	p.status.storeInterval(all, now)
+	judged := p.status.copyPoints(all)
 	p.emitter.EmitInterval(all)
+	p.status.storeInterval(judged, now)
 }

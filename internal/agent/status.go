@@ -64,8 +64,22 @@ func (s *statusKeeper) rememberState(p measure.Point) {
 	}
 }
 
-// storeInterval judges the host by the points of an interval and queues the status for writing. It does not change or
-// keep the points.
+// copyPoints returns copies of the points of an interval for storeInterval, or nil if there is no status file.
+func (s *statusKeeper) copyPoints(points []measure.Point) []measure.Point {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keeper == nil {
+		return nil
+	}
+	copies := make([]measure.Point, len(points))
+	for i, p := range points {
+		copies[i] = p.Clone()
+	}
+	return copies
+}
+
+// storeInterval judges the host by the points of an interval and queues the status for writing. The caller must not
+// use the points afterwards.
 func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,10 +87,7 @@ func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 		return
 	}
 	s.lateTimer.Reset(judgeInterval)
-	s.lastPoints = s.lastPoints[:0]
-	for _, p := range points {
-		s.lastPoints = append(s.lastPoints, p.Clone()) // the emitter owns them
-	}
+	s.lastPoints = points
 	s.changed = map[measure.Key]measure.Point{}
 	s.writer.Put(s.keeper.Observe(s.lastPoints, now))
 }
