@@ -16,8 +16,9 @@ const (
 	needsObjects = "objects"
 )
 
-// ofApps is a condition that restricts the dashboard's filter. What is about a whole host, as the tracer, has no such tags.
-const ofApps = ` AND "device" =~ /^$device$/ AND "app" =~ /^$app$/`
+// filteredByApp is a condition for the variables device and app of the dashboard. Measurements of a whole host, such as the tracer, have no
+// such tags.
+const filteredByApp = ` AND "device" =~ /^$device$/ AND "app" =~ /^$app$/`
 
 // byHang has the tags that distinguish hangs.
 const byHang = byApp + `, "object"`
@@ -45,7 +46,7 @@ func appsDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 // errorMarks marks the error events of applications.
 func (b *board) errorMarks() grafana.Annotation {
 	a := b.annotation("Application errors", "dark-orange", "event", "app,host,device,number",
-		`SELECT "count", "app", "device", "event", "host", "number" FROM {rdma_app_event} WHERE {filter}`+ofApps+errorEvents()+
+		`SELECT "count", "app", "device", "event", "host", "number" FROM {rdma_app_event} WHERE {filter}`+filteredByApp+errorEvents()+
 			` ORDER BY time DESC LIMIT 1000`,
 		`sum by (host, device, app) (increase(`+appErrors("FILTER,APPS,")+`[$__interval])) > 0.5`)
 	if b.engine == Prometheus {
@@ -86,7 +87,7 @@ func (b *board) appTiles() {
 			"applications that notice by other means.",
 		},
 		queries: []query{{
-			text: orNone(`SELECT last("unread_errors") AS "n" FROM {rdma_app_async} WHERE {filter}`+ofApps+` GROUP BY `+byUnit, "app_unread_errors"),
+			text: orNone(`SELECT last("unread_errors") AS "n" FROM {rdma_app_async} WHERE {filter}`+filteredByApp+` GROUP BY `+byUnit, "app_unread_errors"),
 			prom: `sum(rdma_app_async_unread_errors{FILTER,APPS}) or sum(rdma_host_app_unread_errors{FILTER}) * 0`,
 		}},
 	}, off, brokenNow())
@@ -100,7 +101,7 @@ func (b *board) appTiles() {
 			"threads that hang elsewhere.",
 		},
 		queries: []query{{
-			text: orNone(`SELECT last("threads") AS "n" FROM {rdma_app_hang} WHERE {filter}`+ofApps+` GROUP BY `+byHang, "app_hangs"),
+			text: orNone(`SELECT last("threads") AS "n" FROM {rdma_app_hang} WHERE {filter}`+filteredByApp+` GROUP BY `+byHang, "app_hangs"),
 			prom: `sum(rdma_app_hang_threads{FILTER,APPS}) or sum(rdma_host_app_hangs{FILTER}) * 0`,
 		}},
 	}, off, brokenNow())
@@ -114,7 +115,7 @@ func (b *board) appTiles() {
 			"completions with an error, which only the application sees.",
 		},
 		queries: []query{{
-			text: orNone(`SELECT sum("count") AS "n" FROM {rdma_app_event} WHERE {filter}`+ofApps+errorEvents()+` GROUP BY `+byApp, "app_errors"),
+			text: orNone(`SELECT sum("count") AS "n" FROM {rdma_app_event} WHERE {filter}`+filteredByApp+errorEvents()+` GROUP BY `+byApp, "app_errors"),
 			prom: `round(sum(` + recentAppErrors("FILTER,APPS,") + `)) or sum(rdma_host_app_errors_total{FILTER}) * 0`,
 		}},
 	}, off, degraded())
@@ -129,7 +130,7 @@ func (b *board) appTiles() {
 			"queue pairs created by DEVX, and queue pairs of devices with more than 4,096.",
 		},
 		queries: []query{{
-			text: `SELECT sum("n") AS "sum" FROM (SELECT last("qps_error") AS "n" FROM {rdma_app} WHERE {filter}` + ofApps + ` GROUP BY ` + byUnit +
+			text: `SELECT sum("n") AS "sum" FROM (SELECT last("qps_error") AS "n" FROM {rdma_app} WHERE {filter}` + filteredByApp + ` GROUP BY ` + byUnit +
 				`) WHERE $timeFilter`,
 			prom: `sum(rdma_app_qps_error{FILTER,APPS})`,
 		}},
@@ -150,18 +151,18 @@ func (b *board) appTiles() {
 	}, off, thresholds("green", level{1, "purple"}))
 }
 
-// ofApp is the begin of a query for one value of each application.
-const ofApp = ` by (PLACE, host, plugin_instance, device, app) `
+// byApplication groups a query by application, for one value of each.
+const byApplication = ` by (PLACE, host, plugin_instance, device, app) `
 
 // appsInTrouble adds the table that answers which application has trouble. Each kind of trouble is a query of its own, since
-// InfluxDB does not join measurements, and those of several units and objects of an application are one row.
+// InfluxDB does not join measurements, and all units and objects of an application are one row.
 func (b *board) appsInTrouble() {
 	worst := func(n, nAs, age, ageAs, measurement, by string) query {
 		inner, outer := `SELECT last("`+n+`") AS "n"`, `SELECT sum("n") AS "`+nAs+`"`
 		if age != "" {
 			inner, outer = inner+`, last("`+age+`") AS "age"`, outer+`, max("age") AS "`+ageAs+`"`
 		}
-		return query{text: outer + ` FROM (` + inner + ` FROM {` + measurement + `} WHERE {filter}` + ofApps + ` AND RECENT GROUP BY ` + by +
+		return query{text: outer + ` FROM (` + inner + ` FROM {` + measurement + `} WHERE {filter}` + filteredByApp + ` AND RECENT GROUP BY ` + by +
 			`) WHERE "n" > 0 AND $timeFilter GROUP BY ` + byApp}
 	}
 	b.table(panel{
@@ -178,13 +179,13 @@ func (b *board) appsInTrouble() {
 			worst("unread_errors", "unread", "unread_age_ns", "waits", "rdma_app_async", byUnit),
 			worst("threads", "threads", "age_ns", "hangs", "rdma_app_hang", byHang),
 			worst("qps_error", "qps", "", "", "rdma_app", byUnit),
-			{text: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + ofApps + errorEvents() + ` GROUP BY ` + byApp},
-			{prom: `sum` + ofApp + `(rdma_app_async_unread_errors{FILTER,APPS}) > 0`},
-			{prom: `max` + ofApp + `(rdma_app_async_unread_age_seconds{FILTER,APPS} and rdma_app_async_unread_errors{FILTER,APPS} > 0)`},
-			{prom: `sum` + ofApp + `(rdma_app_hang_threads{FILTER,APPS}) > 0`},
-			{prom: `max` + ofApp + `(rdma_app_hang_age_seconds{FILTER,APPS} and rdma_app_hang_threads{FILTER,APPS} > 0)`},
-			{prom: `sum` + ofApp + `(rdma_app_qps_error{FILTER,APPS}) > 0`},
-			{prom: `round(sum` + ofApp + `(` + recentAppErrors("FILTER,APPS,") + `)) > 0`},
+			{text: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + filteredByApp + errorEvents() + ` GROUP BY ` + byApp},
+			{prom: `sum` + byApplication + `(rdma_app_async_unread_errors{FILTER,APPS}) > 0`},
+			{prom: `max` + byApplication + `(rdma_app_async_unread_age_seconds{FILTER,APPS} and rdma_app_async_unread_errors{FILTER,APPS} > 0)`},
+			{prom: `sum` + byApplication + `(rdma_app_hang_threads{FILTER,APPS}) > 0`},
+			{prom: `max` + byApplication + `(rdma_app_hang_age_seconds{FILTER,APPS} and rdma_app_hang_threads{FILTER,APPS} > 0)`},
+			{prom: `sum` + byApplication + `(rdma_app_qps_error{FILTER,APPS}) > 0`},
+			{prom: `round(sum` + byApplication + `(` + recentAppErrors("FILTER,APPS,") + `)) > 0`},
 		},
 	}, b.toRow(), b.placed(column{name: "app"},
 		column{name: "unread", prom: "Value #A", title: "unread errors", bad: true},
@@ -219,7 +220,7 @@ func (b *board) appHangs() {
 		queries: []query{
 			{text: `SELECT "threads", "age", "missing", "pid", "tid", "number", "unit", "proof" FROM (SELECT last("threads") AS "threads",
 				last("age_ns") AS "age", last("missing") AS "missing", last("pid") AS "pid", last("tid") AS "tid", last("number") AS "number",
-				last("unit") AS "unit", last("proof") AS "proof" FROM {rdma_app_hang} WHERE {filter}` + ofApps + ` GROUP BY ` + byHang + `)
+				last("unit") AS "unit", last("proof") AS "proof" FROM {rdma_app_hang} WHERE {filter}` + filteredByApp + ` GROUP BY ` + byHang + `)
 				WHERE "threads" > 0 AND $timeFilter GROUP BY ` + byHang},
 			{prom: `max` + by + `(` + lasts + `)`},
 			{prom: `max` + by + `(rdma_app_hang_age_seconds{FILTER,APPS} and ` + lasts + `)`},
@@ -250,7 +251,7 @@ func (b *board) appErrorEvents() {
 			"events that are not errors: the panel of types below counts them.",
 		},
 		queries: []query{{text: `SELECT "host", "device", "app", "event", "number", "pid", "unit", "count" FROM {rdma_app_event}
-			WHERE {filter}` + ofApps + errorEvents() + ` ORDER BY time DESC LIMIT 200`}},
+			WHERE {filter}` + filteredByApp + errorEvents() + ` ORDER BY time DESC LIMIT 200`}},
 	}, b.toRow(), column{name: "Time"}, column{name: "host"}, column{name: "device"}, column{name: "app"}, column{name: "event"},
 		column{name: "number"}, column{name: "pid"}, column{name: "unit"}, column{name: "count"})
 }
@@ -266,7 +267,7 @@ func (b *board) appHistory() {
 		},
 		queries: []query{{
 			alias: "$tag_app",
-			text: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + ofApps + errorEvents() +
+			text: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + filteredByApp + errorEvents() +
 				` GROUP BY time($__interval), "app" fill(0)`,
 			prom: `sum by (app) (increase(` + appErrors("FILTER,APPS,") + `[$__interval])) > 0`,
 		}},
@@ -281,7 +282,7 @@ func (b *board) appHistory() {
 		},
 		queries: []query{{
 			alias: "$tag_event",
-			text: `SELECT sum("count") AS "events" FROM {rdma_app_event} WHERE {filter}` + ofApps +
+			text: `SELECT sum("count") AS "events" FROM {rdma_app_event} WHERE {filter}` + filteredByApp +
 				` GROUP BY time($__interval), "event" fill(0)`,
 			prom: `sum by (event) (increase(rdma_app_async_events_total{FILTER,APPS}[$__interval])) > 0`,
 		}},
@@ -293,7 +294,7 @@ func (b *board) appHistory() {
 			nothing + "; if a line stays above 0, the program does not read its events.",
 			"`rdma-events explain app-errors-unread`.", "how long they have waited: see the panel on the right.",
 		},
-		queries: []query{b.ofApp("max", "rdma_app_async", "unread_errors", "rdma_app_async_unread_errors")},
+		queries: []query{b.byApplication("max", "rdma_app_async", "unread_errors", "rdma_app_async_unread_errors")},
 	}, lines)
 	b.series(panel{
 		id: 16, title: "Oldest unread event", width: 8, height: 9, unit: b.names.unit("rdma_app_async.unread_age_ns"), needs: needsEvents,
@@ -305,7 +306,7 @@ func (b *board) appHistory() {
 		},
 		queries: []query{{
 			alias: "$tag_app",
-			text: `SELECT max("unread_age_ns") AS "age" FROM {rdma_app_async} WHERE {filter}` + ofApps + ` AND "unread_age_ns" > 0
+			text: `SELECT max("unread_age_ns") AS "age" FROM {rdma_app_async} WHERE {filter}` + filteredByApp + ` AND "unread_age_ns" > 0
 				GROUP BY time($__interval), "app" fill(none)`,
 			prom: "max by (app) (" + inInterval("max", "rdma_app_async_unread_age_seconds{FILTER,APPS}") + ") > 0",
 		}},
@@ -316,15 +317,15 @@ func (b *board) appHistory() {
 			"Threads of each application that hang in the destruction of objects, on the device with the most.",
 			nothing + "; at rest there are none.", "the table of hangs has the thread.", "hangs shorter than `hang_after`.",
 		},
-		queries: []query{b.ofApp("max", "rdma_app_hang", "threads", "rdma_app_hang_threads")},
+		queries: []query{b.byApplication("max", "rdma_app_hang", "threads", "rdma_app_hang_threads")},
 	}, lines)
 }
 
-// ofApp asks for the greatest value of each application in each interval.
-func (b *board) ofApp(aggregation, measurement, field, inPrometheus string) query {
+// byApplication asks for the greatest value of each application in each interval.
+func (b *board) byApplication(aggregation, measurement, field, inPrometheus string) query {
 	return query{
 		alias: "$tag_app",
-		text: `SELECT ` + aggregation + `("` + field + `") AS "n" FROM {` + measurement + `} WHERE {filter}` + ofApps +
+		text: `SELECT ` + aggregation + `("` + field + `") AS "n" FROM {` + measurement + `} WHERE {filter}` + filteredByApp +
 			` GROUP BY time($__interval), "app" fill(none)`,
 		prom: aggregation + " by (app) (" + inInterval(aggregation, inPrometheus+"{FILTER,APPS}") + ")",
 	}
@@ -334,7 +335,7 @@ func (b *board) ofApp(aggregation, measurement, field, inPrometheus string) quer
 func held(field string) query {
 	return query{
 		alias: "$tag_app",
-		text: `SELECT sum("n") AS "n" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_app} WHERE {filter}` + ofApps +
+		text: `SELECT sum("n") AS "n" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_app} WHERE {filter}` + filteredByApp +
 			` GROUP BY time($__interval), ` + byUnit + ` fill(none)) WHERE $timeFilter GROUP BY time($__interval), "app" fill(none)`,
 		prom: `sum by (app) (rdma_app_` + field + `{FILTER,APPS})`,
 	}
@@ -357,7 +358,7 @@ func (b *board) appHolders() {
 		queries: []query{
 			{text: `SELECT last("processes") AS "processes", last("contexts") AS "contexts", last("pds") AS "PDs", last("cqs") AS "CQs",
 				last("srqs") AS "SRQs", last("qps") AS "qps", last("qps_rts") AS "rts", last("qps_error") AS "bad" FROM {rdma_app}
-				WHERE {filter}` + ofApps + ` GROUP BY ` + byUnit},
+				WHERE {filter}` + filteredByApp + ` GROUP BY ` + byUnit},
 			value("processes"), value("contexts"), value("pds"), value("cqs"), value("srqs"), value("qps"), value("qps_rts"), value("qps_error"),
 		},
 	}, b.toRow(), b.placed(column{name: "app"}, column{name: "unit"}, column{name: "processes", prom: "Value #A", title: "processes"},

@@ -13,10 +13,10 @@ import (
 // fabricUID is the identifier of the dashboard of probes between hosts.
 const fabricUID = alerts.FabricDashboard
 
-// mostCells is how many pairs of groups a matrix shows: 40 groups with each other.
+// mostCells is the largest number of pairs of groups that a matrix shows: 40 groups with each other.
 const mostCells = 40 * 40
 
-// fewWorst is how many pairs of groups are listed.
+// fewWorst is the number of pairs of groups in the list of the worst.
 const fewWorst = 20
 
 func fabricDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {

@@ -23,7 +23,7 @@ const (
 	Prometheus Engine = "prometheus"
 )
 
-// Options are what differs between sites.
+// Options holds the settings that differ between sites.
 type Options struct {
 	// Docs is the address of a copy of the directory docs, which alerts link to. Without one they have no link:
 	// Grafana and Alertmanager would take a relative address as their own.
@@ -31,11 +31,11 @@ type Options struct {
 	// Labels are the tags that say where a host is, as site and rack, from the widest to the narrowest. Alerts that
 	// count ports do so in each place, and Alertmanager groups by the first two.
 	Labels []string
-	// Interval is that of Telegraf's agent. "Now" is the time of three reports.
+	// Interval is the gathering interval of Telegraf's agent. "Now" is the time of three reports.
 	Interval time.Duration
 	// DataSource is the UID of the data source in Grafana. "" is rdma-influxdb; in the dashboards for Prometheus, the first one there.
 	DataSource string
-	// Place is where an InfluxDB keeps the points.
+	// Place is the database and retention policy in which an InfluxDB keeps the points.
 	Place influxdb.Place
 }
 

@@ -6,7 +6,7 @@ import (
 	"rdma_events/assets/grafana"
 )
 
-// overviewPoints is how many points in time a panel of the overview has. Each point is
+// overviewPoints is the number of points in time of a panel of the overview. Each point is
 // computed from a series per device, so more points would cost seconds without
 // showing more.
 const overviewPoints = 60

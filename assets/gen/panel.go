@@ -208,7 +208,7 @@ func (b *board) facts(p panel, labels ...string) {
 	}))
 }
 
-// shape is how a time series is drawn.
+// shape is the style in which a time series is drawn.
 type shape int
 
 const (
@@ -295,7 +295,7 @@ type column struct {
 	hidden bool // a row has to have it, and no reader needs it
 }
 
-// widths are those of columns in pixels, by title. Grafana's own 150 for each would leave two of them on the first screen,
+// widths has the widths of columns in pixels, by title. Grafana's own 150 for each would leave two of them on the first screen,
 // and a column without a width the least width once others fill the panel.
 var widths = map[string]int{
 	"Time": 160, "host": 88, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
@@ -330,7 +330,7 @@ func (b *board) columnsOf(all []column) []column {
 	return its
 }
 
-// table adds a table with the rows of the panel's queries. links are those of columns, by their names.
+// table adds a table with the rows of the panel's queries. links has the links of columns, by their names.
 func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...column) {
 	made := b.make("table", "table", p, grafana.FieldDefaults{
 		NoValue: "-", Thresholds: thresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false, "minWidth": 50},

@@ -117,7 +117,7 @@ func (r *rule) prometheus(o *Options) promRule {
 	return p
 }
 
-// AlertName returns the name in Prometheus of the alert of an id: that of port-down is RDMAPortDown.
+// AlertName returns the name in Prometheus of the alert with an ID. For port-down it is RDMAPortDown.
 func AlertName(id string) string {
 	name := "RDMA"
 	for word := range strings.SplitSeq(id, "-") {

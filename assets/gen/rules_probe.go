@@ -2,7 +2,7 @@ package gen
 
 import "time"
 
-// slowWakeUps holds the wake-up latency of each probe against that of hours before.
+// slowWakeUps compares the wake-up latency of each probe with its latency hours before.
 func slowWakeUps() queries {
 	return queries{
 		steps: []step{

@@ -77,7 +77,7 @@ var inPrometheus = map[string]string{
 	"rdma_cq_probe": "rdma_cq_probe_ok{", "rdma_fabric": "rdma_fabric_pairs{", applications: `{__name__=~"rdma_app_qps|rdma_app_async_unread",`,
 }
 
-// appVariables are those of the overview, and the devices and applications of the chosen hosts.
+// appVariables has the variables of the overview, and the devices and applications of the chosen hosts.
 func (b *board) appVariables() []grafana.Variable {
 	return append(b.overviewVariables(),
 		b.some("device", "Device", "rdma_device", "device", b.tags),

@@ -238,7 +238,7 @@ type Property struct {
 	Value any    `json:"value"`
 }
 
-// All returns the panels of a dashboard, with those of closed rows.
+// All returns the panels of a dashboard, including the panels of closed rows.
 func (d *Dashboard) All() []Panel {
 	var all []Panel
 	for _, p := range d.Panels {

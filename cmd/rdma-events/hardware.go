@@ -24,7 +24,7 @@ import (
 	"rdma_events/internal/sys/process"
 )
 
-// hardwareTiming returns the time limits of the workers. They are longer than those of the plugin, because nothing
+// hardwareTiming returns the time limits of the workers. They are longer than the plugin's, because nothing
 // waits for this run, and a slow worker on a busy host must not count as stuck. If a worker cannot be killed in time,
 // it counts as stuck in the kernel, and no further worker is started.
 func hardwareTiming() process.Timing {

@@ -96,7 +96,7 @@ func isTable(value any) bool {
 	return ok
 }
 
-// flatten returns the values with those of all sections, each under the key section.name.
+// flatten returns the values, including the values of all sections, each under the key section.name.
 func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Primitive, error) {
 	flat := make(map[string]toml.Primitive, len(values))
 	for key, value := range values {

@@ -48,7 +48,7 @@ type partOpener struct {
 	tracer   *tracerService // nil without applications.events
 }
 
-// openParts opens all parts. Their points follow those of the monitor, in the order of the list.
+// openParts opens all parts. Their points follow the monitor's, in the order of the list.
 func (o *partOpener) openParts() ([]part, error) {
 	var parts []part
 	for _, open := range []func() (part, error){

@@ -23,7 +23,7 @@ type releaseService struct {
 }
 
 // openReleases reads which devices are released. dir is the directory of the plugin's status file, or "" for a program
-// without one. Simulated devices are affected only by releases in that directory, not by those of the host's devices.
+// without one. Simulated devices are affected only by releases in that directory, not by releases of the host's devices.
 func (c *Config) openReleases(dir string, log *slog.Logger) *releaseService {
 	dirs := release.UniqueDirs(dir)
 	if !c.Simulated() {

@@ -55,7 +55,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return w.monitor.Run(ctx)
 }
 
-// Gather returns the points of the interval that ends now: those of the monitor, followed by those of the parts.
+// Gather returns the points of the interval that ends now: the monitor's, followed by the parts'.
 func (w *Watcher) Gather(now time.Time) measure.Interval {
 	i := w.monitor.Gather(now)
 	for _, p := range w.parts {

@@ -23,10 +23,10 @@ type Alert struct {
 	Except Tag
 	// When is the condition. It is nil if Elsewhere is set.
 	When Condition
-	// Elsewhere is what a single host lacks to evaluate the alert, such as "other hosts". The generated rules then
+	// Elsewhere names the data that a single host lacks to evaluate the alert, such as "other hosts". The generated rules then
 	// contain queries of their own.
 	Elsewhere string
-	// Hold is how long the condition must hold before the alert fires.
+	// Hold is the time for which the condition must hold before the alert fires.
 	Hold time.Duration
 	// HoldsAStaleValue is set if rules with rare reports must hold for as long as the database returns an old value as
 	// the current one.

@@ -7,7 +7,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// unreadErrorsHold is how long errors must be unread before the alert fires. Package timeline records them earlier.
+// unreadErrorsHold is the time for which errors must be unread before the alert fires. Package timeline records them earlier.
 const unreadErrorsHold = 2 * time.Minute
 
 func applicationAlerts() []Alert {

@@ -42,7 +42,7 @@ type flapHistory struct {
 	lastSeen time.Time
 }
 
-// NewKeeper returns a Keeper. version is that of the plugin, host is the name of its host.
+// NewKeeper returns a Keeper. version is the plugin's, and host is the name of its host.
 func NewKeeper(version, host string) *Keeper {
 	return &Keeper{
 		version: version, host: host, source: SourcePlugin, judge: newJudge(false), flaps: map[portKey]flapHistory{}, lastSettled: map[portKey]time.Time{},

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// holdTime is how long a record waits for earlier ones: records of different workers do not arrive in the order in
+	// holdTime is the time for which a record waits for earlier ones: records of different workers do not arrive in the order in
 	// which they happened.
 	holdTime = 100 * time.Millisecond
 	// refreshInterval is the time between two updates of the probes.

@@ -36,7 +36,7 @@ const (
 type Device struct {
 	Device string `json:"device"`
 	Open   bool   `json:"open"` // its worker is still running
-	// Held is why the device will not be closed soon, or "".
+	// Held is the reason why the device will not be closed soon, or "".
 	Held string `json:"held,omitempty"`
 }
 

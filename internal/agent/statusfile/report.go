@@ -24,12 +24,12 @@ type writingProcess struct {
 	PID int `json:"pid"`
 	// Namespace is the inode of the PID namespace. The PID is meaningless in another namespace.
 	Namespace uint64 `json:"pid_namespace"`
-	// StartTicks is when the process started, in clock ticks since the boot (field 22 of /proc/PID/stat, proc(5)). A
+	// StartTicks is the start time of the process, in clock ticks since the boot (field 22 of /proc/PID/stat, proc(5)). A
 	// later process with the same PID has another value.
 	StartTicks uint64 `json:"started_ticks"`
-	// WrittenNS is when the file was written, in ns of CLOCK_BOOTTIME.
+	// WrittenNS is the time of writing, in ns of CLOCK_BOOTTIME.
 	WrittenNS int64 `json:"written_ns"`
-	// SuspendedNS is how long the host had been suspended since its boot when the file was written, in ns. It is nil if
+	// SuspendedNS is the total time of suspension between the boot of the host and the writing of the file, in ns. It is nil if
 	// unknown.
 	SuspendedNS *int64 `json:"slept_ns,omitempty"`
 	// IntervalNS is the time since the previous write, in ns, or 0 for the first write.

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// The limits of the host for a tracer's messages, in addition to those of an Update.
+// The limits of the host for a tracer's messages, in addition to the limits of an Update.
 const (
 	maxHooks        = 64
 	maxFunctionName = 128

@@ -19,7 +19,7 @@ func Compile(sources, dir string) (string, error) {
 	args := []string{"-shared", "-fPIC", "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
 		"-Wl,-soname,libibverbs.so.1", "-o", library}
 	for _, f := range files {
-		// The test cache tracks the files that this process accesses, not those of the
+		// The test cache tracks the files that this process accesses, not the files of the
 		// compiler.
 		if _, err := os.Stat(f); err != nil {
 			return "", err

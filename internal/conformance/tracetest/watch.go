@@ -11,10 +11,10 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// patience is how many Snapshots, one a second, the suite waits for something that must happen. Only a failure uses it up.
+// patience is the number of Snapshots, one a second, for which the suite waits for something that must happen. Only a failure uses it up.
 const patience = 15
 
-// never is how long a thread waits in the cases that are not about hangs.
+// never is the time for which a thread waits in the cases that are not about hangs.
 const never = time.Hour
 
 // watch is an open source, and what it has reported.

@@ -26,7 +26,7 @@ const (
 // QueryFEC reads the counts of an interface's forward error correction. It returns ErrUnsupported if the kernel, the driver or the link
 // has none. It opens and closes a socket, may be called concurrently, and needs no capability. It takes the kernel's RTNL lock and may block for long; see the
 // package. Some drivers ask their firmware, as mlx5 and ice do; others, as bnxt_en, have the counts in memory. A driver that fails may
-// write a line to the kernel log; its result then equals that of a driver that does not count.
+// write a line to the kernel log; its result is then the same as from a driver that does not count.
 func QueryFEC(name string) (FEC, error) {
 	f, err := queryFEC(name)
 	if err != nil {

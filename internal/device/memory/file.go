@@ -282,7 +282,7 @@ func (f *file) updateInfo() {
 	}
 }
 
-// lockTime is how long a Sync waits for other processes that are in Sync.
+// lockTime is the longest time for which a Sync waits for other processes that are in Sync.
 const lockTime = 2 * time.Second
 
 // lock locks the directory. A lock file would belong to the process that created it first, perhaps root.

@@ -90,7 +90,7 @@ func (d *Device) handleCommand(it *verbs.Command, t *moment) {
 	}
 }
 
-// stuckAfterReopen is how long a series stays stuck if a worker has reopened the device and makes
+// stuckAfterReopen is the time for which a series stays stuck if a worker has reopened the device and makes
 // no such call. The worker cannot make any if the counters or the probe are gone.
 const stuckAfterReopen = int64(time.Minute)
 

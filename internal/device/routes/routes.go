@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table reads the routing tables. The zero Table reads those of this system.
+// Table reads the routing tables. The zero Table reads the tables of this system.
 type Table struct {
 	Proc  string // "" for /proc
 	Sysfs string // "" for /sys

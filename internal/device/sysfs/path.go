@@ -309,7 +309,7 @@ func (s FS) ReadExclusiveNetns() (bool, error) {
 	return strings.TrimSpace(string(mode)) == "N", err
 }
 
-// flushCounters matches the counters of flushed work requests: those of mlx5, and mlx4's diag_basic
+// flushCounters matches the counters of flushed work requests: mlx5's, and mlx4's diag_basic
 // (drivers/infiniband/hw/mlx4/main.c), which some devices have for each port.
 var flushCounters = []string{
 	"ports/*/hw_counters/*_cqe_flush_error", "ports/*/hw_counters/[rs]q_num_wrfe", "hw_counters/[rs]q_num_wrfe",

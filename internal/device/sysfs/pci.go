@@ -56,7 +56,7 @@ func isSoft(dir, driver string) bool {
 	return err == nil && strings.Contains(target, "/devices/virtual/") && !exists(dir, "device")
 }
 
-// CardOf returns the address of the PCI function of a device, for a scalable function that of its parent, and the driver of the device.
+// CardOf returns the address of the PCI function of a device (of its parent, if the device is a scalable function), and the driver of the device.
 // Both are "" for a soft device. It asks no driver.
 func (s FS) CardOf(name string) (address, driver string) {
 	dir := s.deviceDir(name)

@@ -2,7 +2,7 @@ package verbs
 
 import "time"
 
-// FabricOptions describes the probes between this device's ports and those of other hosts.
+// FabricOptions describes the probes between this device's ports and the ports of other hosts.
 type FabricOptions struct {
 	Paths        int           // UD queue pairs of each port, 1 to MaxFabricPaths; 0: no probes between hosts, and no queues for them
 	Interval     time.Duration // between two rounds of a pair
@@ -52,7 +52,7 @@ const (
 	FabricAnswers                   // responder: it echoes probes, and its device acknowledges writes
 )
 
-// FabricPeer describes a port of another host, and how this port reaches it. PSNs are those of the pair's RC queue pairs.
+// FabricPeer describes a port of another host, and how this port reaches it. PSNs are the starting packet sequence numbers of the pair's RC queue pairs.
 type FabricPeer struct {
 	Host, Device string // for messages, and for the simulator
 	Port         int

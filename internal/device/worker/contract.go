@@ -58,7 +58,7 @@ type Config struct {
 }
 
 // Handler receives the reports of a Supervisor. For each worker it gets Started, then Batch and
-// RingItems, then Ended, with Status at any time. Calls do not overlap, except those of Status. No
+// RingItems, then Ended, with Status at any time. Calls do not overlap, except calls of Status. No
 // call is made after Run has returned. No method may block.
 type Handler interface {
 	// Started passes the ledger of a worker that is about to start. The ledger stays

@@ -47,7 +47,7 @@ const (
 	maxOpenOffers    = 256
 )
 
-// The errors that this side's conversation adds to those of the peer.
+// The errors that this side's conversation adds to the peer's.
 var (
 	errEnded            = errors.New("the host has ended the conversation")
 	errPeerNotReading   = errors.New("the host does not read")

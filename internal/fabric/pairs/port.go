@@ -85,7 +85,7 @@ func (p *port) addFacts(f *verbs.FabricFacts) {
 // isDown reports whether the port is known not to be active.
 func (p *port) isDown() bool { return p.state != verbs.PortActive && p.state != verbs.PortNop }
 
-// updateVerdict derives the verdict of the port from those of its pairs, and emits the port and its pairs where verdicts have changed.
+// updateVerdict derives the verdict of the port from the verdicts of its pairs, and emits the port and its pairs where verdicts have changed.
 func (p *port) updateVerdict(at int64) {
 	if !p.known {
 		return

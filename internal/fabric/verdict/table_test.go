@@ -221,7 +221,7 @@ func tableSentences() (all []string) {
 // listers names the files that may list three or more verdicts or reasons, with the purpose of each list.
 var listers = map[string]string{
 	"internal/agent/inspect/doctor/fabric.go": "which answers prove that a program has the key",
-	"internal/fabric/pairs/meet.go":           "which refusals end a pair that had met",
+	"internal/fabric/pairs/connect.go":        "which refusals end a pair that had been connected",
 }
 
 // No other file of the program orders or explains verdicts or reasons. The test fails for a list of three or more of them, for a switch over

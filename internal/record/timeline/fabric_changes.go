@@ -14,7 +14,7 @@ type fabricChanges struct {
 	ports map[portKey]recordedPortVerdict
 }
 
-// RegisterFabric is the Part for probes between hosts. Points that repeat a known verdict, as those of an interval do, are
+// RegisterFabric is the Part for probes between hosts. Points that repeat a known verdict, as the points of an interval do, are
 // nothing new.
 func RegisterFabric(c *Changes) {
 	h := &fabricChanges{map[pairKey]recordedPair{}, map[portKey]recordedPortVerdict{}}

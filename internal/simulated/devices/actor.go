@@ -46,7 +46,7 @@ func (m readTimes) readUpTo(t int64) int64 {
 	return upTo
 }
 
-// Act starts a process that has a device open. It receives the device's events and those of QueueEvents.
+// Act starts a process that has a device open. It receives the device's events and the events of QueueEvents.
 func (w *World) Act(device, name, unit string) (*Actor, error) {
 	h := w.findDevice(device, w.clock())
 	if h == nil {

@@ -16,7 +16,7 @@ const (
 	peerRefuses       peerKind = "refuses"        // it refuses to connect
 )
 
-// peerEntry is a [[peer]] of a scenario: a condition of other hosts for a period. The device and port are those of the other host, which has the
+// peerEntry is a [[peer]] of a scenario: a condition of other hosts for a period. The device and port are on the other host, which has the
 // devices of the profile.
 type peerEntry struct {
 	target
@@ -31,7 +31,7 @@ type peerEntry struct {
 // Refusal is the reason why another host refuses to connect, with the value of a verdict.Reason. It is "" if the host does not refuse.
 type Refusal string
 
-// The refusals that concern a host as a whole. The others are those of a port.
+// The refusals that concern a host as a whole. The others concern a port.
 const (
 	RefusesKey     Refusal = "key"
 	RefusesHost    Refusal = "not_listed"

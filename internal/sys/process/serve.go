@@ -22,7 +22,7 @@ import (
 )
 
 // Exit statuses of a child, in addition to 0 and the statuses of the Go runtime. A panic exits
-// with 2 too, but its output differs from that of exitByHand.
+// with 2 too, but its output differs from exitByHand's.
 const (
 	exitByHand = 2 // not started by a host
 	exitOrphan = 3 // the host has ended

@@ -15,7 +15,7 @@ const keptSeries = 4096
 
 // deleteStale deletes the stale entries of a map that has more than cleanupAt entries and
 // more than keptSeries. It returns the size at which to check the map again. Without it,
-// the map would grow with each name that never comes back, such as that of a removed device.
+// the map would grow with each name that never comes back, such as the name of a removed device.
 func deleteStale[K comparable, V any](m map[K]V, cleanupAt int, stale func(V) bool) int {
 	if len(m) <= max(cleanupAt, keptSeries) {
 		return cleanupAt

@@ -7,7 +7,7 @@ import (
 	"rdma_events/internal/agent/advice"
 )
 
-// Expected lists the devices that the configuration requires: those of expect and of the sections expected.
+// Expected lists the devices that the configuration requires, by expect and by the sections expected.
 type Expected struct {
 	Names  []string // each must be present
 	Groups []ExpectedGroup

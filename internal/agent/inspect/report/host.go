@@ -69,7 +69,7 @@ var functionAttrs = []string{
 	"current_link_speed", "current_link_width", "max_link_speed", "max_link_width",
 }
 
-// HostQuery says what is asked about a host.
+// HostQuery selects the information about a host that a report contains.
 type HostQuery struct {
 	Time     time.Time
 	Name     string // of the host

@@ -15,7 +15,7 @@ type Header struct {
 	Took    time.Duration
 	Zone    string   // the zone of the times in texts, as in "CET (UTC+01:00)"
 	Asked   []string // the arguments
-	// Simulated means that the devices are not those of the host.
+	// Simulated means that the devices are simulated ones, not the host's.
 	Simulated bool
 }
 
@@ -63,7 +63,7 @@ func (h *Header) Text(made []Result) string {
 	return b.String()
 }
 
-// privacyNotice tells what to check before the report is passed on.
+// privacyNotice lists the data to check before the report is passed on.
 const privacyNotice = `
 It holds addresses of the host: its name, GIDs (which are its IP and MAC addresses), GUIDs, names
 and states of its network devices, PCI addresses, and lines of the kernel that name one of these.
