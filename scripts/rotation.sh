@@ -3,7 +3,7 @@
 # one has its turn. A third of a variant, or of the slow tests, is a turn of its own. "list" prints all turns.
 set -eu
 cd "$(dirname "$0")/.."
-turns=(harness slow/1 slow/2 slow/3 storm stopped churn successor addresses hardware report tracer soak kills fuzz rules management)
+turns=(harness slow/1 slow/2 slow/3 storm stopped churn successor addresses hardware report tracer soak kills fuzz rules programs management)
 for variant in release-siw backports-rxe backports-siw next-library; do
 	turns+=("$variant/1" "$variant/2" "$variant/3")
 done

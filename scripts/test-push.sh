@@ -35,6 +35,10 @@ rules)
 	variants
 	go test -count=1 -timeout 20m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins
 	;;
+programs)
+	variants
+	make test-programs
+	;;
 harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 slow/*)
 	variants
