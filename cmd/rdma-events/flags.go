@@ -20,6 +20,18 @@ func newFlags(name string, stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
+// singleVar defines a string flag that may be given once. Of a repeated flag package flag keeps the last value alone, so that
+// a command for several devices would silently leave all but one out.
+func singleVar(set *flag.FlagSet, p *string, name, usage string) {
+	set.Func(name, usage, func(value string) error {
+		if *p != "" {
+			return errors.New("the flag may be given once; run the command for each value")
+		}
+		*p = value
+		return nil
+	})
+}
+
 // parseFlags parses the arguments of a subcommand that takes only flags. instead tells the user what to do instead of
 // any other argument. If ok is false, the subcommand must exit with code.
 func parseFlags(set *flag.FlagSet, args []string, instead string) (code int, ok bool) {
