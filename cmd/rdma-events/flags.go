@@ -20,10 +20,10 @@ func newFlags(name string, stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
-// singleVar defines a string flag that may be given once. Of a repeated flag package flag keeps the last value alone, so that
+// deviceVar defines the flag -device, which may be given once. Of a repeated flag package flag keeps the last value alone, so that
 // a command for several devices would silently leave all but one out.
-func singleVar(set *flag.FlagSet, p *string, name, usage string) {
-	set.Func(name, usage, func(value string) error {
+func deviceVar(set *flag.FlagSet, p *string, usage string) {
+	set.Func("device", usage, func(value string) error {
 		if *p != "" {
 			return errors.New("the flag may be given once; run the command for each value")
 		}
