@@ -71,7 +71,7 @@ func ofMissingDevice() string {
 	return strings.Join(names, "|")
 }
 
-const prometheusFile = `# Prometheus for the hosts of telegraf.conf, made by rdma-events assets; do not edit.
+const prometheusFile = `# An example for Prometheus, made by rdma-events assets: enter the hosts of telegraf.conf and your Alertmanager.
 global:
   scrape_interval: 15s
   evaluation_interval: 15s
