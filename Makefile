@@ -29,8 +29,9 @@ ALL_TAGS := lab,guest,bench,schema,grafana
 # come first, so that none of them runs alone at the end.
 UNIT := ./cmd/... ./docs/... ./internal/... ./packaging/... ./plugins/...
 PROGRAMS := ./tests/native ./tests/hosts ./assets/... ./tests/...
-# SELDOM are tests of PROGRAMS that run for minutes. They have a turn in make test-push and a part in make test-full.
-SELDOM := ^(TestOneBadLinkIsOnePageThatNamesIt|TestBothEnginesSayTheSameOfOneHour|TestEightLinksThatFallAreOneNotification|TestPortDownSinceTheRestartIsCriticalUntilForgotten|TestEveryCommandInTheDocumentsIsRun)$$
+# SLOW are tests of PROGRAMS that take minutes. make test-push runs them in turn with the long forms, and make test-full in its
+# part race.
+SLOW := ^(TestOneBadLinkIsOnePageThatNamesIt|TestBothEnginesSayTheSameOfOneHour|TestEightLinksThatFallAreOneNotification|TestPortDownSinceTheRestartIsCriticalUntilForgotten|TestEveryCommandInTheDocumentsIsRun)$$
 LAB := go test -tags lab -count=1 -timeout 60m -v ./tests/lab
 # The output of a guest is long: what failed is repeated at the end.
 LAST := 2>&1 | awk -f scripts/failures-last.awk
@@ -63,12 +64,12 @@ test: setup-test $(TESTED) ## all tests: unit with the race detector, the real p
 	go vet -tags $(ALL_TAGS) ./...
 	go test -race $(UNIT)
 	@# Most of these wait for servers and programs, so more packages than processors are tested at once.
-	go test -short -p 4 -parallel 8 -skip '$(SELDOM)' $(PROGRAMS)
+	go test -short -p 4 -parallel 8 -skip '$(SLOW)' $(PROGRAMS)
 	$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$' $(LAST)
 
-.PHONY: test-programs
-test-programs: setup-test $(TESTED) ## the tests of real programs that make test leaves out because they take minutes
-	go test -short -count=1 -p 4 -parallel 8 -run '$(SELDOM)' ./assets/prometheus ./tests/docs ./tests/hosts ./tests/twins
+.PHONY: test-slow
+test-slow: setup-test $(TESTED) ## the slow tests of the real programs, which make test leaves out
+	go test -short -count=1 -p 4 -parallel 8 -run '$(SLOW)' ./assets/prometheus ./tests/docs ./tests/hosts ./tests/twins
 
 .PHONY: test-push
 test-push: setup-test $(TESTED) ## what CI adds to make test: other kernels, drivers and libraries, a soak, kills, fuzzing

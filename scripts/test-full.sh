@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema rules programs race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections fabric-management neighbours pvrdma"
+parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest days soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections fabric-management neighbours pvrdma"
 
 # The tests of the network between hosts that take longest.
 fabric_faults='^(TestASevered|TestStopped|TestKilled)'
@@ -23,7 +23,6 @@ part() {
 	case $1 in
 	schema) make test-schema ;;
 	rules) go test -count=1 -timeout 39m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins ;;
-	programs) make test-programs ;;
 	race) go test -race -count=1 -timeout 30m ./... ;;
 	release-rxe) lab -timeout 39m -run '^(TestGuests|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 	release-siw | backports-rxe | backports-siw | next-library | newest)

@@ -35,11 +35,11 @@ rules)
 	variants
 	go test -count=1 -timeout 20m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins
 	;;
-programs)
-	variants
-	make test-programs
-	;;
 harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
+slow/programs)
+	variants
+	make test-slow
+	;;
 slow/*)
 	variants
 	lab -timeout 30m -run '^TestSlow$' -guest.share "${turn#*/}"

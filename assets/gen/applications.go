@@ -16,8 +16,8 @@ const (
 	needsObjects = "objects"
 )
 
-// filteredByApp is a condition for the variables device and app of the dashboard. Measurements of a whole host, such as the tracer, have no
-// such tags.
+// filteredByApp is the condition for the dashboard's variables device and app. Measurements of a whole host, such as rdma_tracer, lack
+// these tags.
 const filteredByApp = ` AND "device" =~ /^$device$/ AND "app" =~ /^$app$/`
 
 // byHang has the tags that distinguish hangs.
@@ -321,7 +321,7 @@ func (b *board) appHistory() {
 	}, lines)
 }
 
-// byApplication asks for the greatest value of each application in each interval.
+// byApplication returns the query for the greatest value of each application in each interval.
 func (b *board) byApplication(aggregation, measurement, field, inPrometheus string) query {
 	return query{
 		alias: "$tag_app",

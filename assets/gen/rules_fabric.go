@@ -375,7 +375,7 @@ func (o *Options) fabricSlow() map[string]queries {
 	}
 }
 
-// fabricPast is the recorded series with the past latency of each group.
+// fabricPast is the name of the recording rule for the past latency of each group.
 const fabricPast = "rdma:fabric_write_p99_seconds:median"
 
 // fabricNow is the latency of each group now, in Prometheus.

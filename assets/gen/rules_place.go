@@ -36,7 +36,7 @@ func (o *Options) portsDownTogether() queries {
 	return queries{
 		steps: []step{
 			{
-				// The conditions are inside, and the cable comes from the same point: InfluxDB 1.8 mixes up the rows of several
+				// The inner query has the conditions and takes the cable from the point of the last state: InfluxDB 1.8 mixes up the rows of several
 				// last() below an outer GROUP BY.
 				query: `SELECT ` + cablesInInfluxQL + ` AS "down" FROM (SELECT last("up") AS "up", "cable" FROM {rdma_port}
 					WHERE {filter} AND "expected_up" = 1 GROUP BY ` + byPort + `)

@@ -43,7 +43,7 @@ func (o *doctorFlags) define(stderr io.Writer) *flag.FlagSet {
 	set.BoolVar(&o.apps, "applications", false, "check the requirements of applications.events even if it is off")
 	set.BoolVar(&o.json, "json", false, "write the result as one JSON object")
 	set.BoolVar(&o.onHardware, "hardware", false, "try one device and write a file to send in")
-	deviceVar(set, &o.hardware.device, "with -hardware: the device; required if there are several")
+	deviceVar(set, &o.hardware.device, "with -hardware: the `name` of the device; required if there are several")
 	set.StringVar(&o.hardware.out, "out", "", "with -hardware: path of the file; by default rdma-events-hardware-HOST-DEVICE.json in the current directory")
 	set.BoolVar(&o.hardware.yes, "yes", false, "with -hardware: allow rc_write, flush and a device that others use")
 	return set

@@ -64,7 +64,7 @@ func (o *eventsFlags) define(stderr io.Writer) *flag.FlagSet {
 	set.StringVar(&o.unit, "unit", "", "show only applications of this Slurm job, pod, container or service, as in job_1234; events of "+
 		"devices and hosts remain")
 	set.StringVar(&o.summary, "summary", summaryAuto, "show a summary first: auto, yes, no or only (no events)")
-	deviceVar(set, &o.device, "show only this device and the host")
+	deviceVar(set, &o.device, "show only the device with this `name`, and the host")
 	set.BoolVar(&o.json, "json", false, "write one JSON object per line")
 	set.BoolVar(&o.follow, "follow", false, "keep running and show new events")
 	set.Func("directory", "the recorder's `DIRECTORY`, by default "+defaultRecords+"; may be repeated", func(dir string) error {

@@ -20,12 +20,12 @@ func newFlags(name string, stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
-// deviceVar defines the flag -device, which may be given once. Of a repeated flag package flag keeps the last value alone, so that
-// a command for several devices would silently leave all but one out.
+// deviceVar defines the flag -device. It refuses a second -device: package flag would silently use only the last one, and a script
+// that released two devices would believe that both are closed.
 func deviceVar(set *flag.FlagSet, p *string, usage string) {
 	set.Func("device", usage, func(value string) error {
 		if *p != "" {
-			return errors.New("the flag may be given once; run the command for each value")
+			return errors.New("only one device can be named; run the command once for each")
 		}
 		*p = value
 		return nil

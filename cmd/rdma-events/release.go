@@ -59,7 +59,7 @@ func (o *releaseFlags) define(stderr io.Writer) *flag.FlagSet {
 		name, does = "resume", "watch again"
 	}
 	set := newFlags(name, stderr)
-	deviceVar(set, &o.device, does+" only the device with this name")
+	deviceVar(set, &o.device, does+" only the device with this `name`")
 	set.StringVar(&o.dir, "dir", "", dirText)
 	if !o.resume {
 		set.DurationVar(&o.duration, "for", defaultReleaseTime, "duration of the release, at most 24h")

@@ -46,7 +46,7 @@ func (o *reportFlags) define(stderr io.Writer) *flag.FlagSet {
 	set.Var(&o.since, "since", "include events since a `TIME`: "+timeFlagUsage+"; 0: from the oldest record")
 	set.Var(&o.until, "until", "include events until a `TIME`, in the form of -since")
 	set.DurationVar(&o.timeout, "timeout", 0, "time limit of the command, at least 1s; 0: no limit")
-	deviceVar(set, &o.device, "include only this device and the host")
+	deviceVar(set, &o.device, "include only the device with this `name`, and the host")
 	set.StringVar(&o.out, "out", "", "path of the archive or of a directory for it; by default report-HOST-TIME.tar.gz in the current directory")
 	set.StringVar(&o.directory, "directory", "", "the recorder's directory; by default that of the configuration, or "+defaultRecords)
 	set.StringVar(&o.config, "config", "", "the plugin's configuration, which selects the devices; the archive contains it without secrets")

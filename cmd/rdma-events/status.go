@@ -34,7 +34,7 @@ type statusFlags struct {
 
 func (o *statusFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("status", stderr)
-	deviceVar(set, &o.device, "show only devices that match this glob")
+	deviceVar(set, &o.device, "show only devices that match this `glob`")
 	set.BoolVar(&o.json, "json", false, "write one JSON object")
 	set.StringVar(&o.config, "config", "", "the configuration with which the devices are opened if no plugin runs")
 	set.StringVar(&o.dir, "dir", "", dirText)

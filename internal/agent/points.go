@@ -25,11 +25,14 @@ func (p *pipeline) handlePoint(point measure.Point) {
 }
 
 // handleInterval processes the points of an interval. It completes the agent's own point with the counts of the
-// recorder. Telegraf reads the points while the host is judged by copies of them.
+// recorder. The points are emitted before the host is judged, so that Telegraf does not wait for the judgement.
 func (p *pipeline) handleInterval(i *measure.Interval, now time.Time) {
 	p.records.recordInterval(i)
 	all := append(i.Points, i.Own)
-	judged := p.status.copyPoints(all)
-	p.emitter.EmitInterval(all)
-	p.status.storeInterval(judged, now)
+	copies := make([]measure.Point, len(all))
+	for i, point := range all {
+		copies[i] = point.Clone()
+	}
+	p.emitter.EmitInterval(all) // the emitter owns these points from now on
+	p.status.storeInterval(copies, now)
 }

@@ -64,20 +64,6 @@ func (s *statusKeeper) rememberState(p measure.Point) {
 	}
 }
 
-// copyPoints returns copies of the points of an interval for storeInterval, or nil if there is no status file.
-func (s *statusKeeper) copyPoints(points []measure.Point) []measure.Point {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keeper == nil {
-		return nil
-	}
-	copies := make([]measure.Point, len(points))
-	for i, p := range points {
-		copies[i] = p.Clone()
-	}
-	return copies
-}
-
 // storeInterval judges the host by the points of an interval and queues the status for writing. The caller must not
 // use the points afterwards.
 func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {

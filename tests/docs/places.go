@@ -27,7 +27,7 @@ func Places() []Place {
 		ci       = ".ci/run"
 		makefile = "Makefile"
 		race     = "go test -race $(UNIT)"
-		programs = "go test -short -p 4 -parallel 8 -skip '$(SELDOM)' $(PROGRAMS)"
+		programs = "go test -short -p 4 -parallel 8 -skip '$(SLOW)' $(PROGRAMS)"
 		guests   = "$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$'"
 		admin    = "tests/lab/system/admin_test.go"
 		move     = "func TestARefusedMoveToAnotherNamespaceDisturbsNothing("

@@ -29,7 +29,7 @@ type writingProcess struct {
 	StartTicks uint64 `json:"started_ticks"`
 	// WrittenNS is the time of writing, in ns of CLOCK_BOOTTIME.
 	WrittenNS int64 `json:"written_ns"`
-	// SuspendedNS is the total time of suspension between the boot of the host and the writing of the file, in ns. It is nil if
+	// SuspendedNS is the time that the host had spent suspended since its boot, in ns, when the file was written. It is nil if
 	// unknown.
 	SuspendedNS *int64 `json:"slept_ns,omitempty"`
 	// IntervalNS is the time since the previous write, in ns, or 0 for the first write.

@@ -11,10 +11,10 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// patience is the number of Snapshots, one a second, for which the suite waits for something that must happen. Only a failure uses it up.
+// patience is the number of Snapshots, one a second, after which the suite gives up waiting for an expected change.
 const patience = 15
 
-// never is the time for which a thread waits in the cases that are not about hangs.
+// never is the hang threshold of the cases that are not about hangs: no wait in them lasts that long.
 const never = time.Hour
 
 // watch is an open source, and what it has reported.

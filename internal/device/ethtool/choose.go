@@ -49,7 +49,7 @@ const perQueueThreshold = 8
 
 // chooseStatistics returns the statistics to read, and how many further ones are wanted. If there
 // are more than maxValues, it leaves out statistics of single queues first: some drivers (bnxt_en)
-// list them before the port's statistics, and the sums include them.
+// list them before the port's statistics, which include the sums of all queues.
 func chooseStatistics(names []byte, wanted func(name []byte) bool) (chosen []choice, leftOut int) {
 	var found []int
 	kinds := map[string]int{}

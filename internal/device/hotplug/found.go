@@ -37,7 +37,7 @@ func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found
 	return describeDevices(sysfs, names, indexes)
 }
 
-// describeDevices returns the devices with these names and, in exclusive mode, the devices of other network namespaces.
+// describeDevices returns the devices with these names. In exclusive mode it adds the devices of other network namespaces.
 func describeDevices(sysfs sysfs.FS, names []string, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
 	exclusive, err := sysfs.ReadExclusiveNetns()
 	if verbs.Shortage(err) != "" {

@@ -18,7 +18,7 @@ const (
 	// have failed for two bad seconds of a path, and no event reports their end.
 	secondChoiceTime = time.Minute
 	secondChoiceMax  = 30 * time.Minute
-	// maxRepeats is the number of times that a disturbed first round of a probe is repeated. Such a round says
+	// maxRepeats limits how often a disturbed first round of a probe is repeated. Such a round says
 	// nothing about the method.
 	maxRepeats = 2
 	// maxCommands is the largest number of firmware commands a minute for the rounds of a port.

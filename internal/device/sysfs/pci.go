@@ -56,8 +56,8 @@ func isSoft(dir, driver string) bool {
 	return err == nil && strings.Contains(target, "/devices/virtual/") && !exists(dir, "device")
 }
 
-// CardOf returns the address of the PCI function of a device (of its parent, if the device is a scalable function), and the driver of the device.
-// Both are "" for a soft device. It asks no driver.
+// CardOf returns the PCI address and the driver of a device. For a scalable function it returns the address of the parent function.
+// Both results are "" for a soft device. CardOf asks no driver.
 func (s FS) CardOf(name string) (address, driver string) {
 	dir := s.deviceDir(name)
 	if driver := driverOf(dir); isScalable(driver) {

@@ -52,7 +52,8 @@ const (
 	FabricAnswers                   // responder: it echoes probes, and its device acknowledges writes
 )
 
-// FabricPeer describes a port of another host, and how this port reaches it. PSNs are the starting packet sequence numbers of the pair's RC queue pairs.
+// FabricPeer describes a port of another host, and how this port reaches it. PSNs are the first packet sequence numbers of the pair's
+// RC queue pairs.
 type FabricPeer struct {
 	Host, Device string // for messages, and for the simulator
 	Port         int

@@ -68,7 +68,7 @@ func NewRefusals(now func() int64) *Refusals {
 	return &Refusals{now: now, ports: map[int]*refusingPort{}}
 }
 
-// refusingPort records the refusals of a port. Times are in the clock of Refusals.now.
+// refusingPort records the refusals of a port. Its times are results of Refusals.now.
 type refusingPort struct {
 	reads   [reads]refusedRead
 	refused bool    // there was a refusal, and began is set

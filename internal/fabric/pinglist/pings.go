@@ -122,7 +122,7 @@ func (l *List) groupAfter(g, n int) span {
 	return l.groups[(g+1+n%(len(l.groups)-1))%len(l.groups)]
 }
 
-// PingedBy returns the hosts that probe a host, sorted by group and name. The scope is the host's as seen from each of them.
+// PingedBy returns the hosts that probe a host, sorted by group and name. The scope of each is the scope of the host among the peers of that prober.
 func (l *List) PingedBy(host string, peers int) []Peer {
 	var all []Peer
 	for _, h := range l.hosts {

@@ -2,8 +2,7 @@ package devices
 
 import "rdma_events/internal/device/verbs"
 
-// drivers returns devices that behave like devices of real drivers, by the name of the
-// profile. The facts about each driver are in package standin; a test of package
+// drivers returns the profiles that imitate the device of a real driver, by name. The facts about each driver are in package standin; a test of package
 // session compares the two.
 func drivers() map[string]func(i int) spec {
 	return map[string]func(i int) spec{

@@ -31,7 +31,7 @@ type peerEntry struct {
 // Refusal is the reason why another host refuses to connect, with the value of a verdict.Reason. It is "" if the host does not refuse.
 type Refusal string
 
-// The refusals that concern a host as a whole. The others concern a port.
+// These refusals concern all ports of a host. The others concern a single port.
 const (
 	RefusesKey     Refusal = "key"
 	RefusesHost    Refusal = "not_listed"

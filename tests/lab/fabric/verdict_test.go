@@ -67,6 +67,7 @@ func (f *fleet) stoppedWorker(host int) {
 // stoppedPlugin stops a plugin whose worker lives, for longer than any verdict takes. The others notice nothing.
 func (f *fleet) stoppedPlugin(host int) {
 	f.t.Helper()
+	f.settle(2) // a pair that has recovered is listed in one more interval
 	began := time.Now()
 	f.signal(f.hosts[host].plugin.PID(), syscall.SIGSTOP)
 	pause(f.t, 12*time.Second)

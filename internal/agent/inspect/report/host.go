@@ -69,7 +69,7 @@ var functionAttrs = []string{
 	"current_link_speed", "current_link_width", "max_link_speed", "max_link_width",
 }
 
-// HostQuery selects the information about a host that a report contains.
+// HostQuery holds the facts about a host that ReadHost copies, and the devices, modules and packages that it describes.
 type HostQuery struct {
 	Time     time.Time
 	Name     string // of the host
