@@ -36,7 +36,7 @@ build/cache:
 # tool builds a tool in the cache and links to it from build/tools. The arguments are its name in the cache, its package
 # with version, and flags of go install. The name in build/tools contains the version, so that another version is
 # another file. The name in the cache also contains a digest of the build tags, if there are any.
-tool = @mkdir -p $(TOOLS) && scripts/tool.sh "$(CACHE)/tools/$(1)" $(2) $(3) && ln -sfn ../cache/tools/$(1) $@
+tool = @mkdir -p $(TOOLS) && scripts/tool.sh "$(CACHE)/tools/$(1)" $(2) $(3) && ln -sfn "$(CACHE)/tools/$(1)" $@
 # named creates a second link without the version, which tests and documents use.
 named = @ln -sfn $(notdir $@) $(TOOLS)/$(1)
 telegraf = $(call tool,telegraf-$(TELEGRAF)-$(call digest,$(1)),github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF),\
