@@ -17,7 +17,7 @@ else
 [[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.sim]
-    scenario = "lively"
+    scenario = "mixed"
   [inputs.rdma_events.applications]
     objects = true
     events = true

@@ -105,7 +105,7 @@ func TestNewerStatementsReplaceOlderOnes(t *testing.T) {
 // write writes the history of two hosts, one of them with many events.
 func write(t *testing.T, s *influx.Server, c history.Config) {
 	t.Helper()
-	c.Hosts = []history.Host{{Name: "a", Scenario: "lively"}, {Name: "b", Profile: "dual"}}
+	c.Hosts = []history.Host{{Name: "a", Scenario: "mixed"}, {Name: "b", Profile: "dual"}}
 	w := s.NewWriter(t.Context(), database)
 	require.NoError(t, c.Write(t.Context(), w))
 	require.NoError(t, w.Flush())

@@ -10,7 +10,7 @@ import (
 
 // simulateDevices makes a configuration simulate two devices with events of every kind.
 func simulateDevices(c *agent.Config) {
-	c.Backend, c.Sim.Profile, c.Sim.Scenario = verbs.BackendSim, "roce2", "lively"
+	c.Backend, c.Sim.Profile, c.Sim.Scenario = verbs.BackendSim, "roce2", "mixed"
 }
 
 // demoNotice returns the line that tells the user that everything is simulated.

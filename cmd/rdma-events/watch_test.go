@@ -71,7 +71,7 @@ func TestTheDemonstrationSimulatesItsDevices(t *testing.T) {
 		require.ErrorContains(t, err, "worker_path")
 	}
 	require.True(t, c.Simulated())
-	require.Equal(t, "lively", c.Sim.Scenario)
+	require.Equal(t, "mixed", c.Sim.Scenario)
 }
 
 func TestToWatchStartsNoTracer(t *testing.T) {

@@ -136,7 +136,7 @@ func TestWorkersFindTheScenarioOfTheirHost(t *testing.T) {
 	dir, err := os.Getwd()
 	require.NoError(t, err)
 	for given, want := range map[string]string{
-		"": "", "lively": "lively", "/etc/storm.toml": "/etc/storm.toml",
+		"": "", "mixed": "mixed", "/etc/storm.toml": "/etc/storm.toml",
 		"storm.toml": dir + "/storm.toml", "./storm": dir + "/storm",
 	} {
 		c := Config{Backend: verbs.BackendSim, Sim: SimConfig{Scenario: given}}

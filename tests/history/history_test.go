@@ -44,16 +44,16 @@ func lines(t *testing.T, span time.Duration, of ...history.Host) []byte {
 func at(p rig.Point) time.Duration { return time.Unix(0, p.Time).Sub(start()) }
 
 func TestEqualSeedsGiveEqualLines(t *testing.T) {
-	lively := history.Host{Name: "a", Scenario: "lively", Seed: 7}
-	first := lines(t, 3*time.Minute, lively)
-	require.Equal(t, string(first), string(lines(t, 3*time.Minute, lively)))
-	lively.Seed = 8
-	require.NotEqual(t, string(first), string(lines(t, 3*time.Minute, lively)))
+	mixed := history.Host{Name: "a", Scenario: "mixed", Seed: 7}
+	first := lines(t, 3*time.Minute, mixed)
+	require.Equal(t, string(first), string(lines(t, 3*time.Minute, mixed)))
+	mixed.Seed = 8
+	require.NotEqual(t, string(first), string(lines(t, 3*time.Minute, mixed)))
 }
 
-// The scenario lively has three applications, one of which reads its errors late and one hangs.
+// The scenario mixed has three applications, one of which reads its errors late and one hangs.
 func TestAHostHasWhatItsApplicationsExperience(t *testing.T) {
-	points := play(t, 3*time.Minute, history.Host{Name: "a", Scenario: "lively", Applications: true})
+	points := play(t, 3*time.Minute, history.Host{Name: "a", Scenario: "mixed", Applications: true})
 	for app, unit := range map[string]string{"python3": "job_4711", "storaged": "storaged.service", "solver": "pod_3f2a"} {
 		for _, name := range []string{"rdma_app", "rdma_app_async"} {
 			require.NotEmpty(t, rig.Select(points, name, "device", "sim0", "app", app, "unit", unit), "%s of %s", name, app)
@@ -72,7 +72,7 @@ func TestAHostHasWhatItsApplicationsExperience(t *testing.T) {
 	for _, p := range rig.Select(points, "rdma_tracer") {
 		require.Equal(t, int64(1), p.Fields["attached"])
 	}
-	require.Empty(t, rig.Select(play(t, time.Minute, history.Host{Name: "a", Scenario: "lively"}), "rdma_tracer"))
+	require.Empty(t, rig.Select(play(t, time.Minute, history.Host{Name: "a", Scenario: "mixed"}), "rdma_tracer"))
 }
 
 func TestAHealthyHourHasEveryIntervalOfEverySeries(t *testing.T) {
@@ -313,8 +313,8 @@ for = "100s"
 	require.Equal(t, "ok", rig.Last(points, "rdma_device", "device", "sim0").Text("reason"))
 }
 
-func TestEventsAndCountersOfALivelyHourAgree(t *testing.T) {
-	points := play(t, time.Hour, history.Host{Name: "a", Scenario: "lively", Seed: 3})
+func TestEventsAndCountersOfAMixedHourAgree(t *testing.T) {
+	points := play(t, time.Hour, history.Host{Name: "a", Scenario: "mixed", Seed: 3})
 	for _, device := range []string{"sim0", "sim1"} {
 		own, port := rig.Last(points, "rdma_async", "device", device, "port", ""), rig.Last(points, "rdma_async", "device", device, "port", "1")
 		emitted := rig.Sum(rig.Select(points, "rdma_async_event", "device", device), "count")
@@ -334,7 +334,7 @@ func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
 		table[m.Name] = m
 	}
 	seen := map[string]bool{}
-	for _, p := range play(t, 2*time.Minute, history.Host{Scenario: "lively"}) {
+	for _, p := range play(t, 2*time.Minute, history.Host{Scenario: "mixed"}) {
 		seen[p.Measurement] = true
 		m, ok := table[p.Measurement]
 		require.True(t, ok, p.Measurement)

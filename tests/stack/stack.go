@@ -38,7 +38,7 @@ type simulated struct{ name, profile, scenario string }
 
 func hosts() []simulated {
 	return []simulated{
-		{"lively", "roce2", "lively"},
+		{"mixed", "roce2", "mixed"},
 		{"calm-ib", "ib8", "healthy"},
 		{"calm-dual", "dual", "healthy"},
 	}

@@ -140,9 +140,9 @@ func (r *running) awaitEnd() error {
 func TestCtrlCStopsAllOfItAndLeavesNothingBehind(t *testing.T) {
 	r := start(t)
 	began := time.Now()
-	past := r.number(`SELECT count(up) FROM rdma_port WHERE host = 'lively' AND device = 'sim0' AND time < ` + at(began.Add(-time.Minute)))
+	past := r.number(`SELECT count(up) FROM rdma_port WHERE host = 'mixed' AND device = 'sim0' AND time < ` + at(began.Add(-time.Minute)))
 	require.Greater(t, past, 700.0, "an hour of five seconds has 720 intervals")
-	for _, host := range []string{"lively", "calm-ib", "calm-dual"} {
+	for _, host := range []string{"mixed", "calm-ib", "calm-dual"} {
 		r.await("points of now of "+host, func() bool {
 			return r.number(`SELECT count(rounds) FROM rdma_cq_probe WHERE host = '`+host+`' AND time > `+at(began)) > 0
 		})

@@ -242,9 +242,9 @@ func TestATracerThatDiesDoesSoOnTime(t *testing.T) {
 	})
 }
 
-func TestTheApplicationsOfTheLivelyScenario(t *testing.T) {
+func TestApplicationsOfTheMixedScenario(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{Profile: "roce2", Scenario: "lively"})
+		p := play(t, devices.Options{Profile: "roce2", Scenario: "mixed"})
 		time.Sleep(500 * time.Millisecond) // its events are queued at whole seconds and read a little later
 		p.open()
 		hangs, unread, ended, fatal := map[string]int{}, map[string]uint64{}, 0, uint64(0)

@@ -145,7 +145,7 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 func TestAScenarioThatIsNeitherBuiltInNorAFileNamesThoseBuiltIn(t *testing.T) {
 	_, err := Load(Options{Profile: "roce2", Scenario: "livly"})
 	require.ErrorContains(t, err, `scenario "livly"`)
-	require.ErrorContains(t, err, "built in: healthy, fabric, lively")
+	require.ErrorContains(t, err, "built in: healthy, fabric, mixed")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -165,8 +165,8 @@ func TestEveryBuiltInScenarioFitsEveryProfile(t *testing.T) {
 	}
 }
 
-func TestTheLivelyScenarioHasEveryKindThatADemonstrationNeeds(t *testing.T) {
-	s, _, err := loadScenario("lively", "")
+func TestMixedScenarioHasEveryKind(t *testing.T) {
+	s, _, err := loadScenario("mixed", "")
 	require.NoError(t, err)
 	kinds := map[faultKind]bool{}
 	for _, f := range s.faults {
@@ -222,10 +222,10 @@ func TestTheDocumentKnowsEveryKindOfFaultAndPeerAndEveryProfile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	lively, err := readSource("lively")
+	mixed, err := readSource("mixed")
 	require.NoError(f, err)
 	f.Add(documented(f))
-	f.Add(lively)
+	f.Add(mixed)
 	f.Add("[[event]]\ntype = 'unknown_42'\nevery = '1ms'\ntimes = 1000000000\ncount = 1000000000\n")
 	f.Add("event = [{at = '1s', type = 'sm_change'}]\nlink = [1]\n")
 	f.Add("[[fault]]\nkind = 'slow'\nfactor = inf\n[[fault]]\nat = 1979-05-27\n")

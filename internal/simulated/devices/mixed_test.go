@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// diary records the events and outcomes of one device of the lively scenario.
+// diary records the events and outcomes of one device of the mixed scenario.
 type diary struct {
 	events   map[string]uint64
 	outcomes map[verbs.Outcome]int
@@ -65,12 +65,12 @@ func (s *scene) readAndProbe(d *diary, until int64) {
 	}
 }
 
-func TestTheLivelyScenarioShowsEverythingEveryMinute(t *testing.T) {
+func TestMixedScenarioShowsEverythingEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := play(t, "roce2", "")
 		require.NoError(t, s.dev.Close(0))
 		epoch := fakeTime()
-		s.w = mustLoad(t, Options{Profile: "roce2", Scenario: "lively", Seed: 1, Clock: fakeTime, Die: s.w.die})
+		s.w = mustLoad(t, Options{Profile: "roce2", Scenario: "mixed", Seed: 1, Clock: fakeTime, Die: s.w.die})
 		d := s.watch("sim0", epoch+180*second)
 		for event, want := range map[string]uint64{
 			"port_err": 15, "port_active": 15, "gid_change": 30, "pkey_change": 60000, "unknown_42": 3,
