@@ -186,9 +186,13 @@ func TestTheFirstScreenSaysWhatIsWrongAndWhere(t *testing.T) {
 		d := overviewDashboard(newNames(measure.All()), e, &o)
 		requireAges(t, d)
 		require.Equal(t, []string{
-			"Hosts silent", "Ports down", "Devices missing", "Not watched", "Commands stuck", "Links slow", "Probes failing", "Firing",
-			"Ports down", "Devices missing or not watched", "Links slow", "Hosts by last report", "Failing probes", "Commands stuck",
+			"Problems now", "Hosts silent", "Ports down", "Devices missing", "Not watched", "Commands stuck", "Links slow", "Probes failing",
 		}, firstScreen(t, d), string(e))
+		for _, p := range d.Panels {
+			if p.Title == "Problems now" {
+				require.Subset(t, shownColumns(&p), []string{"host", "severity", "problem", "device", "port", "since", "what to do"})
+			}
+		}
 	}
 }
 

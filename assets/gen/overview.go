@@ -15,6 +15,7 @@ func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b := newBoard(n, e, o, append(slices.Clone(o.Labels), "host"))
 	b.points = overviewPoints
 	b.row(1, "Now")
+	b.currentProblems()
 	b.overviewTiles()
 	b.row(8, "Where")
 	b.firing()

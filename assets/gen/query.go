@@ -165,6 +165,7 @@ var series = map[string]string{
 	"rdma_host":      byHost,
 	"rdma_collector": byHost,
 	"rdma_tracer":    byHost,
+	"rdma_problem":   byProblem,
 
 	"rdma_app_async": byUnit,
 	"rdma_app_hang":  byApp + `, "object"`,

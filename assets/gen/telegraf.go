@@ -32,8 +32,7 @@ type family struct {
 	Fields []string
 }
 
-// labels has the strings that become labels. Other strings are left out: state_name,
-// phys_state_name and expected_missing_of have a number beside them.
+// labels has the strings that become labels. Those in unlabelled are left out.
 func labels() map[string][]family {
 	return map[string][]family{
 		"rdma_device": {
@@ -53,8 +52,9 @@ func labels() map[string][]family {
 	}
 }
 
-// unlabelled are the strings of which another field has the number.
-var unlabelled = []string{"state_name", "phys_state_name", "expected_missing_of"}
+// unlabelled are the strings that Prometheus does not get: another field has the number of some, and dashboards know the
+// others by the alert's ID.
+var unlabelled = []string{"state_name", "phys_state_name", "expected_missing_of", "text", "do"}
 
 // telegrafFile returns the Telegraf configuration that gives the metrics the names, units and types that
 // Prometheus expects.

@@ -151,7 +151,7 @@ func shown(t *testing.T) (address string) {
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
 		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `time() - rdma:command_stuck:since{device="sim1"} > 2`,
 		`increase(infiniband_symbol_error[20s]) > 0`, `rdma_app_async_events_total{app="python3",event="qp_fatal"} > 10`,
-		`rdma_tracer_attached == 1`, `rdma_fabric_port_dry_total > 10`,
+		`rdma_tracer_attached == 1`, `rdma_fabric_port_dry_total > 10`, `rdma_problem_active{severity="critical"} == 1`,
 	} {
 		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, 2*time.Minute, 200*time.Millisecond, enough)
 	}

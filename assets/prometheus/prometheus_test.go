@@ -165,7 +165,7 @@ func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
 // comes from a string but those of info and status.
 func (s *scraped) requireTyped() {
 	s.t.Helper()
-	identity := []string{"host", "device", "port", "vector", "method", "call", "event", "app", "unit", "object", "expected", "le", "plugin_instance"}
+	identity := []string{"host", "device", "port", "vector", "method", "call", "event", "app", "unit", "object", "expected", "le", "plugin_instance", "alert", "severity", "of"}
 	for name, f := range s.families {
 		if !strings.HasPrefix(name, "rdma_") {
 			continue
@@ -252,4 +252,44 @@ func TestOriginalPointsPassBesideThem(t *testing.T) {
 			len(rig.Select(points, "rdma_port", "for", "prometheus")) > 0
 	})
 	require.NotEmpty(t, points)
+}
+
+// The plugin reports a problem once a minute. Between its reports the output has to show it longer than it keeps a
+// series. After the end of the problem the series is 0 until it expires.
+func TestLastingProblemIsShownBetweenItsReports(t *testing.T) {
+	t.Parallel()
+	address := free(t)
+	rig.Start(t, rig.Config{
+		Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.sim]\n    profile = \"fleet1\"\n",
+		More: shipped(t, address, `expiration_interval = "30s"`, `expiration_interval = "2s"`) + `
+[[inputs.execd]]
+  command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1))
+    case $n in
+    1) printf 'rdma_problem,host=other,device=mlx5_0,port=1,alert=port-down,severity=critical active=1i,since_ns=1800000000000000000i,text=\"a\",do=\"b\"\\n' ;;
+    10) printf 'rdma_problem,host=other,device=mlx5_0,port=1,alert=port-down,severity=critical active=0i,since_ns=1800000000000000000i,text=\"a\",do=\"b\"\\n' ;;
+    esac
+    printf 'rdma_collector,host=other uptime_ns=%d000000000i\\n' $n
+  done"""]
+  signal = "STDIN"
+  data_format = "influx"
+[global_tags]
+  host = "h1"
+`,
+	})
+	s := &scraped{t: t, address: address}
+	problem := []string{"host=other", "device=mlx5_0", "port=1", "alert=port-down", "severity=critical"}
+	s.await("7 intervals after its only report", func() bool {
+		n, _ := s.value("rdma_collector_uptime_seconds", "host=other")
+		return n >= 8
+	})
+	if n, _ := s.value("rdma_collector_uptime_seconds", "host=other"); n < 10 {
+		require.True(t, s.is(1, "rdma_problem_active", problem...), "the problem is still shown")
+		require.True(t, s.is(1.8e9, "rdma_problem_since_seconds", problem...))
+	}
+	s.await("the end of the problem", func() bool { return s.is(0, "rdma_problem_active", problem...) })
+	s.await("the expiry of its series", func() bool {
+		_, shown := s.value("rdma_problem_active", problem...)
+		return !shown
+	})
+	require.NotContains(t, s.families, "rdma_problem_text")
 }

@@ -116,7 +116,7 @@ func (a *Agent) Start(acc emit.Accumulator) error {
 			log.Error("agent: watching devices failed", "error", err)
 		}
 	})
-	a.status.start(a.options.StatusDir, a.options.Version, a.now, log)
+	a.status.start(a.options.StatusDir, a.options.Version, a.pipeline.emitter.Emit, a.now, log)
 	return nil
 }
 
@@ -145,6 +145,7 @@ func (a *Agent) Stop(interrupt func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	a.stopWatching(ctx, limit)
+	a.status.stopJudging(ctx)
 	a.records.cancel() // the recorder writes its last records while the last points are emitted
 	a.stopEmitting(ctx, interrupt)
 	a.records.stop(ctx)

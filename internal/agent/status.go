@@ -15,41 +15,43 @@ import (
 // often.
 const judgeInterval = 15 * time.Second
 
-// statusKeeper writes the status of each interval to a file. A separate goroutine writes the file, so that a slow file
-// system does not delay metrics. If intervals are long, statusKeeper also judges the host between them. The zero value
-// does nothing.
+// statusKeeper judges the host at each interval. It emits the problems, and writes the status to a file. A separate
+// goroutine writes the file, so that a slow file system does not delay metrics. If intervals are long, statusKeeper also
+// judges the host between them. The zero value does nothing.
 type statusKeeper struct {
-	writer  *statusfile.Writer
+	writer  *statusfile.Writer // nil: there is no status file
 	writing goroutine
 	judging goroutine
 	now     func() time.Time
+	emit    func(measure.Point)
 
 	mu         sync.Mutex
 	keeper     *health.Keeper
+	problems   *health.Reports
 	lastPoints []measure.Point               // of the last interval, with later changes
 	lateTimer  *time.Timer                   // fires if the next interval is late
 	changed    map[measure.Key]measure.Point // devices and ports that changed since the last interval; nil before the first one
 }
 
-// start starts to write the status to a directory. If dir is empty or cannot be used, the plugin runs without a status
-// file.
-func (s *statusKeeper) start(dir, version string, now func() time.Time, log *slog.Logger) {
-	if dir == "" {
-		return
-	}
+// start starts to judge the host and to write the status to a directory. If dir is empty or cannot be used, the plugin
+// runs without a status file. emit must not block.
+func (s *statusKeeper) start(dir, version string, emit func(measure.Point), now func() time.Time, log *slog.Logger) {
 	host, err := hostName()
-	if err == nil {
+	if err == nil && dir != "" {
 		s.writer, err = statusfile.NewWriter(dir, log)
 	}
-	if err != nil {
+	if err != nil && dir != "" {
+		s.writer = nil
 		log.Warn("status file: open failed, `rdma-events status` and `health` do not show this plugin", "error", err)
-		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.keeper, s.now = health.NewKeeper(version, host), now
+	s.keeper, s.problems, s.emit, s.now = health.NewKeeper(version, host), health.NewReports(), emit, now
 	s.lateTimer = time.NewTimer(judgeInterval)
-	s.writing, s.judging = startGoroutine(s.writer.Run), startGoroutine(s.judgeWhenLate)
+	s.judging = startGoroutine(s.judgeWhenLate)
+	if s.writer != nil {
+		s.writing = startGoroutine(s.writer.Run)
+	}
 }
 
 // rememberState stores a copy of the point if it is about a device or a port.
@@ -64,8 +66,8 @@ func (s *statusKeeper) rememberState(p measure.Point) {
 	}
 }
 
-// storeInterval judges the host by the points of an interval and queues the status for writing. The caller must not
-// use the points afterwards.
+// storeInterval judges the host by the points of an interval, emits its problems and queues the status for writing. The
+// caller must not use the points afterwards.
 func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +77,18 @@ func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.lateTimer.Reset(judgeInterval)
 	s.lastPoints = points
 	s.changed = map[measure.Key]measure.Point{}
-	s.writer.Put(s.keeper.Observe(s.lastPoints, now))
+	s.judge(now)
+}
+
+// judge judges the host by the last points. The caller holds s.mu.
+func (s *statusKeeper) judge(now time.Time) {
+	status := s.keeper.Observe(s.lastPoints, now)
+	for _, p := range s.problems.Points(status.Problems, now) {
+		s.emit(p)
+	}
+	if s.writer != nil {
+		s.writer.Put(status)
+	}
 }
 
 // judgeWhenLate judges the host again whenever the next interval is late, until ctx is done.
@@ -108,14 +121,20 @@ func (s *statusKeeper) judgeAgain() {
 		s.lastPoints = append(s.lastPoints, p)
 		delete(s.changed, key)
 	}
-	s.writer.Put(s.keeper.Observe(s.lastPoints, s.now()))
+	s.judge(s.now())
+}
+
+// stopJudging ends the judgement between intervals, which emits points. It waits for it until ctx is done.
+func (s *statusKeeper) stopJudging(ctx context.Context) {
+	if s.judging.done != nil {
+		s.judging.stop(ctx)
+	}
 }
 
 // stop ends the goroutines and waits until the file is removed or ctx is done.
 func (s *statusKeeper) stop(ctx context.Context) {
-	if s.writing.done == nil {
-		return
+	s.stopJudging(ctx)
+	if s.writing.done != nil {
+		s.writing.stop(ctx)
 	}
-	s.judging.stop(ctx)
-	s.writing.stop(ctx)
 }

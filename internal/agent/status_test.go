@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,7 +22,11 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	synctest.Test(t, func(t *testing.T) {
 		var s statusKeeper
-		s.start(dir, "v1", time.Now, slog.New(slog.DiscardHandler))
+		var emitted []string // by the judgement
+		s.start(dir, "v1", func(p measure.Point) {
+			of := p.(*measure.Problem)
+			emitted = append(emitted, fmt.Sprintf("%s active=%t", of.Alert, of.Active))
+		}, time.Now, slog.New(slog.DiscardHandler))
 		defer func() { s.stop(t.Context()) }()
 		port := func(state verbs.PortState) *measure.Port {
 			return &measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: state, ExpectedUp: true, At: time.Now()}
@@ -49,5 +54,25 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 		s.rememberState(port(verbs.PortActive))
 		time.Sleep(2 * judgeInterval)
 		require.Empty(t, problems())
+		require.Equal(t, []string{"port-down active=true", "port-down active=false"}, emitted)
+	})
+}
+
+// A plugin without a directory for its status still judges the host.
+func TestProblemsAreEmittedWithoutAStatusFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s statusKeeper
+		var emitted []measure.Point
+		s.start("", "v1", func(p measure.Point) { emitted = append(emitted, p) }, time.Now, slog.New(slog.DiscardHandler))
+		defer func() { s.stop(t.Context()) }()
+		missing := func() []measure.Point {
+			return []measure.Point{&measure.Device{Device: "mlx5_0", Opens: 1, Reason: "no_device", At: time.Now()}}
+		}
+		s.storeInterval(missing(), time.Now())
+		require.Empty(t, emitted, "a device has to be missing for a minute")
+		time.Sleep(time.Minute)
+		s.storeInterval(missing(), time.Now())
+		require.Len(t, emitted, 1)
+		require.Equal(t, "device-missing", emitted[0].(*measure.Problem).Alert)
 	})
 }

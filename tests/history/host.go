@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/agent/health"
 	"rdma_events/internal/device/hotplug"
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
@@ -50,6 +51,8 @@ type host struct {
 	monitor *monitor.Monitor
 	tracing *tracing // nil without applications
 	emitter *emit.Emitter
+	judge   *health.Keeper
+	reports *health.Reports
 	changes *timelines.Changes
 	records measure.Recorder // what a recorder would have written
 	out     *Recording
@@ -83,6 +86,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		return nil, err
 	}
 	h.emitter = emit.New(maxEventPoints, h.wall)
+	h.judge, h.reports = health.NewKeeper("history", of.Name), health.NewReports()
 	h.changes = timelines.NewChanges(timelines.RegisterDevices, timelines.RegisterFabric, timelines.RegisterApplications, timelines.RegisterUnreadErrors)
 	if h.tracing, err = newTracing(h); err != nil {
 		return nil, err
@@ -228,7 +232,13 @@ func (h *host) gather() {
 		records := h.records
 		i.Own.Recorder = &records
 		h.tracing.gather(&i)
-		h.emitter.EmitInterval(append(i.Points, i.Own))
+		points := append(i.Points, i.Own)
+		now := h.wall()
+		problems := h.judge.Observe(points, now).Problems
+		h.emitter.EmitInterval(points) // the emitter owns the points from now on
+		for _, p := range h.reports.Points(problems, now) {
+			h.emitter.Emit(p)
+		}
 	}
 }
 

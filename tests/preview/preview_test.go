@@ -8,9 +8,37 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	alerttable "rdma_events/internal/agent/alerts"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/history"
 )
+
+// requireProblem requires that the table of problems is about an alert of a host, and says since when it holds.
+func requireProblem(t *testing.T, rows []visible, host, device, title string, age time.Duration) {
+	t.Helper()
+	for _, v := range rows {
+		if v.panel != "Problems now" || v.cells["host"] != host || titleOf(t, v.cells["problem"]) != title {
+			continue
+		}
+		require.Equal(t, device, v.cells["device"])
+		ms, err := v.cells["since"].(interface{ Float64() (float64, error) }).Float64()
+		require.NoError(t, err)
+		began := time.UnixMilli(int64(ms))
+		require.InDelta(t, age.Seconds(), end().Sub(began).Seconds(), 2*interval.Seconds()+1, "age of %s of %s", title, host)
+		require.NotEmpty(t, v.cells["what to do"])
+		return
+	}
+	t.Errorf("no problem %q of %s: %v", title, host, rows)
+}
+
+// titleOf returns the title of an alert.
+func titleOf(t *testing.T, id any) string {
+	t.Helper()
+	all := alerttable.Table()
+	i := slices.IndexFunc(all, func(a alerttable.Alert) bool { return a.ID == id })
+	require.GreaterOrEqual(t, i, 0, "%v is no alert", id)
+	return all[i].Title
+}
 
 // One look at the first screen says of each fault where it is and since when.
 func TestEachOfSixFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing.T) {
@@ -26,7 +54,8 @@ func TestEachOfSixFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing
 	c := Config{Root: root}
 	p, err := c.picture(t.Context(), &overview, boards[overview.uid])
 	require.NoError(t, err)
-	rows := p.above(900)
+	rows := p.above(2000)
+	first := p.above(900)
 	var listed []alert
 	for _, d := range p.Panels {
 		listed = append(listed, d.Alerts...)
@@ -39,8 +68,11 @@ func TestEachOfSixFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing
 		cells := rows[i].cells
 		require.Equal(t, f.device, cells["device"])
 		want := end().Sub(end().Add(-overview.span - before + f.at))
-		require.InDelta(t, want.Seconds(), float64(nanoseconds(t, cells["age"]))/1e9, 2*interval.Seconds()+1, "age of %s", host)
+		require.InDelta(t, want.Seconds(), float64(integer(t, cells["age"]))/1e9, 2*interval.Seconds()+1, "age of %s", host)
 		tables[f.table]++
+		for _, rule := range f.rules {
+			requireProblem(t, first, host, f.device, rule, want)
+		}
 		for _, rule := range f.rules {
 			require.True(t, slices.ContainsFunc(listed, func(a alert) bool {
 				return a.Title == rule && a.State == "firing" && len(a.Where) > len(host) && a.Where[:len(host)] == host
@@ -58,9 +90,9 @@ func TestEachOfSixFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing
 	}
 }
 
-func nanoseconds(t *testing.T, v any) time.Duration {
+func integer(t *testing.T, v any) int64 {
 	t.Helper()
 	n, err := v.(interface{ Int64() (int64, error) }).Int64()
 	require.NoError(t, err)
-	return time.Duration(n)
+	return n
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rdma_events/internal/agent/alerts"
 )
 
 // difference is a panel in which the engines differ, for a reason.
@@ -35,6 +37,11 @@ func differences() []difference {
 		{
 			panel: "rdma-events-fleet 41", reason: "likewise, of the age of a command that is stuck",
 			allowed: func(_ *view, a answer) answer { return without(a, "age") },
+		},
+		{
+			panel:   "rdma-events-fleet 45",
+			reason:  "InfluxDB has the first step as a text, and Prometheus the ID of the alert, for which Grafana shows the first step",
+			allowed: func(_ *view, a answer) answer { return withFirstSteps(a) },
 		},
 		{
 			panel: "rdma-events-device 26", reason: "the line of the past begins in InfluxDB with four hours of reports, in Prometheus with the first",
@@ -112,6 +119,21 @@ func without(a answer, column string) answer {
 	for name, values := range a {
 		some[name] = maps.Clone(values)
 		delete(some[name], column)
+	}
+	return some
+}
+
+// withFirstSteps replaces the ID of an alert by its first step.
+func withFirstSteps(a answer) answer {
+	const column = "what to do"
+	some := answer{}
+	for name, values := range a {
+		some[name] = maps.Clone(values)
+		for _, alert := range alerts.Table() {
+			if values[column] == alert.ID {
+				some[name][column] = alert.FirstSteps[0]
+			}
+		}
 	}
 	return some
 }

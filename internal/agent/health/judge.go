@@ -92,6 +92,8 @@ func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line) 
 	since, ok := r.holds(a.When)
 	if age, known := r.numberField(a.Age); ok && known {
 		since = p.Time().Add(-time.Duration(age))
+	} else if !s.heldSince.IsZero() && s.heldSince.Before(since) {
+		since = s.heldSince // the counter has grown again since the problem began
 	}
 	if !ok {
 		s.heldSince = time.Time{}

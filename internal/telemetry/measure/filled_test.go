@@ -116,6 +116,9 @@ func filledPoints() []Point {
 		}, &AppHang{
 			Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: 1, Age: 12_000_000_000, Missing: 1, PID: 4711, TID: 4713,
 			Number: 284, Unit: "job_1870", Proof: trace.ProofAsleep, At: at(0),
+		}, &Problem{
+			Alert: "app-hang", Severity: "critical", Device: "mlx5_0", Port: 1, Of: "python3 qp", Active: true, Since: at(-12_000),
+			Text: "a thread hangs", FirstStep: "Look at its stack.", At: at(0),
 		}, &Tracer{
 			Attached: true, Hooks: "kprobe", Missing: 1,
 			Worker: status.Status{State: status.StateRunning, Reason: status.ReasonOK, Restarts: 2, PID: 4720}, Gaps: 2,

@@ -69,6 +69,7 @@ func All() []Metric {
 		appHangTable.describe(),
 		deviceTable.describe(),
 		hostTable.describe(),
+		problemTable.describe(),
 		collectorTable.describe(),
 		tracerTable.describe(),
 	}
