@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// apt runs apt-get, with its own solver, on a root that dpkg knows. It has no source of packages but the files that it is given.
+// apt runs apt-get, with its own solver, on a root of dpkg. The given files are the only source of packages.
 func (r *root) apt(args ...string) string {
 	r.Helper()
 	for _, dir := range []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "etc/apt/preferences.d", "etc/apt/apt.conf.d"} {
@@ -27,7 +27,7 @@ func (r *root) apt(args ...string) string {
 	return string(out)
 }
 
-// installed returns the version of a package that dpkg has installed, "" if it has not.
+// installed returns the installed version of a package, or "" if the package is not installed.
 func (r *root) installed(name string) string {
 	r.Helper()
 	cmd := r.command("dpkg-query", "--admindir="+r.path("var/lib/dpkg"), "-W", "-f", "${db:Status-Status} ${Version}", name)
@@ -50,7 +50,7 @@ func bothRecipes(t *testing.T) (plugin, tracer recipe) {
 	return plugin, tracer
 }
 
-// apt -y removes what stands in the way of an upgrade, without a question.
+// apt -y removes packages that prevent an upgrade, without asking.
 func TestAptUpgradesThePluginAndKeepsTheTracer(t *testing.T) {
 	plugin, tracer := bothRecipes(t)
 	r := newTracerRoot(t, "0", "0")

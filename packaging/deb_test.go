@@ -42,7 +42,7 @@ func readRecipeOf(t *testing.T, file string) recipe {
 	return r
 }
 
-// dropIn returns the path that the drop-in for telegraf.service is installed to.
+// dropIn returns the path at which the drop-in for telegraf.service is installed.
 func (r *recipe) dropIn(t *testing.T) string {
 	t.Helper()
 	for _, c := range r.Contents {

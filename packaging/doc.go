@@ -1,4 +1,4 @@
-// Package packaging has the parts of the packages other than the programs. Its
-// tests install packages made of them into their own root.
-// scripts/try-packages.sh does that with the released packages.
+// Package packaging has the files of the packages, except the programs. Its tests
+// install packages with these files into a root directory of their own.
+// scripts/try-packages.sh tests the released packages in the same way.
 package packaging

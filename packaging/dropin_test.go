@@ -13,8 +13,8 @@ import (
 
 const units = "/etc/systemd/system/telegraf.service.d/"
 
-// settings returns the names that a unit's file assigns in [Service].
-func settings(t *testing.T, path string) []string {
+// serviceSettings returns the names that a unit's file assigns in [Service].
+func serviceSettings(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -33,9 +33,9 @@ func settings(t *testing.T, path string) []string {
 func TestDropInSetsNothingOfTelegrafsUnit(t *testing.T) {
 	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/influxdata/telegraf").Output()
 	require.NoError(t, err)
-	unit := settings(t, filepath.Join(strings.TrimSpace(string(module)), "scripts/telegraf.service"))
+	unit := serviceSettings(t, filepath.Join(strings.TrimSpace(string(module)), "scripts/telegraf.service"))
 	require.Contains(t, unit, "ExecStart")
-	own := settings(t, "systemd/telegraf.conf")
+	own := serviceSettings(t, "systemd/telegraf.conf")
 	require.NotEmpty(t, own)
 	for _, name := range own {
 		require.NotContains(t, unit, name)
@@ -47,7 +47,8 @@ func TestDropInSetsNothingOfTelegrafsUnit(t *testing.T) {
 func TestTelegrafsUnitLeavesThePluginItsPortAndItsFiles(t *testing.T) {
 	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/influxdata/telegraf").Output()
 	require.NoError(t, err)
-	unit := append(settings(t, filepath.Join(strings.TrimSpace(string(module)), "scripts/telegraf.service")), settings(t, "systemd/telegraf.conf")...)
+	unit := append(serviceSettings(t, filepath.Join(strings.TrimSpace(string(module)), "scripts/telegraf.service")),
+		serviceSettings(t, "systemd/telegraf.conf")...)
 	require.Contains(t, unit, "User")
 	for _, restriction := range []string{
 		"RestrictAddressFamilies", "IPAddressDeny", "IPAddressAllow", "SocketBindDeny", "PrivateNetwork", "RestrictNetworkInterfaces", "SystemCallFilter",

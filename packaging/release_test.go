@@ -42,7 +42,7 @@ func (p *project) write(name, text string) {
 	require.NoError(p, os.WriteFile(path, []byte(text), 0o755))
 }
 
-// command returns a command in the project, with git that knows nothing of its user.
+// command returns a command in the project, whose git ignores the configuration of the user.
 func (p *project) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(p.Context(), name, args...)
 	cmd.Dir = p.dir
@@ -64,7 +64,7 @@ func (p *project) commit() {
 	p.run("git", "commit", "-q", "-m", "a change")
 }
 
-// refused runs release.sh, which has to fail, and returns what it says.
+// refused requires that release.sh fails, and returns its output.
 func (p *project) refused(args ...string) string {
 	p.Helper()
 	out, err := p.command("scripts/release.sh", args...).CombinedOutput()
@@ -111,7 +111,7 @@ func TestReleaseTakesAHeadingWithADate(t *testing.T) {
 	p.run("scripts/release.sh", "allowed")
 }
 
-// changelog replaces the changelog, and moves the tag to the commit that does.
+// changelog replaces the changelog in a new commit, and moves the tag to that commit.
 func (p *project) changelog(text string) {
 	p.Helper()
 	p.write("CHANGELOG.md", "# Changelog\n\n"+text)
@@ -119,7 +119,7 @@ func (p *project) changelog(text string) {
 	p.run("git", "tag", "-f", "-a", "-m", "a version", "v1.2.3")
 }
 
-// packages are those of scripts/package.sh.
+// packages lists the packages that scripts/package.sh makes.
 var packages = []string{
 	"rdma-events-1.2.3-1.aarch64.rpm", "rdma-events-1.2.3-1.x86_64.rpm",
 	"rdma-events-1.2.3-linux-amd64.tar.gz", "rdma-events-1.2.3-linux-arm64.tar.gz",

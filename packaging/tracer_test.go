@@ -34,7 +34,7 @@ func (r *root) requests() []string {
 	return strings.Split(strings.TrimSpace(text), "\n")
 }
 
-// apply runs the script that gives the program its capabilities. It finds the commands of path alone, "" for all.
+// apply runs the script that gives the program its capabilities. The script finds only commands in path. "": it finds all.
 func (r *root) apply(path string) (string, error) {
 	r.Helper()
 	cmd := r.command("/bin/sh", r.path("/usr/sbin/rdma-events-tracer-caps"))
@@ -65,8 +65,8 @@ func TestOnlyTheTracersPackageHasTheTracer(t *testing.T) {
 	require.Contains(t, tracer.Overrides["rpm"].Depends, "rdma-events >= ${PACKAGE_VERSION}")
 }
 
-// What is in the list is applied when the package is installed, and again to the new file of each upgrade. chgrp takes
-// capabilities away, so it comes first.
+// The list is applied when the package is installed, and again to the new file after each upgrade. chgrp comes first, because it
+// removes capabilities.
 func TestTheTracerGetsTheCapabilitiesOfTheListAtEachInstall(t *testing.T) {
 	recipe := readRecipeOf(t, "nfpm-tracer.yaml")
 	r := newTracerRoot(t, "0", "0")

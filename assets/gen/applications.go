@@ -118,7 +118,7 @@ func (b *board) appTiles() {
 			text: orNone(`SELECT sum("count") AS "n" FROM {rdma_app_event} WHERE {filter}`+filteredByApp+errorEvents()+` GROUP BY `+byApp, "app_errors"),
 			prom: `round(sum(` + recentAppErrors("FILTER,APPS,") + `)) or sum(rdma_host_app_errors_total{FILTER}) * 0`,
 		}},
-	}, off, degraded())
+	}, off, degradedNow())
 	b.over("30m")
 	b.oneSum()
 	b.stat(panel{
@@ -134,7 +134,7 @@ func (b *board) appTiles() {
 				`) WHERE $timeFilter`,
 			prom: `sum(rdma_app_qps_error{FILTER,APPS})`,
 		}},
-	}, "objects is off", degraded())
+	}, "objects is off", degradedNow())
 	b.stat(panel{
 		id: 6, title: "Tracers not attached", width: 4, height: height, now: true, needs: needsEvents,
 		help: help{
@@ -148,7 +148,7 @@ func (b *board) appTiles() {
 				`) WHERE $timeFilter`,
 			prom: `sum(rdma_tracer_attached{FILTER} == bool 0)`,
 		}},
-	}, off, thresholds("green", level{1, "purple"}))
+	}, off, newThresholds("green", level{1, "purple"}))
 }
 
 // byApplication groups a query by application, for one value of each.
@@ -331,8 +331,8 @@ func (b *board) byApplication(aggregation, measurement, field, inPrometheus stri
 	}
 }
 
-// held asks for the sum of a field of rdma_app of each application at each moment.
-func held(field string) query {
+// applicationSum returns a query for the sum of a field of rdma_app for each application at each moment.
+func applicationSum(field string) query {
 	return query{
 		alias: "$tag_app",
 		text: `SELECT sum("n") AS "n" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_app} WHERE {filter}` + filteredByApp +
@@ -374,7 +374,7 @@ func (b *board) appHolders() {
 			nothing + "; if a line rises for days, the program leaks queue pairs.",
 			"compare with the number of its processes.", "applications on devices with more than 4,096 queue pairs: there they are `unknown`.",
 		},
-		queries: []query{held("qps")},
+		queries: []query{applicationSum("qps")},
 	}, lines)
 	b.series(panel{
 		id: 19, title: "Queue pairs in error", width: 12, height: 9, needs: needsObjects,
@@ -383,7 +383,7 @@ func (b *board) appHolders() {
 			nothing + "; if a line stays above 0, the program does not clean up after failed connections.",
 			"compare with its errors above: without an error, the peer or the program itself ended the connection.", "queue pairs that disappear within a minute.",
 		},
-		queries: []query{held("qps_error")},
+		queries: []query{applicationSum("qps_error")},
 	}, lines)
 }
 
@@ -438,8 +438,8 @@ func (b *board) tracers() {
 			"what happened in a gap.",
 		},
 		queries: []query{
-			counted("gaps", "gaps", "rdma_tracer", ""), counted("lost records", "lost_records", "rdma_tracer", ""),
-			counted("map full", "map_full", "rdma_tracer", ""),
+			counterQuery("gaps", "gaps", "rdma_tracer", ""), counterQuery("lost records", "lost_records", "rdma_tracer", ""),
+			counterQuery("map full", "map_full", "rdma_tracer", ""),
 		},
 	}, bars)
 	b.series(panel{

@@ -129,9 +129,9 @@ const past = "5 times its past"
 // grey is not one of Grafana's named colours.
 const grey = "#8e8e8e"
 
-// colored returns the overrides for the series that a panel's queries name. A name that comes from a tag, as that of an
-// event, gets those of all such names.
-func colored(queries []query) []grafana.Override {
+// colorOverrides returns the overrides that colour the series of a panel's queries. If a series is named by a tag, such as the type of an
+// event, it returns the overrides for all such names.
+func colorOverrides(queries []query) []grafana.Override {
 	var all []grafana.Override
 	its := slices.DeleteFunc(slices.Clone(meanings), func(m meaning) bool {
 		return !slices.ContainsFunc(queries, func(q query) bool { return m.of(q.alias) })

@@ -17,8 +17,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// boards returns the dashboards of an engine.
-func boards(e Engine) []*grafana.Dashboard {
+// allDashboards returns the dashboards of an engine.
+func allDashboards(e Engine) []*grafana.Dashboard {
 	o, n := Defaults(), newNames(measure.All())
 	return []*grafana.Dashboard{
 		overviewDashboard(n, e, &o), hostDashboard(n, e, &o), deviceDashboard(n, e, &o), appsDashboard(n, e, &o), fabricDashboard(n, e, &o),
@@ -28,7 +28,7 @@ func boards(e Engine) []*grafana.Dashboard {
 func eachPanel(t *testing.T, do func(d *grafana.Dashboard, p *grafana.Panel)) {
 	t.Helper()
 	for _, e := range []Engine{InfluxDB, Prometheus} {
-		for _, d := range boards(e) {
+		for _, d := range allDashboards(e) {
 			panels := d.All()
 			require.Greater(t, len(panels), 10)
 			for i := range panels {

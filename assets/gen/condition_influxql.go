@@ -15,9 +15,9 @@ func (o *Options) influxCondition(a *alerts.Alert) (steps []step, above float64)
 	case alerts.Grew:
 		return []step{{query: grownAny(a.Measurement, when.Fields...), from: when.Within}}, float64(when.By - 1)
 	case alerts.Comparison:
-		if number, ok := exceeded(when); ok {
+		if number, ok := lowerBound(when); ok {
 			query := fmt.Sprintf(`SELECT last(%[1]q) AS %[1]q FROM {%[2]s} WHERE {filter}%[3]s GROUP BY %[4]s`,
-				when.Field, a.Measurement, except(a), series[a.Measurement])
+				when.Field, a.Measurement, exceptCondition(a), series[a.Measurement])
 			return []step{{query: query, from: o.window()}}, number
 		}
 	case alerts.Any:
@@ -30,7 +30,7 @@ func (o *Options) influxCondition(a *alerts.Alert) (steps []step, above float64)
 		inner = append(inner, fmt.Sprintf(`last(%[1]q) AS %[1]q`, field))
 	}
 	query := fmt.Sprintf(`SELECT count(%q) AS "n" FROM (SELECT %s FROM {%s} WHERE {filter}%s GROUP BY %s) WHERE $timeFilter AND %s GROUP BY %[5]s`,
-		fieldsOf(a.When)[0], strings.Join(inner, ", "), a.Measurement, except(a), series[a.Measurement], inWhere(a.When))
+		fieldsOf(a.When)[0], strings.Join(inner, ", "), a.Measurement, exceptCondition(a), series[a.Measurement], inWhere(a.When))
 	return []step{{query: query, from: o.window()}}, 0
 }
 
@@ -39,8 +39,9 @@ func isGrowth(c alerts.Condition) bool {
 	return ok
 }
 
-// exceeded returns the number above which a comparison is so, if that is all it says. What is 1 or 0 is 1 above 0.
-func exceeded(c alerts.Comparison) (number float64, ok bool) {
+// lowerBound returns the number above which a comparison holds, if the comparison has no other condition. For a field that is 0 or 1,
+// "equal to 1" is "above 0".
+func lowerBound(c alerts.Comparison) (number float64, ok bool) {
 	switch {
 	case c.Op == alerts.Greater && c.Other == "":
 		return c.Number, true
@@ -60,12 +61,12 @@ func (o *Options) anyOf(a *alerts.Alert, conditions alerts.Any) step {
 			sources = append(sources, grownFrom(a.Measurement, one)...)
 			s.from = max(s.from, one.Within)
 		case alerts.Comparison:
-			number, ok := exceeded(one)
+			number, ok := lowerBound(one)
 			if !ok {
 				panic(fmt.Sprintf("%s: no query for %v", a.ID, one))
 			}
 			sources = append(sources, fmt.Sprintf(`(SELECT last(%q)%s AS "n" FROM {%s} WHERE {filter}%s GROUP BY %s)`,
-				one.Field, less(number), a.Measurement, except(a), series[a.Measurement]))
+				one.Field, minusNumber(number), a.Measurement, exceptCondition(a), series[a.Measurement]))
 		default:
 			panic(fmt.Sprintf("%s: no query for %v", a.ID, one))
 		}
@@ -74,12 +75,12 @@ func (o *Options) anyOf(a *alerts.Alert, conditions alerts.Any) step {
 	return s
 }
 
-// less returns the end of an expression that takes off a number, "" for none.
-func less(number float64) string {
+// minusNumber returns the end of an expression that subtracts a number, or "" for 0.
+func minusNumber(number float64) string {
 	if number == 0 {
 		return ""
 	}
-	return " - " + decimal(number)
+	return " - " + formatDecimal(number)
 }
 
 // grownFrom returns the sources that count above 0 in the series in which a counter grew enough: by the greater of its increases before and
@@ -88,14 +89,14 @@ func grownFrom(measurement string, g alerts.Grew) []string {
 	var sources []string
 	for _, field := range g.Fields {
 		sources = append(sources, strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement],
-			"LESS", less(float64(g.By-1))).Replace(`(SELECT max("FIELD") - first("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
+			"LESS", minusNumber(float64(g.By-1))).Replace(`(SELECT max("FIELD") - first("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
 			(SELECT last("FIELD") - min("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES)`))
 	}
 	return sources
 }
 
-// except returns the end of a condition that leaves out series with a tag, or "".
-func except(a *alerts.Alert) string {
+// exceptCondition returns the end of a condition that leaves out the series with a tag, or "".
+func exceptCondition(a *alerts.Alert) string {
 	if a.Except.Name == "" {
 		return ""
 	}
@@ -145,7 +146,7 @@ func inWhere(c alerts.Condition) string {
 		if c.Other != "" {
 			return fmt.Sprintf(`%q %s %q`, c.Field, op, c.Other)
 		}
-		return fmt.Sprintf(`%q %s %s`, c.Field, op, decimal(c.Number))
+		return fmt.Sprintf(`%q %s %s`, c.Field, op, formatDecimal(c.Number))
 	case alerts.OneOf:
 		words := make([]string, 0, len(c.Words))
 		for _, word := range c.Words {
@@ -181,11 +182,11 @@ func notWhere(c alerts.Condition) string {
 		return strings.Join(words, " AND ")
 	case alerts.Comparison:
 		if c.Op == alerts.Equal && c.Other == "" {
-			return fmt.Sprintf(`%q != %s`, c.Field, decimal(c.Number))
+			return fmt.Sprintf(`%q != %s`, c.Field, formatDecimal(c.Number))
 		}
 	}
 	panic(fmt.Sprintf("no InfluxQL for the contrary of %v", c))
 }
 
-// decimal returns a number as InfluxQL reads it, which knows no exponents.
-func decimal(number float64) string { return strconv.FormatFloat(number, 'f', -1, 64) }
+// formatDecimal returns a number for InfluxQL, which does not read exponents.
+func formatDecimal(number float64) string { return strconv.FormatFloat(number, 'f', -1, 64) }

@@ -38,7 +38,8 @@ func (p *promSeries) expression(c alerts.Condition, part bool) string {
 	case alerts.Grew:
 		all := make([]string, 0, len(c.Fields))
 		for _, field := range c.Fields {
-			all = append(all, fmt.Sprintf("increase(%s_%s_total%s[%s]) > %g", p.measurement, renamed(field), p.braces(), short(c.Within), float64(c.By)-0.5))
+			all = append(all, fmt.Sprintf("increase(%s_%s_total%s[%s]) > %g", p.measurement, prometheusName(field), p.braces(),
+				formatDuration(c.Within), float64(c.By)-0.5))
 		}
 		return strings.Join(all, " or ")
 	case alerts.All:
@@ -50,7 +51,7 @@ func (p *promSeries) expression(c alerts.Condition, part bool) string {
 		if words, ok := c.Not.(alerts.OneOf); ok {
 			not = fmt.Sprintf("on (%s) %s == 1", p.keys(), p.words(words))
 		}
-		return parenthesized(p.expression(c.When, true)+" unless "+not, part)
+		return parenthesizeIf(p.expression(c.When, true)+" unless "+not, part)
 	}
 	panic(fmt.Sprintf("no PromQL for %v", c))
 }
@@ -60,10 +61,10 @@ func (p *promSeries) join(all []alerts.Condition, by string, part bool) string {
 	for _, one := range all {
 		parts = append(parts, p.expression(one, true))
 	}
-	return parenthesized(strings.Join(parts, by), part)
+	return parenthesizeIf(strings.Join(parts, by), part)
 }
 
-func parenthesized(text string, part bool) string {
+func parenthesizeIf(text string, part bool) string {
 	if part {
 		return "(" + text + ")"
 	}
@@ -72,7 +73,7 @@ func parenthesized(text string, part bool) string {
 
 // gauge returns the series of a number that is no counter.
 func (p *promSeries) gauge(field string) string {
-	return p.measurement + "_" + renamed(field) + p.braces()
+	return p.measurement + "_" + prometheusName(field) + p.braces()
 }
 
 func (p *promSeries) braces() string {
@@ -102,7 +103,7 @@ func (p *promSeries) keys() string {
 
 // familyOf returns the family of labels that a string of a measurement is in.
 func familyOf(measurement, field string) family {
-	families := labels()[measurement]
+	families := labelFamilies()[measurement]
 	i := slices.IndexFunc(families, func(f family) bool { return slices.Contains(f.Fields, field) })
 	if i < 0 {
 		panic(fmt.Sprintf("%s.%s is in no family of labels", measurement, field))

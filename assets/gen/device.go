@@ -8,8 +8,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// ofPorts and ofProbes are conditions that restrict the filter of the device's
-// dashboard.
+// ofPorts and ofProbes are conditions that restrict the filter of the device dashboard to the chosen ports and vectors.
 const (
 	ofPorts  = ` AND "port" =~ /^$port$/`
 	ofProbes = ofPorts + ` AND "vector" =~ /^$vector$/`
@@ -28,7 +27,7 @@ func deviceDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.deviceLatency()
 	b.row(33, "Commands to the firmware")
 	b.deviceCommands()
-	if e == InfluxDB { // a scrape has no moments
+	if e == InfluxDB { // Prometheus has no single events, only counters
 		b.row(28, "What happened")
 		b.deviceHappenings()
 	}
@@ -60,7 +59,7 @@ func (b *board) gidMoves() grafana.Annotation {
 // orDevice is like ofPorts, for a measurement that also has points about the whole device.
 const orDevice = ` AND ("port" =~ /^$port$/ OR "port" = '')`
 
-// causes marks everything whose cause is certain.
+// causes marks the evidence with a certain cause.
 func (b *board) causes() grafana.Annotation {
 	return b.annotation("Causes", "purple", "cause", "port,trigger,ext_state",
 		`SELECT "cause", "port", "trigger", "ext_state" FROM {rdma_evidence} WHERE {filter}`+orDevice+
@@ -69,11 +68,11 @@ func (b *board) causes() grafana.Annotation {
 
 func (b *board) deviceFacts() {
 	const width, height = 4, 4
-	one := thresholds("red", level{1, "green"})
+	one := newThresholds("red", level{1, "green"})
 	b.stat(panel{
 		id: 2, title: "Present", width: width, height: height, now: true,
 		help: help{
-			"1 while the host has the device.", "that it is gone.",
+			"1 while the host has the device.", "that the device is gone.",
 			"look at `rdma link` and the kernel log of the host.", "why the device went away.",
 		},
 		queries: []query{{text: `SELECT last("present") AS "present" FROM {rdma_device} WHERE {filter}`,
@@ -83,7 +82,7 @@ func (b *board) deviceFacts() {
 		id: 3, title: "Watched", width: width, height: height, now: true,
 		help: help{
 			"1 while a worker has the device open.", "that no process reads its events.",
-			"the panel on the right has the reason; docs/how-to/troubleshooting.md says what to do for each.", "events that happen in the meantime.",
+			"the panel Worker has the reason; docs/how-to/troubleshooting.md has the steps for each reason.", "events that happen in the meantime.",
 		},
 		queries: []query{{text: `SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter}`, prom: `max(rdma_device_open{FILTER})`}},
 	}, "-", one)
@@ -100,7 +99,7 @@ func (b *board) deviceFacts() {
 		id: 5, title: "Unacknowledged", width: width, height: height, now: true,
 		help: help{
 			"Events that were read but not acknowledged yet.", "that an acknowledgement hangs in the library or the kernel.",
-			"wait: after ten seconds the worker is replaced, and the events count as released.", "which thread hangs: the log names its call.",
+			"wait: after ten seconds the worker is replaced, and the events count as released.", "which thread hangs: the log names the call.",
 		},
 		queries: []query{{text: `SELECT sum("unacked") AS "unacked" FROM (SELECT last("unacked") AS "unacked" FROM {rdma_async}
 			WHERE {filter} GROUP BY ` + byPort + `) WHERE $timeFilter`, prom: `sum(rdma_async_unacked{FILTER})`}},
@@ -132,7 +131,7 @@ func (b *board) deviceFacts() {
 const portsDown = `SELECT count("up") - sum("up") AS "down" FROM (SELECT min("up") AS "up" FROM (SELECT last("up") AS "up" FROM {rdma_port}
 	WHERE {filter} AND "expected_up" = 1 GROUP BY ` + byPort + `) WHERE $timeFilter GROUP BY "host", "device", "port") WHERE $timeFilter`
 
-// lowest says which state a timeline shows. A scrape has the state of its moment alone.
+// lowest explains which state a timeline shows. A scrape has only the state at its moment.
 func (b *board) lowest() string {
 	if b.engine == Prometheus {
 		return "If scrapes found several states in one interval, the lowest is shown. A drop between two scrapes is missing here, but flaps count it."
@@ -169,8 +168,8 @@ func (b *board) devicePorts() {
 		id: 13, title: "Flap durations", width: 8, height: 8, unit: b.names.unit("rdma_port_change.lasted_ns"),
 		help: help{
 			"How long a port was not active, shown at the time when it became active again.", "nothing.",
-			"tens of milliseconds point to a link that trains again, seconds to a switch port or the driver.",
-			"outages that last: see the timeline.",
+			"tens of milliseconds point to a link that was trained again, seconds to a switch port or the driver.",
+			"outages that have not ended: see the timeline.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT max("lasted_ns") AS "lasted" FROM {rdma_port_change} WHERE {filter}` +
 			ofPorts + ` AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY time($__interval), "port" fill(none)`},
@@ -181,7 +180,7 @@ func (b *board) devicePorts() {
 		help: help{
 			"Signalling rate over all lanes, and the best rate since the plugin started.",
 			"nothing; after a step down the link has fewer lanes or a lower speed.",
-			"look at cable and transceiver.", "traffic: this is what the link could carry.",
+			"check cable and transceiver.", "traffic: this is the capacity of the link.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("rate_gbps") AS "rate" FROM {rdma_port} WHERE {filter}` + ofPorts +
 			` GROUP BY time($__interval), "port" fill(none)`, prom: `min by (port) (rdma_port_rate_bytes_per_second{FILTER,PORTS}) * 8`},
@@ -211,10 +210,10 @@ func (b *board) deviceEvents() {
 	b.stat(panel{
 		id: 6, title: "Fatal events", width: 4, height: 8,
 		help: help{
-			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
-			"check the kernel log; removing a device raises the event too.", "what the firmware knows about the cause.",
+			"device_fatal events in the dashboard's range.", "that the driver gave up the device; applications have lost their contexts on it.",
+			"check the kernel log; removing a device raises the event too.", "the cause that the firmware knows.",
 		},
-		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `round(sum(increase(rdma_device_fatals_total{FILTER}[$__range])))`}},
+		queries: []query{{text: summedIncrease("fatals", "rdma_device", "", ""), prom: `round(sum(increase(rdma_device_fatals_total{FILTER}[$__range])))`}},
 	}, "0", brokenNow())
 	b.series(panel{
 		id: 16, title: "Events by type", width: 20, height: 8,
@@ -230,10 +229,10 @@ func (b *board) deviceEvents() {
 
 func (b *board) deviceProbes() {
 	b.series(panel{
-		id: 20, title: "Lost events against lost completions", width: 8, height: 8,
+		id: 20, title: "Probe failures by kind", width: 8, height: 8,
 		help: help{
 			"Failed rounds: the completion came without its event; neither came; the completion had an error status, or a verb failed.",
-			"nothing; at rest all are 0.",
+			"nothing; normally all are 0.",
 			"lost events: check the interrupt of that vector; lost completions: check the device; errors: see the field status.",
 			"applications' own queues.",
 		},
@@ -248,7 +247,7 @@ func (b *board) deviceProbes() {
 func (b *board) deviceLatency() {
 	b.stage(23, "wake", "Wake-up latency", help{
 		"Time from before the post to the return of ibv_get_cq_event, over the probe's window.", "nothing.",
-		"compare with the same hour of other days; an idle CPU sleeps deeper and wakes later.", "cable and fabric.",
+		"compare with the same hour of other days; an idle CPU is in a deeper sleep state and wakes up later.", "faults of cables and of the fabric.",
 	})
 	b.series(panel{
 		id: 26, title: "Wake-up p99 by vector", width: 8, height: 8, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
@@ -267,13 +266,13 @@ func (b *board) deviceLatency() {
 	}, lines)
 }
 
-// fivePasts asks at each moment for five times the mean of the three hours that ended an hour before. InfluxQL shifts no
-// time, so that it is the mean of the last 48 intervals of five minutes without the last 12.
+// fivePasts returns, for each moment, five times the mean of the three hours that ended an hour before. InfluxQL cannot shift
+// time. So the query takes the mean of the last 48 intervals of five minutes without the last 12.
 const fivePasts = `SELECT 5 * (48 * moving_average(mean("wake_ns_p99"), 48) - 12 * moving_average(mean("wake_ns_p99"), 12)) / 36 AS "past"
 	FROM {rdma_cq_probe} WHERE time >= ${__from}ms - 4h AND time <= ${__to}ms AND "host" =~ /^$host$/ AND "device" =~ /^$device$/` + ofProbes + `
 	GROUP BY time(5m), "vector", "method" fill(none)`
 
-// deviceCommands adds what the calls show that the device's firmware has to answer.
+// deviceCommands adds the panels about calls that the firmware of the device has to answer.
 func (b *board) deviceCommands() {
 	const without = "drivers that answer from the host's memory, such as rxe and siw: their devices have **No data** here."
 	b.timeline(panel{
@@ -287,7 +286,7 @@ func (b *board) deviceCommands() {
 		queries: []query{{alias: "$tag_call, port $tag_port", text: `SELECT max("stuck") AS "stuck" FROM {rdma_command} WHERE {filter}` + ofPorts +
 			` GROUP BY time($__interval), "call", "port" fill(none)`,
 			prom: "max by (call, port) (" + inInterval("max", "rdma_command_stuck{FILTER,PORTS}") + ")"}},
-	}, answers())
+	}, commandStates())
 	took := func(rank string) query {
 		return query{
 			alias: "$tag_call, " + rank, text: `SELECT max("took_ns_` + rank + `") AS "` + rank + `" FROM {rdma_command} WHERE {filter}` + ofPorts +
@@ -313,27 +312,27 @@ func (b *board) deviceCommands() {
 			"check the kernel log; after three calls in a row without an answer the command counts as stuck.", without,
 		},
 		queries: []query{{
-			alias: "errors, $tag_call", text: sum("errors", "rdma_command", ofPorts, `time($__interval), "call" fill(0)`),
-			prom: `sum by (call) (` + increase("errors", "rdma_command", ofPorts) + `)`,
+			alias: "errors, $tag_call", text: summedIncrease("errors", "rdma_command", ofPorts, `time($__interval), "call" fill(0)`),
+			prom: `sum by (call) (` + counterIncrease("errors", "rdma_command", ofPorts) + `)`,
 		}},
 	}, bars)
 }
 
-// answers maps rdma_command.stuck to words and colours.
-func answers() grafana.Mapping {
+// commandStates maps rdma_command.stuck to words and colours.
+func commandStates() grafana.Mapping {
 	return grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{
 		"0": {Text: "answered", Color: "green"}, "1": {Text: "stuck", Color: "red", Index: 1},
 	}}
 }
 
-// yesNo maps 0 and 1 to words. No has a colour, since it explains.
+// yesNo maps 0 and 1 to words. No has a colour, because it explains why the port is down.
 func yesNo() grafana.Mapping {
 	return grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{
 		"0": {Text: "no", Color: "orange"}, "1": {Text: "yes", Color: "text", Index: 1},
 	}}
 }
 
-// stage adds the percentiles of a part of a probe's round.
+// stage adds a panel with the percentiles of one part of a probe round.
 func (b *board) stage(id int, name, title string, h help) {
 	field := name + "_ns_"
 	queries := []query{{alias: "$col", text: `SELECT max("` + field + `p50") AS "p50", max("` + field + `p90") AS "p90", max("` +
@@ -348,7 +347,7 @@ func (b *board) stage(id int, name, title string, h help) {
 	}, lines)
 }
 
-// deviceInternals adds what is about the plugin's own work more than about the device.
+// deviceInternals adds the panels about the plugin itself.
 func (b *board) deviceInternals() {
 	b.stat(panel{
 		id: 7, title: "Worker restarts", width: 6, height: 8,
@@ -356,20 +355,20 @@ func (b *board) deviceInternals() {
 			"Restarts of the device's worker process in the dashboard's range.", nothing + "; three or more mean that it crashes again and again.",
 			"the log of Telegraf names the signal and the verbs call.", "restarts of Telegraf itself.",
 		},
-		queries: []query{{text: sum("worker_restarts", "rdma_device", "", ""),
+		queries: []query{{text: summedIncrease("worker_restarts", "rdma_device", "", ""),
 			prom: `round(sum(increase(rdma_device_worker_restarts_total{FILTER}[$__range])))`}},
-	}, "0", thresholds("green", level{1, "light-purple"}, level{3, "purple"}))
+	}, "0", newThresholds("green", level{1, "light-purple"}, level{3, "purple"}))
 	b.series(panel{
 		id: 17, title: "Parity", width: 6, height: 8,
 		help: help{
 			"Events that were read and not acknowledged; events that were freed when a worker died (released); and the drift between the counters.",
 			"nothing; unacknowledged events come and go, the drift is always 0.",
-			"report a drift: it is an error of the plugin.", "which call hangs: the log names it.",
+			"report a drift: it is a bug in the plugin.", "which call hangs: the log names it.",
 		},
 		queries: []query{
 			{alias: "unacknowledged", text: `SELECT max("unacked") AS "unacked" FROM {rdma_async} WHERE {filter} GROUP BY time($__interval) fill(none)`,
 				prom: `max(rdma_async_unacked{FILTER})`},
-			counted("released", "released", "rdma_async", ""),
+			counterQuery("released", "released", "rdma_async", ""),
 			{alias: "drift", text: `SELECT max("drift") AS "drift" FROM (SELECT "read" - "acked" - "unacked" - "released" AS "drift"
 				FROM {rdma_async} WHERE {filter}) WHERE $timeFilter GROUP BY time($__interval) fill(none)`,
 				prom: `max(rdma_async_read_total{FILTER} - rdma_async_acked_total{FILTER} - rdma_async_unacked{FILTER} - rdma_async_released_total{FILTER})`},
@@ -379,7 +378,7 @@ func (b *board) deviceInternals() {
 		id: 18, title: "Hold and acknowledgement", width: 6, height: 8, detail: true, unit: b.names.unit("rdma_async.hold_ns_max"),
 		help: help{
 			"Time from reading events to their acknowledgement, and the time of the acknowledgement alone.", "nothing.",
-			"if it takes milliseconds, the worker did not get a CPU, or the library waits.",
+			"if it takes milliseconds, the worker did not get CPU time, or the library waits.",
 			"intervals without an event. In libibverbs, acknowledging port and device events does nothing.",
 		},
 		queries: []query{{alias: "$col", text: `SELECT mean("hold_ns_mean") AS "hold mean", max("hold_ns_max") AS "hold max",
@@ -395,9 +394,9 @@ func (b *board) deviceInternals() {
 			"late events: see wake-up latency; events without a completion (spurious) are permitted.", "how late an event was.",
 		},
 		queries: []query{
-			counted("successes", "successes", "rdma_cq_probe", ofProbes),
-			counted("late", "late", "rdma_cq_probe", ofProbes),
-			counted("spurious", "spurious", "rdma_cq_probe", ofProbes),
+			counterQuery("successes", "successes", "rdma_cq_probe", ofProbes),
+			counterQuery("late", "late", "rdma_cq_probe", ofProbes),
+			counterQuery("spurious", "spurious", "rdma_cq_probe", ofProbes),
 		},
 	}, bars)
 	b.series(panel{
@@ -405,7 +404,7 @@ func (b *board) deviceInternals() {
 		help: help{
 			"Completion events that were read and not acknowledged, and the drift between the counters.",
 			"nothing; unacknowledged events stay below `ack_batch`, and the drift is always 0.",
-			"report a drift: it is an error of the plugin.", "applications' own queues.",
+			"report a drift: it is a bug in the plugin.", "applications' own queues.",
 		},
 		queries: []query{
 			{alias: "unacknowledged, vector $tag_vector", text: `SELECT max("unacked") AS "unacked" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
@@ -421,7 +420,8 @@ func (b *board) deviceInternals() {
 		"with `ack_batch` above 1, long times are intended.", "applications' own holds.",
 	})
 	b.stage(25, "ack", "Acknowledgement", help{
-		"Time in ibv_ack_cq_events.", "nothing.", "microseconds point to a mutex, longer times to a thread without a CPU.", "what happens inside the library.",
+		"Time in ibv_ack_cq_events.", "nothing.", "microseconds point to a mutex, longer times to a thread that gets no CPU time.",
+		"what happens inside the library.",
 	})
 	b.series(panel{
 		id: 27, title: "Hold and acknowledgement p99 by vector", width: 8, height: 8, detail: true, unit: b.names.unit("rdma_cq_probe.hold_ns_p99"),
@@ -442,11 +442,11 @@ func (b *board) deviceHappenings() {
 	b.table(panel{
 		id: 37, title: "Evidence", width: 24, height: 10,
 		help: help{
-			"The state of a port shortly after a trigger, for the last 200 triggers. The cause is shown if it is certain. The counters are the ones " +
-				"that changed most since the previous reading.",
+			"The state of a port shortly after a trigger, for the last 200 triggers. The cause is shown if it is certain. The counters shown are " +
+				"those with the greatest changes since the previous reading.",
 			"nothing.",
 			"docs/reference/causes.md explains each cause; `rdma-events events` on the host has all counters.",
-			"more than ten triggers of a port in a minute separately; why a peer went away.",
+			"each trigger, if a port has more than ten in a minute; why a peer went away.",
 		},
 		queries: []query{{text: `SELECT "port", "trigger", "cause", "admin_up", "carrier", "ext_state", "top", "left_out" FROM {rdma_evidence}
 			WHERE {filter}` + orDevice + ` ORDER BY time DESC LIMIT 200`}},
@@ -460,7 +460,7 @@ func (b *board) deviceHappenings() {
 		id: 29, title: "Port changes", width: 12, height: 10,
 		help: help{
 			"The last 200 changes of port states. The witness is the source: an event, a query, or the first query after a worker was replaced.",
-			"nothing.", "many with witness `query` mean that the device's events are lost.", "changes while no plugin ran.",
+			"nothing.", "if many have the witness `query`, events of the device are lost.", "changes while no plugin ran.",
 		},
 		queries: []query{{text: `SELECT "port", "state_from", "state_to", "witness", "lasted_ns", "transitions" FROM {rdma_port_change}
 			WHERE {filter}` + ofPorts + ` ORDER BY time DESC LIMIT 200`}},

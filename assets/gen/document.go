@@ -45,7 +45,7 @@ func AlertsDocument() []byte {
 	var b strings.Builder
 	b.WriteString(documentHead)
 	for _, r := range o.rules() {
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.ID, r.ID, r.Severity, short(max(r.Hold, r.holdAlone())), r.Fires)
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.ID, r.ID, r.Severity, formatDuration(max(r.Hold, r.holdAlone())), r.Fires)
 	}
 	for _, r := range o.rules() {
 		fmt.Fprintf(&b, "\n## %s\n\n", r.ID)

@@ -53,7 +53,7 @@ func continuousQuery(b *bytes.Buffer, place influxdb.Place, m *measure.Metric) {
 	var fields []string
 	for _, f := range m.Fields {
 		if !strings.Contains(f.Name, "<") { // unknown_<number> stands for any number of fields
-			fields = append(fields, fmt.Sprintf(aggregate(m.Name, f)+` AS "%[1]s"`, f.Name))
+			fields = append(fields, fmt.Sprintf(fieldAggregate(m.Name, f)+` AS "%[1]s"`, f.Name))
 		}
 	}
 	for i, f := range fields {
@@ -81,10 +81,9 @@ const (
 	median   = `percentile("%[1]s", 50)`
 )
 
-// aggregate returns the aggregate for a field's values of five minutes: the least
-// if low values are bad, the greatest if high values are bad, the last of counters
-// and names.
-func aggregate(measurement string, f measure.Field) string {
+// fieldAggregate returns the aggregate for the values of a field within five minutes: the least if low values are bad, the greatest if high
+// values are bad, and the last for counters and names.
+func fieldAggregate(measurement string, f measure.Field) string {
 	switch measurement {
 	case "rdma_async_event", "rdma_port_change", "rdma_gid_change", "rdma_attr_change", "rdma_evidence", "rdma_app_event":
 		return ofHappening(f)

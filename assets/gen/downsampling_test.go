@@ -39,9 +39,9 @@ func TestWhatIsAboutAVerdictIsKeptOfTheSameMoment(t *testing.T) {
 			switch m.Name + "." + f.Name {
 			case "rdma_fabric_peer.verdict", "rdma_fabric_peer.bad", "rdma_fabric_peer.age_ns", "rdma_fabric_peer.direction", "rdma_fabric_peer.path",
 				"rdma_fabric_port.verdict", "rdma_fabric_port.bad", "rdma_fabric_port.verdict_age_ns":
-				require.Equal(t, latest, aggregate(m.Name, f), "%s.%s", m.Name, f.Name)
+				require.Equal(t, latest, fieldAggregate(m.Name, f), "%s.%s", m.Name, f.Name)
 			case "rdma_fabric_port.pairs_bad", "rdma_fabric.pairs_bad":
-				require.Equal(t, greatest, aggregate(m.Name, f), "%s.%s", m.Name, f.Name)
+				require.Equal(t, greatest, fieldAggregate(m.Name, f), "%s.%s", m.Name, f.Name)
 			}
 		}
 	}

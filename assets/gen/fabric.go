@@ -16,7 +16,7 @@ const fabricUID = alerts.FabricDashboard
 // mostCells is the largest number of pairs of groups that a matrix shows: 40 groups with each other.
 const mostCells = 40 * 40
 
-// fewWorst is the number of pairs of groups in the list of the worst.
+// fewWorst is the number of pairs of groups in the tables of the worst pairs.
 const fewWorst = 20
 
 func fabricDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
@@ -37,21 +37,22 @@ func fabricDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.row(26, "Cost")
 	b.fabricCost()
 	return b.dashboard(fabricUID, "RDMA fabric",
-		"The network between hosts: is it whole, and if not, which interface, leaf or path, in which direction, or is it a busy peer?", "1m",
+		"The network between hosts. If packets are lost: which interface, leaf or path, in which direction, or is a peer only busy?", "1m",
 		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device of one host")},
 		b.fabricVariables())
 }
 
-// orNothing adds to a query for the sum of n a 0 for each host that probes, so that nothing found is not the same as not looked for.
+// orNothing adds a 0 for each host that probes to a query for the sum of n. So the result is 0 if nothing is found, and empty only if no host
+// probes.
 func orNothing(found string) string {
 	return `SELECT sum("n") AS "sum" FROM (` + found + `), (SELECT last("pairs") * 0 AS "n" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair +
 		`) WHERE $timeFilter`
 }
 
-// orNothingProm is the same in Prometheus.
+// orNothingProm does the same in PromQL.
 const orNothingProm = ` or sum(rdma_fabric_pairs{FILTER}) * 0`
 
-// fabricTiles count what is wrong now.
+// fabricTiles adds the numbers of current problems.
 func (b *board) fabricTiles() {
 	const width, height = 4, 4
 	const off = "off"
@@ -69,7 +70,7 @@ func (b *board) fabricTiles() {
 		"Interfaces that two hosts or more of their own group cannot reach without loss.",
 		"that there is one.",
 		"the table below names them; the alert fabric-suspect has the steps.",
-		"interfaces in groups of fewer than four hosts: the alert asks hosts of other groups about them.",
+		"interfaces in groups of fewer than four hosts. For these, the alert uses the observers in other groups.",
 	}, query{
 		// Only a table's innermost query has the labels by itself.
 		text: orNothing(`SELECT count("observers") AS "n" FROM (` +
@@ -79,38 +80,38 @@ func (b *board) fabricTiles() {
 	})
 	b.oneSum()
 	tile(3, "Own links", brokenNow(), help{
-		"Ports that do not reach three quarters of their peers: the fault is what those pairs share.",
+		"Ports that do not reach three quarters of their peers. The fault is probably in the port's own link, which all these pairs use.",
 		"that there is one.",
-		"the table below names them; many of one group are its leaf.",
+		"the table below names them; if many belong to one group, check its leaf switch.",
 		"ports that are not active: the Overview has them.",
 	}, query{
 		text: `SELECT sum("n") AS "sum" FROM (SELECT last("bad") AS "n" FROM {rdma_fabric_port} WHERE {filter} GROUP BY ` + byPort + `, "own_group")
 			WHERE $timeFilter`,
 		prom: `sum(rdma_fabric_port_bad{FILTER})`,
 	})
-	tile(4, "Pairs bad", degraded(), help{
-		"Pairs between which the network loses or swallows packets.",
-		nothing + "; orange means that there is one. A suspect has eight or so.",
-		"the panel of verdicts over time says of which kind.",
-		"pairs of ports that blame their own link.",
+	tile(4, "Pairs bad", degradedNow(), help{
+		"Pairs between which the network loses some or all packets.",
+		nothing + "; orange means that there is one. One suspect typically causes about eight bad pairs.",
+		"the panel Verdicts shows their kinds over time.",
+		"pairs whose port blames its own link.",
 	}, sumOf("pairs_bad"))
-	tile(5, "Peers down", thresholds("green", level{1, "yellow"}), help{
-		"Pairs whose peer is silent altogether, or has a port that is not active.",
-		nothing + "; yellow means that there is one, which is a host that is down or works on its port.",
+	tile(5, "Peers down", newThresholds("green", level{1, "yellow"}), help{
+		"Pairs whose peer does not answer at all, or whose peer's port is not active.",
+		nothing + "; yellow means that there is one: its host is down, or its port is under maintenance.",
 		"the Overview has silent hosts and ports that are down.",
-		"whether the management network is gone instead: then probes are answered and no verdict changes.",
+		"a failure of the management network: probes are still answered, and no verdict changes.",
 	}, sumOf("pairs_down"))
-	tile(6, "Peers busy", thresholds("green", level{1, "blue"}), help{
+	tile(6, "Peers busy", newThresholds("green", level{1, "blue"}), help{
 		"Pairs whose peer's NIC acknowledges writes while its process does not echo.",
-		nothing + "; blue only informs: it is no fault of the network.",
+		nothing + "; blue is information only: the network is not at fault.",
 		"the table of busy peers names them.",
-		"why: the host's own load does.",
+		"the reason: look at the load of the host.",
 	}, sumOf("pairs_busy"))
-	tile(7, "Not met", degraded(), help{
-		"Pairs whose peer has answered no hello, or refused it.",
+	tile(7, "Not met", degradedNow(), help{
+		"Pairs whose peer did not answer the hello, or refused it.",
 		nothing + "; orange means that these are not probed.",
-		"the panel Not met, by reason.",
-		"hosts that are in no list.",
+		"look at the panel Not met, by reason.",
+		"hosts that are not in any list of hosts.",
 	}, query{
 		text: `SELECT sum("pairs") - sum("met") AS "sum" FROM (SELECT last("pairs") AS "pairs", last("pairs_met") AS "met" FROM {rdma_fabric}
 			WHERE {filter} GROUP BY ` + byGroupPair + `) WHERE $timeFilter`,
@@ -118,7 +119,7 @@ func (b *board) fabricTiles() {
 	})
 }
 
-// byPeer has the tags of what is observed, and ofPeer the same for Prometheus, as the begin of a query.
+// byPeer returns a GROUP BY clause with the tags of an observed interface. ofPeer returns the same for PromQL.
 func (b *board) byPeer() string {
 	return `GROUP BY ` + b.options.site(InfluxDB) + `"peer_group", "peer_host", "peer_device"`
 }
@@ -127,7 +128,7 @@ func (b *board) ofPeer() string {
 	return ` by (` + b.options.site(Prometheus) + `peer_group, peer_host, peer_device) `
 }
 
-// observing returns series of Prometheus, one for each host that has a network verdict about a device.
+// observing returns a PromQL query with one series for each host that has a network verdict about a device.
 func (b *board) observing(filter string) string {
 	return `max ` + b.options.bySite("host", "peer_group", "peer_host", "peer_device") + ` (rdma_fabric_peer_bad{` + filter + `}) == 1`
 }
@@ -141,7 +142,7 @@ func (b *board) toPeer() map[string]grafana.DataLink {
 	}
 }
 
-// peerColumns are the columns of a table about what is observed.
+// peerColumns returns the columns of a table of observed interfaces.
 func (b *board) peerColumns(columns ...column) []column {
 	all := append([]column{{name: "peer_host"}, {name: "peer_device"}, {name: "peer_group"}}, columns...)
 	if len(b.options.Labels) > 0 {
@@ -150,16 +151,16 @@ func (b *board) peerColumns(columns ...column) []column {
 	return all
 }
 
-// saying asks for the number of hosts that have a verdict about a peer. A host counts once, whatever its ports are.
+// saying returns a query for the number of hosts that have a verdict about a peer. A host counts once, even if several of its ports have it.
 func (b *board) saying(as, verdict string) query {
 	return query{
-		text: `SELECT count("n") AS "` + as + `" FROM (SELECT count("verdict") AS "n" FROM ` + lastVerdicts("") + ` WHERE ` + said(verdict) +
+		text: `SELECT count("n") AS "` + as + `" FROM (SELECT count("verdict") AS "n" FROM ` + lastVerdicts("") + ` WHERE ` + verdictCondition(verdict) +
 			` AND $timeFilter ` + b.byPeer() + `, "host") WHERE $timeFilter ` + b.byPeer(),
 		prom: `count` + b.ofPeer() + `(max ` + b.options.bySite("host", "peer_group", "peer_host", "peer_device") + ` (` + pairsThatSay("FILTER,", verdict) + `))`,
 	}
 }
 
-// fabricSuspects adds the table that answers which interface it is.
+// fabricSuspects adds the table of suspected interfaces.
 func (b *board) fabricSuspects() {
 	blaming := func(as, scope, filter string) query {
 		return query{
@@ -170,12 +171,12 @@ func (b *board) fabricSuspects() {
 	b.table(panel{
 		id: 10, title: "Suspects by observers", width: 14, height: 8, now: true, fabric: true,
 		help: help{
-			"Up to 100 interfaces that others do not reach without loss, by the number of observers (hosts) in their own group, which share nothing else with " +
-				"them. Anywhere counts those of other groups too, whose paths share spines. There and back are observers that know the direction: what " +
-				"the interface receives, and what it sends.",
-			nothing + "; two observers or more of the own group are a suspect.",
-			"`rdma-events explain fabric-suspect`. Many suspects of one group are their leaf.",
-			"interfaces of hosts that are down: they lose nothing.",
+			"Up to 100 interfaces that other hosts do not reach without loss, by the number of observers (hosts) in their own group. Paths within a group " +
+				"share only the interface and the leaf. Anywhere also counts observers in other groups, whose paths share spines. There and back count the " +
+				"observers that know the direction: there is towards the interface, back is from it.",
+			nothing + "; an interface with two or more observers in its own group is a suspect.",
+			"`rdma-events explain fabric-suspect`. If many suspects belong to one group, check its leaf switch.",
+			"interfaces of hosts that are down: the network does not lose their packets.",
 		},
 		queries: []query{
 			blaming("own", "group", `FILTER,scope="group"`), blaming("all", "", "FILTER"),
@@ -193,8 +194,8 @@ func (b *board) fabricPorts() {
 	b.table(panel{
 		id: 11, title: "Own link", width: 10, height: 8, now: true, fabric: true,
 		help: help{
-			"Up to 100 ports that do not reach three quarters of their peers. Age is how long that has been so.",
-			"nothing; every row is a link that loses packets. Most hosts of a group at once are its leaf.",
+			"Up to 100 ports that do not reach three quarters of their peers. Age is how long this has lasted.",
+			"nothing; every row is a link that loses packets. If most hosts of a group are here at once, check its leaf switch.",
 			"`rdma-events explain fabric-own-link`: cable, transceiver, switch port.",
 			"ports that are not active.",
 		},
@@ -210,7 +211,7 @@ func (b *board) fabricPorts() {
 	b.first(100)
 }
 
-// fabricGroups adds the table that answers which group it is.
+// fabricGroups adds the table of groups with bad pairs.
 func (b *board) fabricGroups() {
 	by := ` GROUP BY ` + b.options.site(InfluxDB) + `"own_group"`
 	ofGroup := ` by (` + b.options.site(Prometheus) + `own_group) `
@@ -221,20 +222,22 @@ func (b *board) fabricGroups() {
 	if len(b.options.Labels) > 0 {
 		columns = append(columns, column{name: b.options.Labels[0]})
 	}
-	pairs := func(scope string) string { return pairsThatSay(`FILTER,scope="`+scope+`",`, blamed()...) }
+	pairs := func(scope string) string { return pairsThatSay(`FILTER,scope="`+scope+`",`, groupVerdicts()...) }
 	b.table(panel{
 		id: 12, title: "Groups by bad pairs", width: 24, height: 7, now: true, fabric: true,
 		help: help{
-			"The 20 groups with the most pairs with other groups that the network loses packets of, all such pairs that are judged, and the bad pairs within " +
-				"the group. Pairs of hosts that blame their own link count here.",
-			nothing + "; more than a quarter of the pairs across, of two hosts or more, is a leaf or its uplinks.",
-			"`rdma-events explain fabric-group`. Bad within the group too is the leaf itself.",
-			"which uplink: the leaf's own counters do.",
+			"The 20 groups with the most bad pairs with other groups, all judged pairs with other groups, and the bad pairs within the group. A bad pair " +
+				"loses packets in the network. Pairs whose port blames its own link count too.",
+			nothing + "; if more than a quarter of the pairs across are bad, at two hosts or more, the leaf switch or its uplinks are at fault.",
+			"`rdma-events explain fabric-group`. If pairs within the group are bad too, the leaf switch itself is at fault.",
+			"which uplink it is: the counters of the leaf switch show that.",
 		},
 		queries: []query{
-			{text: `SELECT count("verdict") AS "bad" FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter` + by},
+			{text: `SELECT count("verdict") AS "bad" FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` +
+				verdictCondition(groupVerdicts()...) + ` AND $timeFilter` + by},
 			{text: `SELECT sum("n") AS "pairs" FROM (` + acrossText + `) WHERE $timeFilter` + by},
-			{text: `SELECT count("verdict") AS "own" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter` + by},
+			{text: `SELECT count("verdict") AS "own" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` +
+				verdictCondition(groupVerdicts()...) + ` AND $timeFilter` + by},
 			{prom: `count` + ofGroup + `(` + pairs("across") + `)`},
 			{prom: `sum` + ofGroup + `(` + strings.ReplaceAll(acrossProm, "FILTER", "FILTER,") + `)`},
 			{prom: `count` + ofGroup + `(` + pairs("group") + `)`},
@@ -243,7 +246,7 @@ func (b *board) fabricGroups() {
 	b.sorted("bad across", "bad", true)
 }
 
-// These are the questions of the matrices, for each pair of groups.
+// Queries of the matrices, for each pair of groups.
 const (
 	slowText = `SELECT max("write_ns_p99") AS "Value" FROM {rdma_fabric} WHERE {filter} GROUP BY "own_group", "peer_group"`
 	slowProm = `max by (own_group, peer_group) (rdma_fabric_write_p99_seconds{FILTER})`
@@ -256,29 +259,30 @@ const (
 )
 
 func (b *board) fabricMatrices() {
-	const many = " Above 40 groups it has the worst 1,600 pairs; choose groups at the top to see theirs."
+	const many = " With more than 40 groups, only the worst 1,600 pairs of groups are shown; choose groups at the top to see all their pairs."
 	slow := query{text: slowText, prom: slowProm}
 	loss := query{text: lossText + ` GROUP BY "own_group", "peer_group"`, prom: lossProm}
-	// With the groups as columns it takes a sixth of the time for thousands of pairs of groups.
+	// For thousands of pairs of groups, the query takes a sixth of the time if it returns the groups as columns.
 	lossCells := query{text: strings.Replace(lossText, `AS "Value"`, `AS "Value", "own_group", "peer_group"`, 1), prom: lossProm}
 	b.matrix(panel{
 		id: 14, title: "Write p99, from group to group", width: 12, height: 12, now: true, fabric: true, unit: b.names.unit("rdma_fabric.write_ns_p99"),
 		help: help{
-			"The greatest 99th percentile of writes that the hosts of a group (row) have with those of another one (column), from the least to the greatest." + many,
-			nothing + "; a row and a column that stand out are a leaf, a single cell is a path or a host.",
-			"compare with loss beside it: writes that are lost are repeated, and come late.",
-			"pairs of groups that do not ping each other, as where groups have fewer than four hosts.",
+			"The greatest 99th percentile of the write latency from the hosts of a group (row) to the hosts of another " +
+				"group (column). The colours go from the least to the greatest value." + many,
+			nothing + "; if a row and a column stand out, check the leaf switch of that group; if a single cell does, check a path or a host.",
+			"compare with the loss beside it: lost writes are repeated, and so complete late.",
+			"pairs of groups whose hosts do not probe each other.",
 		},
 		queries: []query{slow},
 	})
 	b.matrix(panel{
 		id: 15, title: "Loss, from group to group", width: 12, height: 12, now: true, fabric: true, unit: "percent",
 		help: help{
-			"The share of the probes of some minutes that the network lost between the hosts of a group (row) and those of another one (column), " +
+			"The share of probes that the network lost within the last minutes between the hosts of a group (row) and the hosts of another group (column), " +
 				"in both directions." + many,
-			nothing + "; all cells are near 0 in a whole network.",
-			"a row and a column are a leaf; the table of suspects has single interfaces.",
-			"probes that are neither answered nor proved lost yet, as while nothing comes back.",
+			nothing + "; in a network without faults, all cells are near 0.",
+			"if a row and a column stand out, check the leaf switch of that group; the table of suspects has single interfaces.",
+			"probes that are neither answered nor known to be lost yet, for example while no answer comes back at all.",
 		},
 		queries: []query{lossCells},
 	})
@@ -297,7 +301,7 @@ func (b *board) fabricMatrices() {
 	})
 	worst(17, "Pairs of groups with most loss", "percent", loss, help{
 		"The 20 pairs of groups between which the greatest share of probes was lost within some minutes.", nothing + "; compare the first with the last.",
-		"one group in many rows is its leaf.", "busy peers: what they do not take is no loss of the network.",
+		"one group in many rows is its leaf.", "probes that busy peers did not accept: the network did not lose them.",
 	})
 }
 
@@ -331,9 +335,9 @@ func (b *board) fabricHistory() {
 	b.series(panel{
 		id: 19, title: "Verdicts", width: 12, height: 10, fabric: true,
 		help: help{
-			"Pairs that are not well, by verdict.",
-			nothing + "; from the worst to the mildest: " + explained(verdictsThat(unwell), func(word string) string { return verdict.Verdict(word).Text() }),
-			"the tables above name interface and group.", "pairs that are well, and pairs that are not connected.",
+			"Pairs with a verdict other than ok, by verdict.",
+			nothing + "; from the worst to the mildest: " + explainWords(verdictsThat(unwell), func(word string) string { return verdict.Verdict(word).Text() }),
+			"the tables above name interface and group.", "pairs whose verdict is ok, and pairs that have not met.",
 		},
 		queries: words,
 	}, lines)
@@ -342,21 +346,21 @@ func (b *board) fabricHistory() {
 		help: help{
 			"Probes without an echo in each interval: lost on the forward path, lost on the reverse path, refused by a peer that had no room for them, " +
 				"and unknown, for example when a worker dies.",
-			nothing + "; orange is loss, blue and grey are none of the network.",
-			"one direction alone is a transmitter or a receiver; both are a link.",
-			"the direction of a write: its loss hides in its latency.",
+			nothing + "; orange is loss in the network; blue and grey are not.",
+			"loss in one direction points to a transmitter or a receiver, loss in both to a link.",
+			"the direction of lost writes: the NIC repeats them, which shows only as latency.",
 		},
 		queries: []query{
-			counted("there", "forward_lost", "rdma_fabric_port", ""), counted("back", "reverse_lost", "rdma_fabric_port", ""),
-			counted("busy", "busy_lost", "rdma_fabric_port", ""), counted("not known", "unknown_lost", "rdma_fabric_port", ""),
+			counterQuery("there", "forward_lost", "rdma_fabric_port", ""), counterQuery("back", "reverse_lost", "rdma_fabric_port", ""),
+			counterQuery("busy", "busy_lost", "rdma_fabric_port", ""), counterQuery("not known", "unknown_lost", "rdma_fabric_port", ""),
 		},
 	}, bars)
 	b.series(panel{
 		id: 21, title: "Write p99 by group", width: 24, height: 9, fabric: true, unit: b.names.unit("rdma_fabric.write_ns_p99"),
 		help: help{
-			"The mean of the 99th percentiles of writes of each group's hosts, with all of their peers. The alert fabric-slow takes their median.",
+			"The mean of the 99th percentiles of the write latency from the hosts of each group to all their peers. The alert fabric-slow uses the median.",
 			nothing + "; compare a group with its past and with others.",
-			"`rdma-events explain fabric-slow`.", "single hosts of a group: the matrix above has the greatest.",
+			"`rdma-events explain fabric-slow`.", "single hosts of a group: the matrix above shows the greatest value.",
 		},
 		queries: []query{{
 			alias: "$tag_own_group",
@@ -366,7 +370,7 @@ func (b *board) fabricHistory() {
 	}, lines)
 }
 
-// unmetReasons returns why two hosts have not met, the worst first, but for what says nothing of the peer.
+// unmetReasons returns the reasons why two hosts have not met, the worst first. It leaves out reasons that say nothing about the peer.
 func unmetReasons() (words []string) {
 	for _, r := range verdict.Reasons() {
 		if !r.NotAboutPeer {
@@ -376,8 +380,8 @@ func unmetReasons() (words []string) {
 	return words
 }
 
-// explained returns what each word means, as in "path: echo and write silent. partial: ...".
-func explained(words []string, text func(string) string) string {
+// explainWords returns the meaning of each word, as in "path: echo and write silent. partial: ...".
+func explainWords(words []string, text func(string) string) string {
 	var all []string
 	for _, word := range words {
 		all = append(all, word+": "+text(word)+".")
@@ -389,10 +393,10 @@ func (b *board) fabricPeers() {
 	b.table(panel{
 		id: 23, title: "Busy peers", width: 8, height: 9, now: true, fabric: true,
 		help: help{
-			"Up to 100 interfaces whose NIC acknowledges writes while the process of the plugin does not echo, with the number of those that say so.",
-			nothing + "; such a host is stopped, or short of CPU time or memory.",
+			"Up to 100 interfaces whose NIC acknowledges writes while the plugin's process does not echo probes, with the number of hosts that observe it.",
+			nothing + "; on such a host the process is stopped, or lacks CPU time or memory.",
 			"look at the host's load; its applications may be slow too.",
-			"short pauses: two seconds are the least.",
+			"pauses shorter than two seconds.",
 		},
 		queries: []query{
 			b.saying("Value", "peer_busy"),
@@ -411,8 +415,8 @@ func (b *board) fabricPeers() {
 	b.series(panel{
 		id: 24, title: "Not met, by reason", width: 10, height: 9, fabric: true,
 		help: help{
-			"Pairs that are not probed, by the reason that their hello had.",
-			nothing + "; from the worst to the mildest: " + explained(unmetReasons(), func(word string) string { return verdict.Reason(word).Text() }),
+			"Pairs that are not probed, by the reason why their hello failed.",
+			nothing + "; from the worst to the mildest: " + explainWords(unmetReasons(), func(word string) string { return verdict.Reason(word).Text() }),
 			"`rdma-events explain fabric-unmet`.", "hosts that are in no list.",
 		},
 		queries: unmet,
@@ -420,9 +424,9 @@ func (b *board) fabricPeers() {
 	b.table(panel{
 		id: 25, title: "Lists", width: 6, height: 9, now: true, fabric: true,
 		help: help{
-			"How many ports have which list of hosts, by its digest, the rarest first.",
-			nothing + "; two rows for long are hosts that were forgotten when the list was rolled out.",
-			"compare the files of hosts with each, and roll out the right one.",
+			"The number of ports that have each list of hosts. A list is shown by its digest, the rarest first.",
+			nothing + "; if there are two rows for long, some hosts did not get the new list.",
+			"compare the files of a host with each digest, and roll out the right file.",
 			"which hosts: ask the database for the digest.",
 		},
 		queries: []query{{
@@ -438,26 +442,27 @@ func (b *board) fabricCost() {
 		id: 27, title: "Packets", width: 12, height: 8, fabric: true,
 		help: help{
 			"Probes and writes that the ports sent in each interval, and echoes that they sent for peers.",
-			nothing + "; a port sends 16 of each a second, and a few more while something is lost.",
-			"fewer of them are ports that rest or hosts that are gone.",
+			nothing + "; a port sends 16 of each per second, and a few more while packets are lost.",
+			"if there are fewer, some ports do not probe or some hosts are down.",
 			"acknowledgements of the NICs, as many as writes.",
 		},
 		queries: []query{
-			counted("probes sent", "sent", "rdma_fabric_port", ""), counted("writes posted", "writes", "rdma_fabric_port", ""),
-			counted("echoes sent", "echoed", "rdma_fabric_port", ""),
+			counterQuery("probes sent", "sent", "rdma_fabric_port", ""), counterQuery("writes posted", "writes", "rdma_fabric_port", ""),
+			counterQuery("echoes sent", "echoed", "rdma_fabric_port", ""),
 		},
 	}, bars)
 	b.series(panel{
-		id: 28, title: "What was not echoed", width: 12, height: 8, fabric: true,
+		id: 28, title: "Packets without an echo", width: 12, height: 8, fabric: true,
 		help: help{
-			"Probes of peers that were refused, datagrams of strangers or of sessions that are over, and times that all receives of a queue were used up.",
-			nothing + "; refused and dry are a host that had no time, foreign ones after a restart are normal.",
-			"many of them for long: `rdma-events doctor` on the host.",
+			"Probes of peers that were refused; datagrams from unknown senders or ended sessions (foreign); " +
+				"and how often a queue had no receive buffer left (dry).",
+			nothing + "; refused and dry mean that the host lacked CPU time; some foreign ones after a restart are normal.",
+			"if there are many for long, run `rdma-events doctor` on the host.",
 			"who sent them.",
 		},
 		queries: []query{
-			counted("refused", "refused", "rdma_fabric_port", ""), counted("foreign", "foreign", "rdma_fabric_port", ""),
-			counted("dry", "dry", "rdma_fabric_port", ""),
+			counterQuery("refused", "refused", "rdma_fabric_port", ""), counterQuery("foreign", "foreign", "rdma_fabric_port", ""),
+			counterQuery("dry", "dry", "rdma_fabric_port", ""),
 		},
 	}, bars)
 }

@@ -33,7 +33,7 @@ type document struct {
 	text func() ([]byte, error)
 }
 
-func all(documents ...document) ([]File, error) {
+func makeFiles(documents ...document) ([]File, error) {
 	files := make([]File, 0, len(documents))
 	for _, d := range documents {
 		text, err := d.text()
@@ -47,7 +47,7 @@ func all(documents ...document) ([]File, error) {
 
 func forInfluxDB(o *Options, metrics []measure.Metric) ([]File, error) {
 	n := newNames(metrics)
-	files, err := all(
+	files, err := makeFiles(
 		document{"dashboards/overview.json", func() ([]byte, error) { return overviewDashboard(n, InfluxDB, o).Marshal() }},
 		document{"dashboards/host.json", func() ([]byte, error) { return hostDashboard(n, InfluxDB, o).Marshal() }},
 		document{"dashboards/device.json", func() ([]byte, error) { return deviceDashboard(n, InfluxDB, o).Marshal() }},
@@ -65,7 +65,7 @@ func forInfluxDB(o *Options, metrics []measure.Metric) ([]File, error) {
 
 func forPrometheus(o *Options, metrics []measure.Metric) ([]File, error) {
 	n := newNames(metrics)
-	files, err := all(
+	files, err := makeFiles(
 		document{"dashboards/overview.json", func() ([]byte, error) { return overviewDashboard(n, Prometheus, o).Marshal() }},
 		document{"dashboards/host.json", func() ([]byte, error) { return hostDashboard(n, Prometheus, o).Marshal() }},
 		document{"dashboards/device.json", func() ([]byte, error) { return deviceDashboard(n, Prometheus, o).Marshal() }},

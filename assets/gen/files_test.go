@@ -42,8 +42,8 @@ func TestCommittedFilesAreWhatTheDefaultsGive(t *testing.T) {
 	require.Equal(t, string(AlertsDocument()), string(have), "run: go generate ./assets/gen")
 }
 
-// text returns all files of an engine as one.
-func text(t *testing.T, e Engine, change func(*Options)) string {
+// filesText returns the concatenated text of all files for an engine.
+func filesText(t *testing.T, e Engine, change func(*Options)) string {
 	t.Helper()
 	o := Defaults()
 	change(&o)
@@ -101,7 +101,7 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := text(t, tt.engine, tt.change)
+			all := filesText(t, tt.engine, tt.change)
 			for _, want := range tt.has {
 				require.True(t, strings.Contains(all, want), "%q is missing", want)
 			}
@@ -174,10 +174,10 @@ func TestEveryRuleHasAChapterThatSaysWhatToDo(t *testing.T) {
 }
 
 func TestDurationsAreWrittenAsPrometheusDoes(t *testing.T) {
-	require.Equal(t, "0s", short(0))
-	require.Equal(t, "90s", short(90e9))
-	require.Equal(t, "10m", short(600e9))
-	require.Equal(t, "2h", short(7200e9))
+	require.Equal(t, "0s", formatDuration(0))
+	require.Equal(t, "90s", formatDuration(90e9))
+	require.Equal(t, "10m", formatDuration(600e9))
+	require.Equal(t, "2h", formatDuration(7200e9))
 }
 
 func TestTheFirstScreenSaysWhatIsWrongAndWhere(t *testing.T) {

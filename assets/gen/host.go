@@ -14,15 +14,15 @@ func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.stat(panel{
 		id: 2, title: "Devices", width: 4, height: 4, now: true,
 		help: help{
-			"Devices that are present.", nothing + ".", "compare with how many there should be.",
-			"devices that devices_exclude leaves out.",
+			"Devices that are present.", nothing + ".", "compare with the number of devices that the host should have.",
+			"devices that the option `devices_exclude` leaves out.",
 		},
 		queries: []query{{
 			text: `SELECT sum("n") AS "sum" FROM (SELECT last("devices") AS "n" FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `)
 				WHERE $timeFilter`,
 			prom: `sum(rdma_collector_devices{FILTER})`,
 		}},
-	}, "-", thresholds("text"))
+	}, "-", newThresholds("text"))
 	b.troubleTiles()
 	b.row(8, "Devices and ports")
 	b.hostDevices()
@@ -39,10 +39,10 @@ func (b *board) hostDevices() {
 	b.table(panel{
 		id: 9, title: "Devices", width: 12, height: 10, now: true,
 		help: help{
-			"A row for each device: what it is, and whether a worker watches it.",
+			"A row for each device: its attributes, and whether a worker watches it.",
 			nothing + "; a reason other than ok says why events of the device are not read.",
-			"compare driver and firmware of neighbours; follow the device's link. Stuck counts calls that its firmware does not answer.",
-			"devices that were not opened yet have no firmware here.",
+			"compare driver and firmware with other devices; follow the link of the device. Stuck counts the kinds of calls that its firmware does not answer.",
+			"the firmware of devices that were not opened yet.",
 		},
 		queries: []query{
 			{text: `SELECT last("driver") AS "driver", last("fw_ver") AS "firmware", last("pci_address") AS "PCI", last("numa_node") AS "NUMA",
@@ -61,7 +61,7 @@ func (b *board) hostDevices() {
 		column{name: "host", hidden: true}, column{name: "instance"})
 }
 
-// ports adds a table of the ports that the dashboard's condition chooses.
+// ports adds a table of the ports that match the condition of the dashboard.
 func (b *board) ports(id int, title string, width, height int) {
 	value := func(series string) query {
 		return query{prom: `max by (host, plugin_instance, device, port) (` + series + `)`}
@@ -69,10 +69,10 @@ func (b *board) ports(id int, title string, width, height int) {
 	b.table(panel{
 		id: id, title: title, width: width, height: height, now: true,
 		help: help{
-			"A row for each port: its state and for how long, its rate and the best it had, and its flaps since the plugin started.",
-			nothing + "; a rate below the best is a link that came back slower.",
+			"A row for each port: its state and how long it has lasted, its rate and its best rate, and its flaps since the plugin started.",
+			nothing + "; if the rate is below the best, the link came back slower.",
 			"follow the device's link.",
-			"ports of devices that are not open have their last state.",
+			"changes at ports of devices that are not open: the last known state is shown.",
 		},
 		queries: []query{
 			{text: `SELECT last("state") AS "state", last("state_age_ns") AS "age", last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best",
@@ -88,7 +88,7 @@ func (b *board) ports(id int, title string, width, height int) {
 	b.mapped("state", portStates())
 }
 
-// mapped shows a column's numbers as texts in colours.
+// mapped shows the numbers of a column as coloured words.
 func (b *board) mapped(column string, m grafana.Mapping) {
 	b.last().FieldConfig.Overrides = append(b.last().FieldConfig.Overrides, grafana.Override{
 		Matcher: grafana.Matcher{ID: "byName", Options: column},
@@ -104,7 +104,7 @@ func (b *board) hostHistory() {
 		id: 17, title: "Ports", width: 24, height: 9,
 		help: help{
 			"The state of each port of each device. " + b.lowest(),
-			"down.", "all ports at once: the switch, or the host; one: its cable, transceiver or switch port.",
+			"down.", "if all ports change at once, check the switch and the host; if one does, check its cable, transceiver and switch port.",
 			"anything while the device is absent (grey) or no plugin runs (empty).",
 		},
 		queries: []query{{
@@ -117,9 +117,9 @@ func (b *board) hostHistory() {
 		id: 18, title: "Events", width: 8, height: 9,
 		help: help{
 			"Asynchronous events of each device in each interval.",
-			nothing + "; all devices at once are a switch or a subnet manager.",
+			nothing + "; events of all devices at once point to a switch or a subnet manager.",
 			"look at the Device dashboard for their types.",
-			"events of applications' queue pairs and queues: they reach only who owns them.",
+			"events of applications' queue pairs and queues: only the process that owns the object receives them.",
 		},
 		queries: []query{{
 			alias: "$tag_device",
@@ -131,8 +131,8 @@ func (b *board) hostHistory() {
 		id: 19, title: "Probe failures", width: 8, height: 9,
 		help: help{
 			"Probe rounds of each device that lost an event or a completion, or ended with an error, in each interval.",
-			nothing + "; at rest there are none.",
-			"the Device dashboard says which vector and which kind.",
+			nothing + "; normally there are none.",
+			"the Device dashboard has the vector and the kind.",
 			"applications' own queues.",
 		},
 		queries: []query{{
@@ -148,9 +148,9 @@ func (b *board) hostHistory() {
 	b.series(panel{
 		id: 20, title: "Wake-up p99", width: 8, height: 9, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
 		help: help{
-			"The 99th percentile of the slowest vector of each device.",
-			nothing + "; one line above the others is one device's interrupts, all lines together are the host.",
-			"look at what has changed on the processors: load, power governor, idle states.",
+			"The 99th percentile of the wake-up latency on the slowest vector of each device.",
+			nothing + "; one line above the others points to the interrupts of that device, a rise of all lines to the host.",
+			"check what has changed on the CPUs: load, frequency governor, idle states.",
 			"cable and fabric.",
 		},
 		queries: []query{{
@@ -161,10 +161,10 @@ func (b *board) hostHistory() {
 	}, lines)
 }
 
-// hostCounters adds what the devices' own counters say, as Telegraf's input infiniband reads them.
+// hostCounters adds the devices' own counters, which Telegraf's input infiniband reads.
 func (b *board) hostCounters() {
 	const source = "The input infiniband of the same Telegraf reads them from /sys/class/infiniband, for InfiniBand and RoCE. **No data** means that it " +
-		"is not configured there, that the driver has no such counters, or, for Prometheus, that telegraf.conf is older than this row."
+		"is not configured there, that the driver has no such counters, or, for Prometheus, that telegraf.conf is from a version without this row."
 	const by = ` FROM "$policy"."infiniband" WHERE {filter} GROUP BY time($__interval), "device", "port" fill(none)`
 	rate := func(alias, field string) query {
 		return query{alias: alias + ", $tag_device, port $tag_port",
@@ -178,20 +178,20 @@ func (b *board) hostCounters() {
 	b.series(panel{
 		id: 22, title: "Traffic", width: 8, height: 8, unit: "bps",
 		help: help{"port_rcv_data and port_xmit_data of each port, which count words of 4 bytes. " + source,
-			nothing + ".", "compare with the link's rate.", "which application sends it."},
+			nothing + ".", "compare with the rate of the link.", "which application causes the traffic."},
 		queries: []query{rate("received", "port_rcv_data"), rate("sent", "port_xmit_data")},
 	}, lines)
 	b.series(panel{
 		id: 23, title: "Discards", width: 8, height: 8,
-		help: help{"port_xmit_discards in each interval: packets that the port could not send, as while the link is down or congested. " + source,
-			nothing + ".", "compare with the ports' states above, and with the switch's counters.", "what the fabric drops."},
+		help: help{"port_xmit_discards in each interval: packets that the port could not send, for example because the link was down or congested. " + source,
+			nothing + ".", "compare with the ports' states above, and with the switch's counters.", "packets that switches drop."},
 		queries: []query{count("port_xmit_discards")},
 	}, bars)
 	b.series(panel{
 		id: 24, title: "Symbol errors", width: 8, height: 8,
 		help: help{"symbol_error in each interval: errors of the physical link. " + source,
 			nothing + "; a port that has more of them than its neighbours has a bad cable or transceiver.", "clean or replace the cable.",
-			"Ethernet's own counters: `ethtool -S` has them."},
+			"the counters of the Ethernet link: `ethtool -S` shows them."},
 		queries: []query{count("symbol_error")},
 	}, bars)
 }

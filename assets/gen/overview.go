@@ -40,9 +40,9 @@ func (b *board) fatalEvents() grafana.Annotation {
 		`increase(rdma_device_fatals_total{FILTER}[$__interval]) > 0.5`)
 }
 
-// brokenNow colours a count: red as soon as there is one. degraded is orange instead.
-func brokenNow() *grafana.Thresholds { return thresholds("green", level{1, "red"}) }
-func degraded() *grafana.Thresholds  { return thresholds("green", level{1, "orange"}) }
+// brokenNow returns the thresholds of a count that is red from 1 on. With degradedNow it is orange instead.
+func brokenNow() *grafana.Thresholds   { return newThresholds("green", level{1, "red"}) }
+func degradedNow() *grafana.Thresholds { return newThresholds("green", level{1, "orange"}) }
 
 func (b *board) overviewTiles() {
 	const height = 4
@@ -95,7 +95,7 @@ func (b *board) troubleTiles() {
 			"check `rdma link` and the kernel log of the host.",
 			"devices that were missing before the plugin started, unless they are listed in `expect`.",
 		}},
-		{6, 3, "Not watched", "devices_unwatched", degraded(), help{
+		{6, 3, "Not watched", "devices_unwatched", degradedNow(), help{
 			"Devices that are present but that no worker has open.",
 			nothing + "; orange means that events of these devices go unnoticed.",
 			"see the column reason of the table below; docs/how-to/troubleshooting.md says what to do for each.",
@@ -110,7 +110,7 @@ func (b *board) troubleTiles() {
 	} {
 		b.stat(panel{
 			id: tile.id, title: tile.title, width: tile.width, height: height, now: true, help: tile.description,
-			queries: []query{{text: now(tile.field), prom: "sum(rdma_host_" + tile.field + "{FILTER})"}},
+			queries: []query{{text: sumOfLast(tile.field), prom: "sum(rdma_host_" + tile.field + "{FILTER})"}},
 		}, "0", tile.thresholds)
 	}
 	b.stat(panel{
@@ -126,7 +126,7 @@ func (b *board) troubleTiles() {
 				WHERE "less" > 0 AND $timeFilter`,
 			prom: `count(rdma_port_up{FILTER} == 1 and rdma_port_rate_bytes_per_second{FILTER} < rdma_port_rate_expected_bytes_per_second{FILTER}) or vector(0)`,
 		}},
-	}, "0", degraded())
+	}, "0", degradedNow())
 	b.stat(panel{
 		id: 32, title: "Probes failing", width: 3, height: height,
 		help: help{
@@ -182,8 +182,8 @@ func (b *board) firing() {
 	})
 }
 
-// now returns the query for the sum of each plugin's last value of a field.
-func now(field string) string {
+// sumOfLast returns the query for the sum of each plugin's last value of a field.
+func sumOfLast(field string) string {
 	return `SELECT sum("n") AS "sum" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_host} WHERE {filter} GROUP BY ` + byHost + `)
 		WHERE $timeFilter`
 }

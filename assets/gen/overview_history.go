@@ -171,7 +171,7 @@ func (b *board) overviewPlugin() {
 			"which device: the Device dashboard does.",
 		},
 		queries: []query{
-			counted("restarts", "worker_restarts", "rdma_collector", ""),
+			counterQuery("restarts", "worker_restarts", "rdma_collector", ""),
 			{alias: "stuck", text: `SELECT sum("stuck") AS "stuck" FROM (SELECT max("workers_stuck") AS "stuck" FROM {rdma_collector}
 				WHERE {filter} GROUP BY time($__interval), ` + byHost + ` fill(none)) WHERE $timeFilter GROUP BY time($__interval) fill(none)`,
 				prom: `sum(rdma_collector_workers_stuck{FILTER})`},
@@ -188,10 +188,10 @@ func (b *board) overviewPlugin() {
 			"what Telegraf itself drops.",
 		},
 		queries: []query{
-			counted("merged", "merged_points", "rdma_collector", ""),
-			counted("dropped", "dropped_points", "rdma_collector", ""),
-			counted("skipped", "skipped_intervals", "rdma_collector", ""),
-			counted("evidence merged", "evidence_merged", "rdma_collector", ""),
+			counterQuery("merged", "merged_points", "rdma_collector", ""),
+			counterQuery("dropped", "dropped_points", "rdma_collector", ""),
+			counterQuery("skipped", "skipped_intervals", "rdma_collector", ""),
+			counterQuery("evidence merged", "evidence_merged", "rdma_collector", ""),
 		},
 	}, bars)
 	b.series(panel{
@@ -203,9 +203,9 @@ func (b *board) overviewPlugin() {
 			"which host, and plugins that record nothing, for lack of a directory.",
 		},
 		queries: []query{
-			counted("recorded", "recorded", "rdma_collector", ""),
-			counted("failed writes", "record_errors", "rdma_collector", ""),
-			counted("lost records", "record_lost", "rdma_collector", ""),
+			counterQuery("recorded", "recorded", "rdma_collector", ""),
+			counterQuery("failed writes", "record_errors", "rdma_collector", ""),
+			counterQuery("lost records", "record_lost", "rdma_collector", ""),
 		},
 	}, bars)
 	b.series(panel{

@@ -21,8 +21,8 @@ func (b *board) currentProblems() {
 			"silent hosts, which the tile counts; alerts that compare hosts, which the list Firing has.",
 		},
 		queries: []query{{
-			text: `SELECT "since_ns" / 1000000 AS "since", "text", "do" FROM (SELECT last("active") AS "active", "since_ns", "text", "do" FROM {rdma_problem} WHERE {filter}
-				GROUP BY ` + byProblem + `) WHERE "active" = 1 AND $timeFilter GROUP BY ` + byProblem,
+			text: `SELECT "since_ns" / 1000000 AS "since", "text", "do" FROM (SELECT last("active") AS "active", "since_ns", "text", "do"
+				FROM {rdma_problem} WHERE {filter} GROUP BY ` + byProblem + `) WHERE "active" = 1 AND $timeFilter GROUP BY ` + byProblem,
 			prom: `1000 * max by (PLACE, host, plugin_instance, device, port, alert, severity, of, do) (label_join(rdma_problem_since_seconds{FILTER}
 				and rdma_problem_active{FILTER} == 1, "do", "", "alert"))`,
 		}},
@@ -32,7 +32,8 @@ func (b *board) currentProblems() {
 		{name: "text", prom: none, title: "what"}, {name: "do", title: "what to do"}, {name: "of"},
 	}, b.location()...)...)
 	b.over("3m") // a problem is reported once a minute
-	titles, firstSteps := grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{}}, grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{}}
+	titles, firstSteps := grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{}}, grafana.Mapping{Type: "value",
+		Options: map[string]grafana.Mapped{}}
 	for i, a := range alerts.Table() {
 		titles.Options[a.ID] = grafana.Mapped{Text: a.Title, Color: "text", Index: i}
 		firstSteps.Options[a.ID] = grafana.Mapped{Text: a.FirstSteps[0], Color: "text", Index: i}

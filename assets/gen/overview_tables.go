@@ -87,7 +87,7 @@ func (b *board) overviewTables() {
 			{text: `SELECT "age", "events", "completions", "errors" FROM (SELECT sum("events") AS "events", sum("completions") AS "completions",
 				sum("errors") AS "errors", max("age") AS "age" FROM (` + failures + `), (` + failing + `) WHERE $timeFilter GROUP BY ` + byVector + `)
 				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND $timeFilter GROUP BY ` + byVector},
-			{prom: failed("lost_events")}, {prom: failed("lost_completions")}, {prom: failed("errors")},
+			{prom: failedRounds("lost_events")}, {prom: failedRounds("lost_completions")}, {prom: failedRounds("errors")},
 			{prom: `max by (PLACE, host, plugin_instance, device, port, vector) (time() - min_over_time(timestamp(rdma_cq_probe_ok{FILTER} == 0)[$__range:]))`},
 		},
 	}, b.toRow(), b.placed(column{name: "age", prom: "Value #D", title: "age", unit: "ns"},
@@ -185,7 +185,7 @@ func slowLinks(value string) string {
 		and on (host, plugin_instance, device, port) rdma_port_up{FILTER} == 1)`
 }
 
-func failed(field string) string {
+func failedRounds(field string) string {
 	return `round(sum by (PLACE, host, plugin_instance, device, port, vector) (increase(rdma_cq_probe_` + field + `_total{FILTER}[$__range]))) > 0`
 }
 

@@ -12,18 +12,18 @@ import (
 // help has the parts of a panel's description.
 type help struct {
 	shows string
-	red   string // the meaning of red, or of a raised line
+	red   string // what red, or a line above the others, means
 	do    string
 	blind string // the events that the panel cannot show
 }
 
-// nothing begins a text about a panel without red.
+// nothing is the start of help.red for a panel in which red has no meaning.
 const nothing = "nothing"
 
 func (h help) String() string {
 	red := "**Red means** " + h.red + "\n\n"
 	if after, ok := strings.CutPrefix(h.red, nothing); ok {
-		red = "" // what follows is how to read the panel
+		red = "" // the rest explains how to read the panel
 		if after = strings.TrimPrefix(after, "; "); after != "." {
 			red = strings.ToUpper(after[:1]) + after[1:] + "\n\n"
 		}
@@ -33,7 +33,7 @@ func (h help) String() string {
 
 // panel has the properties that differ between the panels of a dashboard.
 type panel struct {
-	id      int // written down, since alert rules and links name panels by it
+	id      int // fixed, because alert rules and links refer to it
 	title   string
 	help    help
 	width   int // in columns of 24
@@ -41,12 +41,12 @@ type panel struct {
 	unit    string
 	queries []query
 	now     bool // shows the last minutes, independent of the dashboard's range
-	detail  bool // Prometheus has its metrics only with the constant detail of telegraf.conf
+	detail  bool // Prometheus has its metrics only if telegraf.conf sets the constant detail
 
-	recorded bool // Prometheus shows what a rule records every five minutes
+	recorded bool // in Prometheus, the values come from a recording rule that runs every five minutes
 
 	fabric bool   // there is no data without fabric.peers_file
-	needs  string // the option of the plugin's section applications without which there is no data; "": none
+	needs  string // the option in the plugin's section applications that enables the data; "": none
 }
 
 // board places panels from left to right in rows of 24 columns.
@@ -55,7 +55,7 @@ type board struct {
 	engine  Engine
 	options *Options
 	filter  string   // the condition of every query
-	tags    []string // that the filter compares with the dashboard's variables
+	tags    []string // the filter compares them with the dashboard's variables
 	panels  []grafana.Panel
 	x, y    int
 	left    int // where lines begin, beside a panel that is taller than a line
@@ -94,7 +94,7 @@ func (b *board) collapsed(id int, title string, add func()) {
 	b.panels[row].Collapsed, b.panels[row].Panels = &closed, &inside
 }
 
-// beside adds a panel at the left, and the lines that follow go beside it until the next row.
+// beside adds a panel at the left. The following lines are placed to its right until the next row.
 func (b *board) beside(p grafana.Panel) {
 	b.newLine()
 	y := b.y
@@ -131,7 +131,7 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 		made.Description += "\n\n**Needs** `detail = true` in telegraf.conf."
 	}
 	if b.engine == Prometheus && p.recorded {
-		made.Description += "\n\n**Late:** a rule counts every five minutes, so that the newest are not here yet."
+		made.Description += "\n\n**Delay:** a rule counts every five minutes, so the newest events may be missing."
 	}
 	if p.needs != "" {
 		made.Description += "\n\n**Needs** `applications." + p.needs + " = true` in the plugin's configuration; without it there is no data."
@@ -142,7 +142,7 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 		made.FieldConfig.Defaults.NoValue = cmp.Or(fields.NoValue, "None, or fabric.peers_file is not set")
 	}
 	if p.now && b.engine == InfluxDB {
-		made.TimeFrom = short(b.options.recent())
+		made.TimeFrom = formatDuration(b.options.recent())
 	}
 	for _, q := range p.queries {
 		if t, ok := b.target(q, kind, format); ok {
@@ -153,7 +153,7 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 	return made
 }
 
-// unit returns the unit of an engine's values for the unit of InfluxDB's.
+// unit converts the unit of a value in InfluxDB to the unit of that value in the engine.
 func (b *board) unit(unit string) string {
 	if b.engine == Prometheus {
 		switch unit {
@@ -172,7 +172,7 @@ type level struct {
 	color string
 }
 
-func thresholds(base string, levels ...level) *grafana.Thresholds {
+func newThresholds(base string, levels ...level) *grafana.Thresholds {
 	t := &grafana.Thresholds{Mode: "absolute", Steps: []grafana.Step{{Color: base}}}
 	for _, l := range levels {
 		t.Steps = append(t.Steps, grafana.Step{Color: l.color, Value: &l.from})
@@ -192,15 +192,15 @@ func (b *board) stat(p panel, zero string, t *grafana.Thresholds) {
 	}))
 }
 
-// facts adds values side by side, without thresholds. The values may be text. labels are those of the values in
-// Prometheus.
+// facts adds values side by side, without thresholds. The values may be text. labels names the labels that
+// have the values in Prometheus.
 func (b *board) facts(p panel, labels ...string) {
 	fields := "/^(?!Time$).*$/"
 	if b.engine == Prometheus {
 		fields = "/^(" + strings.Join(labels, "|") + ")$/"
 	}
 	b.add(b.make("stat", "table", p, grafana.FieldDefaults{
-		NoValue: "-", Thresholds: thresholds("text"), Color: map[string]any{"mode": "thresholds"},
+		NoValue: "-", Thresholds: newThresholds("text"), Color: map[string]any{"mode": "thresholds"},
 	}, map[string]any{
 		"colorMode": "none", "graphMode": "none", "justifyMode": "auto", "orientation": "auto",
 		"textMode": "value_and_name", "wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard",
@@ -232,7 +232,7 @@ func (b *board) series(p panel, s shape) {
 		custom["drawStyle"], custom["pointSize"], custom["showPoints"] = "points", 7, "always"
 	}
 	least := new(float64)
-	if p.unit == "ns" { // a logarithm has no 0
+	if p.unit == "ns" { // a logarithmic scale has no 0
 		least = nil
 		custom["scaleDistribution"] = map[string]any{"type": "log", "log": 10}
 	}
@@ -242,7 +242,7 @@ func (b *board) series(p panel, s shape) {
 		"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": []string{"max"}},
 		"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
 	})
-	made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, colored(p.queries)...)
+	made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, colorOverrides(p.queries)...)
 	made.Interval, made.MaxDataPoints = "10s", b.points
 	if b.engine == Prometheus && (s != lines || slices.ContainsFunc(made.Targets, countsIncrease)) {
 		made.Interval = "1m" // an increase needs some scrapes in each interval
@@ -258,7 +258,7 @@ func countsIncrease(t grafana.Target) bool { return strings.Contains(t.Expr, "$_
 // timeline adds states over time.
 func (b *board) timeline(p panel, mapping grafana.Mapping) {
 	made := b.make("state-timeline", "time_series", p, grafana.FieldDefaults{
-		Mappings: []grafana.Mapping{mapping}, Thresholds: thresholds("text"),
+		Mappings: []grafana.Mapping{mapping}, Thresholds: newThresholds("text"),
 		Color:  map[string]any{"mode": "thresholds"},
 		Custom: map[string]any{"fillOpacity": 80, "lineWidth": 0},
 	}, map[string]any{
@@ -273,7 +273,7 @@ func (b *board) timeline(p panel, mapping grafana.Mapping) {
 // history adds a row of cells for each series, from the least value in yellow to the greatest in red.
 func (b *board) history(p panel) {
 	made := b.make("status-history", "time_series", p, grafana.FieldDefaults{
-		Thresholds: thresholds("yellow", level{2, "orange"}, level{5, "red"}), Color: map[string]any{"mode": "thresholds"},
+		Thresholds: newThresholds("yellow", level{2, "orange"}, level{5, "red"}), Color: map[string]any{"mode": "thresholds"},
 		Custom: map[string]any{"fillOpacity": 80, "lineWidth": 0},
 	}, map[string]any{
 		"rowHeight": 0.9, "colWidth": 0.9, "showValue": "never",
@@ -286,17 +286,17 @@ func (b *board) history(p panel) {
 
 // column is a column of a table, in the order in which it is shown.
 type column struct {
-	name  string // in the result of InfluxDB; none if that has no such column
-	prom  string // in that of Prometheus; "" means name, and none that there is no such column
+	name  string // in a result of InfluxDB; none if InfluxDB has no such column
+	prom  string // in a result of Prometheus; "" means name, none means that Prometheus has no such column
 	title string // "" means name; host and device keep their names because links use them
 	unit  string
 	bad   bool // values above 0 are orange
 
-	hidden bool // a row has to have it, and no reader needs it
+	hidden bool // the query has to return it, but it is not shown
 }
 
-// widths has the widths of columns in pixels, by title. Grafana's own 150 for each would leave two of them on the first screen,
-// and a column without a width the least width once others fill the panel.
+// widths has the widths of columns in pixels, by title. With Grafana's default of 150, only two columns would be on the first screen.
+// A column without a width here gets the minimum width if the others fill the panel.
 var widths = map[string]int{
 	"Time": 160, "host": 88, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
 	"state": 66, "rate": 78, "best": 78, "flaps": 50, "reason": 112, "lost events": 92, "lost completions": 130, "errors": 60, "p99": 72,
@@ -314,7 +314,8 @@ var widths = map[string]int{
 // none is the name of a column that an engine does not have.
 const none = "-"
 
-// columnsOf returns the columns that an engine has, with their names there. Prometheus itself owns the label instance.
+// columnsOf returns the columns that the engine has, with their names in it. Prometheus itself sets the label instance, so the plugin's
+// instance has another name there.
 func (b *board) columnsOf(all []column) []column {
 	var its []column
 	for _, c := range all {
@@ -334,7 +335,7 @@ func (b *board) columnsOf(all []column) []column {
 // table adds a table with the rows of the panel's queries. links has the links of columns, by their names.
 func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...column) {
 	made := b.make("table", "table", p, grafana.FieldDefaults{
-		NoValue: "-", Thresholds: thresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false, "minWidth": 50},
+		NoValue: "-", Thresholds: newThresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false, "minWidth": 50},
 	}, map[string]any{"showHeader": true, "frameIndex": 0, "cellHeight": "sm"})
 	index, rename, exclude := map[string]any{}, map[string]any{}, map[string]any{"Time": true}
 	columns = b.columnsOf(columns)
@@ -367,7 +368,7 @@ func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override 
 	}
 	if c.bad {
 		properties = append(properties,
-			grafana.Property{ID: "thresholds", Value: thresholds("text", level{1, "orange"})},
+			grafana.Property{ID: "thresholds", Value: newThresholds("text", level{1, "orange"})},
 			grafana.Property{ID: "custom.cellOptions", Value: map[string]any{"type": "color-text"}})
 	}
 	if link, ok := links[c.name]; ok {

@@ -40,18 +40,18 @@ const reported = "rdma:collector_report_timestamp_seconds:max5m"
 func promPast(o *Options) []promRule {
 	return []promRule{
 		// Few ports flap, and few hosts have events, so that these are small.
-		{Record: "rdma:port_flaps:increase5m", Expr: grown5m("rdma_port_flaps_total") + " > 0"},
-		{Record: "rdma:async_events:increase5m", Expr: "sum without (device, port) (" + grown5m("rdma_async_events_total") + ") > 0"},
+		{Record: "rdma:port_flaps:increase5m", Expr: increase5m("rdma_port_flaps_total") + " > 0"},
+		{Record: "rdma:async_events:increase5m", Expr: "sum without (device, port) (" + increase5m("rdma_async_events_total") + ") > 0"},
 		{Record: "rdma:cq_probe_wake_p99_seconds:mean5m", Expr: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m])`},
 		{Record: fabricPast, Expr: fabricNow(o.site(Prometheus))},
 		{Record: reported, Expr: `max_over_time(timestamp(rdma_collector_uptime_seconds)[5m:])`},
 	}
 }
 
-// grown5m returns the growth of a counter between two evaluations of the recording rules, in whole numbers. It begins one
-// scrape before, so that nothing falls between two evaluations. increase extrapolates from the five minutes between the
-// first and the last scrape to all 5m15s, which is 1.05 times as long.
-func grown5m(counter string) string { return "round(increase(" + counter + "[5m15s]) / 1.05)" }
+// increase5m returns the increase of a counter between two evaluations of the recording rules, as a whole number. The range begins one
+// scrape earlier, so that no increase falls between two evaluations. increase() extrapolates from the five minutes between the first and
+// the last scrape to all 5m15s, which is 1.05 times as long.
+func increase5m(counter string) string { return "round(increase(" + counter + "[5m15s]) / 1.05)" }
 
 // promGroups returns the rules for Prometheus, with the alerts of the same table as Grafana's.
 func promGroups(o *Options) []promGroup {
@@ -112,7 +112,7 @@ func (r *rule) prometheus(o *Options) promRule {
 	p.Annotations["dashboard"] = r.Panel.Dashboard + "-" + string(Prometheus)
 	p.Annotations["panel"] = strconv.Itoa(r.Panel.ID)
 	if hold := cmp.Or(r.promHold, r.Hold); hold > 0 {
-		p.For = short(hold)
+		p.For = formatDuration(hold)
 	}
 	return p
 }

@@ -28,25 +28,25 @@ func inInterval(aggregation, series string) string {
 // eventCounts asks for the events of each type that has come on few devices. Of a fleet they have to be recorded.
 const eventCounts = `sum by (event) (increase(rdma_async_events_total{FILTER}[$__interval])) > 0`
 
-// counted asks for a counter's increase in each interval, summed over all series. conditions are ofPorts or ofProbes, or
+// counterQuery returns a query for the increase of a counter in each interval, summed over all series. conditions is ofPorts, ofProbes or
 // "".
-func counted(alias, field, measurement, conditions string) query {
+func counterQuery(alias, field, measurement, conditions string) query {
 	return query{
-		alias: alias, text: sum(field, measurement, conditions, "time($__interval) fill(0)"),
-		prom: "sum (" + increase(field, measurement, conditions) + ")",
+		alias: alias, text: summedIncrease(field, measurement, conditions, "time($__interval) fill(0)"),
+		prom: "sum (" + counterIncrease(field, measurement, conditions) + ")",
 	}
 }
 
-// countedBy is like counted, for each value of a tag.
+// countedBy is like counterQuery, for each value of a tag.
 func countedBy(tag, alias, field, measurement, conditions string) query {
 	return query{
 		alias: alias + ", " + tag + " $tag_" + tag,
-		text:  sum(field, measurement, conditions, `time($__interval), "`+tag+`" fill(0)`),
-		prom:  "sum by (" + tag + ") (" + increase(field, measurement, conditions) + ")",
+		text:  summedIncrease(field, measurement, conditions, `time($__interval), "`+tag+`" fill(0)`),
+		prom:  "sum by (" + tag + ") (" + counterIncrease(field, measurement, conditions) + ")",
 	}
 }
 
-func increase(field, measurement, conditions string) string {
+func counterIncrease(field, measurement, conditions string) string {
 	filter := map[string]string{"": "FILTER", ofPorts: "FILTER,PORTS", ofProbes: "FILTER,PROBES"}[conditions]
 	return "increase(" + measurement + "_" + field + "_total{" + filter + "}[$__interval])"
 }
@@ -104,16 +104,15 @@ func (b *board) target(q query, kind, format string) (t grafana.Target, ok bool)
 
 // influxQL replaces the placeholders of a query.
 func (b *board) influxQL(text, labels string) string {
-	text = strings.ReplaceAll(text, "RECENT", "time > ${__to}ms - "+short(b.options.recent()))
+	text = strings.ReplaceAll(text, "RECENT", "time > ${__to}ms - "+formatDuration(b.options.recent()))
 	return b.names.expand(text, `"$policy".`, b.filter, labels)
 }
 
 var tagRef = regexp.MustCompile(`\$tag_(\w+)`)
 
-// sum returns the query for a counter's increase, summed over all tags that are
-// not in by. When the plugin restarts, its counters fall to 0; that decrease adds
-// nothing.
-func sum(field, measurement, conditions, by string) string {
+// summedIncrease returns the query for the increase of a counter, summed over all tags that are not in by. A restart of the plugin resets
+// its counters to 0; this decrease is ignored.
+func summedIncrease(field, measurement, conditions, by string) string {
 	if by != "" {
 		by = " GROUP BY " + by
 	}
@@ -122,14 +121,12 @@ func sum(field, measurement, conditions, by string) string {
 		WHERE {filter}CONDITIONS GROUP BY `+series[measurement]+`) WHERE $timeFilter`) + by
 }
 
-// grown returns the query for a counter's increase in each series in which it
-// increased. Differences from point to point, as in sum, would take seconds for
-// thousands of devices; this query takes a tenth of that time. If the plugin was
-// restarted in the range, the result is the greater of the increases before and
-// after the restart.
-func grown(field, measurement string) string { return grownAny(measurement, field) }
+// increasedSeries returns the query for the increase of a counter in each series in which it increased. Differences between successive
+// points, as in summedIncrease, would take seconds for thousands of devices; this query takes a tenth of that time. If the plugin restarted
+// in the range, the result is the greater of the increases before and after the restart.
+func increasedSeries(field, measurement string) string { return grownAny(measurement, field) }
 
-// grownAny is grown for the greatest increase of several counters.
+// grownAny is like increasedSeries, for the greatest increase of several counters.
 func grownAny(measurement string, fields ...string) string {
 	var sources []string
 	for _, field := range fields {

@@ -112,7 +112,7 @@ func (r *rule) grafana(n *names, o *Options) grafana.Rule {
 	maps.Copy(labels, r.labels)
 	return grafana.Rule{
 		UID: "rdma-" + r.ID, Title: r.Title, Condition: conditionRef, Data: r.data(n, o),
-		NoDataState: cmp.Or(r.noData, "OK"), ExecErrState: "Error", For: short(r.Hold),
+		NoDataState: cmp.Or(r.noData, "OK"), ExecErrState: "Error", For: formatDuration(r.Hold),
 		DashboardUID: r.Panel.Dashboard, PanelID: r.Panel.ID,
 		Labels: labels, Annotations: r.annotations(o, r.Summary),
 	}
@@ -151,33 +151,33 @@ func (r *rule) data(n *names, o *Options) []grafana.Query {
 		rng := grafana.RelativeRange{From: int(s.from.Seconds()), To: int(s.to.Seconds())}
 		queries = append(queries, grafana.Query{
 			RefID: ref, Range: rng, DataSourceUID: o.source(),
-			Model: model(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, policyOf(o.Place), "$timeFilter", o.inInfluxQL())}),
+			Model: newModel(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, policyOf(o.Place), "$timeFilter", o.inInfluxQL())}),
 		})
-		reductions = append(reductions, expression("R"+ref, grafana.Model{Type: "reduce", Expression: ref, Reducer: "last"}))
+		reductions = append(reductions, newExpression("R"+ref, grafana.Model{Type: "reduce", Expression: ref, Reducer: "last"}))
 	}
 	value := "RA"
 	data := append(queries, reductions...)
 	if r.when != "" {
 		value = valueRef
-		data = append(data, expression(valueRef, grafana.Model{Type: "math", Expression: r.when}))
+		data = append(data, newExpression(valueRef, grafana.Model{Type: "math", Expression: r.when}))
 	}
-	return append(data, expression(conditionRef, grafana.Model{
+	return append(data, newExpression(conditionRef, grafana.Model{
 		Type: "threshold", Expression: value,
 		Conditions: []grafana.Condition{{Evaluator: grafana.Evaluator{Type: "gt", Params: []float64{r.above}}}},
 	}))
 }
 
-func expression(ref string, m grafana.Model) grafana.Query {
-	return grafana.Query{RefID: ref, DataSourceUID: grafana.ExpressionUID, Model: model(ref, m)}
+func newExpression(ref string, m grafana.Model) grafana.Query {
+	return grafana.Query{RefID: ref, DataSourceUID: grafana.ExpressionUID, Model: newModel(ref, m)}
 }
 
-func model(ref string, m grafana.Model) grafana.Model {
+func newModel(ref string, m grafana.Model) grafana.Model {
 	m.RefID, m.IntervalMs, m.MaxDataPoints = ref, 1000, 43200
 	return m
 }
 
-// short returns a duration in the notation of Prometheus.
-func short(d time.Duration) string {
+// formatDuration returns a duration in the notation of Prometheus.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d == 0:
 		return "0s"

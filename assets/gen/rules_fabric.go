@@ -29,9 +29,9 @@ const (
 	cutHosts     = 2    // hosts at either end of these pairs: those of one host are that host's link
 )
 
-// blamed returns the verdicts that count against a group, those of pairs whose port blames its own link included. A host that is cut off with
-// all of its group blames its own link, and its group is cut off all the same.
-func blamed() []string {
+// groupVerdicts returns the verdicts that count against a group. They include the verdicts about pairs whose port blames its own link: if a
+// whole group is cut off, each of its hosts blames its own link.
+func groupVerdicts() []string {
 	return verdictsThat(func(r *verdict.Row) bool {
 		return r.Blames == verdict.BlameNetwork || r.Blames == verdict.BlameOwn
 	})
@@ -70,8 +70,8 @@ func (o *Options) site(e Engine) string {
 	return o.Labels[0] + ", "
 }
 
-// said is a condition of InfluxQL for the pairs whose last verdict is one of some.
-func said(words ...string) string {
+// verdictCondition returns a condition of InfluxQL for pairs whose last verdict is one of words.
+func verdictCondition(words ...string) string {
 	all := make([]string, 0, len(words))
 	for _, v := range words {
 		all = append(all, `"verdict" = '`+v+`'`)
@@ -97,14 +97,14 @@ var (
 	peerEnd = end{"peer_host", "peer_device", "peer_group", "host"}
 )
 
-// tagged returns names as a list of tags of InfluxQL.
-func tagged(names ...string) string { return `"` + strings.Join(names, `", "`) + `"` }
+// quotedTags returns names as a list of tags in InfluxQL.
+func quotedTags(names ...string) string { return `"` + strings.Join(names, `", "`) + `"` }
 
 // groupedBy returns the end of a query that groups by the site and by tags. Without either there is nothing to group by.
 func (o *Options) groupedBy(tags ...string) string {
 	by := strings.TrimSuffix(o.site(InfluxDB), ", ")
 	if len(tags) > 0 {
-		by = o.site(InfluxDB) + tagged(tags...)
+		by = o.site(InfluxDB) + quotedTags(tags...)
 	}
 	if by == "" {
 		return ""
@@ -148,7 +148,7 @@ func (o *Options) orZero(query, measurement string, tags ...string) string {
 // sized asks for the number of hosts of each group.
 func (o *Options) sized(e end) string {
 	return o.orZero(`SELECT last("pairs") * 0 + 1 AS "n" FROM {rdma_fabric} WHERE {filter} AND "scope" = 'group' GROUP BY {labels}`+
-		tagged("host", e.group), "rdma_fabric", e.group)
+		quotedTags("host", e.group), "rdma_fabric", e.group)
 }
 
 // others asks for the number of hosts of a site but one.
@@ -157,15 +157,15 @@ func (o *Options) others() string {
 		WHERE $timeFilter` + o.groupedBy()
 }
 
-// suspected returns the condition that a device is suspected, of the results of steps: its observers in its own group and in any,
-// the hosts of its group, and those of the site but one.
-func suspected(own, all, size, others string) string {
+// suspectedCondition returns the condition that a device is a suspect. The arguments name results of steps: the observers in the device's
+// own group, the observers in all groups, the hosts of its group, and the other hosts of the site.
+func suspectedCondition(own, all, size, others string) string {
 	return fmt.Sprintf("(%[3]s >= %[7]d && %[1]s >= %[5]d || %[3]s < %[7]d && (%[2]s >= %[6]d || %[2]s >= %[5]d && %[2]s >= %[4]s))",
 		own, all, size, others, suspectedBy, suspectedAny, smallGroup)
 }
 
-// trusted returns the contrary of suspected.
-func trusted(own, all, size, others string) string {
+// notSuspectedCondition returns the negation of suspectedCondition.
+func notSuspectedCondition(own, all, size, others string) string {
 	return fmt.Sprintf("(%[3]s >= %[7]d && %[1]s < %[5]d || %[3]s < %[7]d && %[2]s < %[6]d && (%[2]s < %[5]d || %[2]s < %[4]s))",
 		own, all, size, others, suspectedBy, suspectedAny, smallGroup)
 }
@@ -184,8 +184,8 @@ func (o *Options) suspects() string {
 		own, all, large, others, suspectedBy, suspectedAny)
 }
 
-// relabelled returns series of Prometheus with copies of labels under other names: from, to, from, to.
-func relabelled(series string, names ...string) string {
+// copyLabels returns series of Prometheus with labels copied to other names. names is a list of pairs: from, to, from, to.
+func copyLabels(series string, names ...string) string {
 	for pair := range slices.Chunk(names, 2) {
 		series = fmt.Sprintf(`label_replace(%s, %q, "$1", %q, "(.*)")`, series, pair[1], pair[0])
 	}
@@ -194,13 +194,13 @@ func relabelled(series string, names ...string) string {
 
 // ownLinks are the devices of ports that blame their own link, by the labels of peers, in Prometheus.
 func (o *Options) ownLinks() string {
-	return relabelled(`max `+o.bySite("host", "device")+` (rdma_fabric_port_bad == 1)`, "host", "peer_host", "device", "peer_device")
+	return copyLabels(`max `+o.bySite("host", "device")+` (rdma_fabric_port_bad == 1)`, "host", "peer_host", "device", "peer_device")
 }
 
 // cutSteps ask what says that groups are cut off: their bad pairs with other groups, all of these, and the hosts at both ends of the
 // bad ones.
 func (o *Options) cutSteps(e end) []step {
-	bad := ` FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter`
+	bad := ` FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` + verdictCondition(groupVerdicts()...) + ` AND $timeFilter`
 	hosts := func(host string) string {
 		each := `(SELECT count("verdict") AS "n"` + bad + o.groupedBy(e.group, host) + `)`
 		return o.orZero(`SELECT count("n") AS "n" FROM `+each+` WHERE $timeFilter`+o.groupedBy(e.group), "rdma_fabric_peer", e.group)
@@ -215,19 +215,19 @@ func (o *Options) cutSteps(e end) []step {
 	return all
 }
 
-// cut returns the condition that a group is cut off, of the results of cutSteps.
-func cut(bad, pairs, near, far string) string {
+// cutOffCondition returns the condition that a group is cut off. The arguments name results of cutSteps.
+func cutOffCondition(bad, pairs, near, far string) string {
 	return fmt.Sprintf("%s > %g * %s && %s >= %d && %s >= %[5]d", bad, groupShare, pairs, near, cutHosts, far)
 }
 
-// whole returns the contrary of cut.
-func whole(bad, pairs, near, far string) string {
+// notCutOffCondition returns the negation of cutOffCondition.
+func notCutOffCondition(bad, pairs, near, far string) string {
 	return fmt.Sprintf("(%s <= %g * %s || %s < %d || %s < %[5]d)", bad, groupShare, pairs, near, cutHosts, far)
 }
 
 // cutGroups are the groups that are cut off, in Prometheus.
 func (o *Options) cutGroups() string {
-	bad := strings.ReplaceAll(pairsThatSay(`scope="across",`, blamed()...), "PLACE, ", o.site(Prometheus))
+	bad := strings.ReplaceAll(pairsThatSay(`scope="across",`, groupVerdicts()...), "PLACE, ", o.site(Prometheus))
 	by := o.bySite("own_group")
 	hosts := func(host string) string {
 		return `count ` + by + ` (count ` + o.bySite("own_group", host) + ` (` + bad + `)) >= ` + fmt.Sprint(cutHosts)
@@ -264,12 +264,12 @@ func (o *Options) ownLink() queries {
 func (o *Options) suspect() queries {
 	all := o.observers(peerEnd, "")
 	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` +
-		said(string(verdict.VerdictOwnLink)) + ` AND $timeFilter` +
+		verdictCondition(string(verdict.VerdictOwnLink)) + ` AND $timeFilter` +
 		o.groupedBy("peer_group", "host", "device", "port")
 	asked := queries{
 		// InfluxDB cannot compare the tag peer_host of observers with the tag host of the port that they observe. So it compares, in each
 		// group, how many interfaces are suspected with how many ports blame their own link.
-		when:   suspected("$RA", "$RB", "$RC", "$RD") + " && ($RF == 0 || $RE > $RF)",
+		when:   suspectedCondition("$RA", "$RB", "$RC", "$RD") + " && ($RF == 0 || $RE > $RF)",
 		promql: o.suspects() + ` unless on ` + o.inSite("peer_host", "peer_device") + ` ` + o.ownLinks(),
 	}
 	for _, query := range []string{
@@ -285,13 +285,13 @@ func (o *Options) suspect() queries {
 func (o *Options) groupSuspect() queries {
 	return queries{
 		steps:  o.cutSteps(ownEnd),
-		when:   cut("$RA", "$RB", "$RC", "$RD"),
+		when:   cutOffCondition("$RA", "$RB", "$RC", "$RD"),
 		promql: o.cutGroups(),
 	}
 }
 
-// canonical returns a template for the value of a label at the first or the second end of a pair, by the order of the hosts' names.
-func canonical(first bool, e, other string) string {
+// orderedLabel returns a template for a label of the first or the second end of a pair. The ends are ordered by the names of their hosts.
+func orderedLabel(first bool, e, other string) string {
 	if !first {
 		e, other = other, e
 	}
@@ -305,7 +305,7 @@ func (o *Options) pair() queries {
 	ends := []string{"host", "device", "own_group", "peer_host", "peer_device", "peer_group"}
 	silent := silentVerdicts()
 	steps := []step{{
-		query: `SELECT count("verdict") AS "pairs" FROM ` + lastVerdicts("") + ` WHERE ` + said(silent...) + ` AND $timeFilter` + o.groupedBy(ends...),
+		query: `SELECT count("verdict") AS "pairs" FROM ` + lastVerdicts("") + ` WHERE ` + verdictCondition(silent...) + ` AND $timeFilter` + o.groupedBy(ends...),
 		from:  o.window(),
 	}, {query: o.others(), from: o.window()}}
 	when := "$RA > 0"
@@ -318,23 +318,24 @@ func (o *Options) pair() queries {
 			steps = append(steps, s)
 			results = append(results, next())
 		}
-		when += " && " + trusted(results[0], results[1], results[2], "$RB") + " && " + whole(results[3], results[4], results[5], results[6])
+		when += " && " + notSuspectedCondition(results[0], results[1], results[2], "$RB") + " && " + notCutOffCondition(results[3],
+			results[4], results[5], results[6])
 	}
 	suspects, groups := o.suspects(), o.cutGroups()
 	return queries{
 		labels: map[string]string{
-			"host": canonical(true, "host", "peer_host"), "peer_host": canonical(false, "host", "peer_host"),
-			"device": canonical(true, "device", "peer_device"), "peer_device": canonical(false, "device", "peer_device"),
+			"host": orderedLabel(true, "host", "peer_host"), "peer_host": orderedLabel(false, "host", "peer_host"),
+			"device": orderedLabel(true, "device", "peer_device"), "peer_device": orderedLabel(false, "device", "peer_device"),
 			"own_group": "", "peer_group": "",
 		},
 		steps: steps,
 		when:  when,
 		promql: relabelledPair(`max ` + o.bySite("pair") + ` (rdma_fabric_peer_status{verdict=~"` + strings.Join(silent, "|") + `"} == 1
 			unless on ` + o.inSite("peer_host", "peer_device") + ` ` + suspects + `
-			unless on ` + o.inSite("host", "device") + ` ` + relabelled(suspects, "peer_host", "host", "peer_device", "device") + `
+			unless on ` + o.inSite("host", "device") + ` ` + copyLabels(suspects, "peer_host", "host", "peer_device", "device") + `
 			unless on ` + o.inSite("peer_host", "peer_device") + ` ` + o.ownLinks() + `
 			unless on ` + o.inSite("own_group") + ` ` + groups + `
-			unless on ` + o.inSite("peer_group") + ` ` + relabelled(groups, "own_group", "peer_group") + `)`),
+			unless on ` + o.inSite("peer_group") + ` ` + copyLabels(groups, "own_group", "peer_group") + `)`),
 	}
 }
 
@@ -357,7 +358,7 @@ func (o *Options) fabricSlow() map[string]queries {
 	return map[string]queries{
 		"fabric-lossy": {
 			steps: []step{{
-				query: `SELECT count("verdict") AS "pairs" FROM ` + lastVerdicts("") + ` WHERE ` + said(lossy...) + ` AND $timeFilter` + by, from: o.window(),
+				query: `SELECT count("verdict") AS "pairs" FROM ` + lastVerdicts("") + ` WHERE ` + verdictCondition(lossy...) + ` AND $timeFilter` + by, from: o.window(),
 			}},
 			promql: `count by (` + site + `own_group) (` + strings.ReplaceAll(pairsThatSay("", lossy...), "PLACE, ", site) + `) > 0`,
 		},

@@ -10,9 +10,9 @@ import (
 // fill a place in which no cable is known would have no count.
 const cablesInInfluxQL = `count(distinct("cable")) + count("up") - count("cable")`
 
-// cables counts ports by place in PromQL, as cablesInInfluxQL does. rdma_port_info may have two series of a port for a moment,
-// when another of its labels changes.
-func cables(by, ports string) string {
+// countCables counts ports by place in PromQL, as cablesInInfluxQL does in InfluxQL. If another label of rdma_port_info changes, a port may
+// have two series of it for a moment.
+func countCables(by, ports string) string {
 	const of, cable = "(host, plugin_instance, device, port)", "(host, plugin_instance, device, port, cable)"
 	inner := " by (cable)"
 	if place, ok := strings.CutPrefix(by, " by ("); ok {
@@ -56,7 +56,7 @@ func (o *Options) portsDownTogether() queries {
 			},
 		},
 		when: "$RA >= 8 && $RC > 0.1 * $RB",
-		promql: cables(by, fallen) + ` >= 8
+		promql: countCables(by, fallen) + ` >= 8
 			and count` + by + ` (` + fallen + `) > 0.1 * count` + by + ` (rdma_port_up and rdma_port_expected_up == 1)`,
 	}
 }
@@ -71,7 +71,7 @@ func (o *Options) smUnstable() queries {
 	return queries{
 		steps: []step{
 			{
-				query: `SELECT count("sm_change") AS "ports" FROM (` + grown("sm_change", "rdma_async") + `) WHERE "sm_change" >= 3 AND $timeFilter` + of,
+				query: `SELECT count("sm_change") AS "ports" FROM (` + increasedSeries("sm_change", "rdma_async") + `) WHERE "sm_change" >= 3 AND $timeFilter` + of,
 				from:  30 * time.Minute,
 			},
 			{

@@ -10,7 +10,7 @@ import "time"
 // of the last one would read a day of points.
 func (o *Options) silence() string {
 	return `SELECT last("n") AS "n" FROM (SELECT moving_average(count("uptime"), 2) AS "n" FROM (SELECT last("uptime_ns") AS "uptime"
-		FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `) WHERE $timeFilter GROUP BY time(` + short(o.recent()) + `), ` +
+		FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `) WHERE $timeFilter GROUP BY time(` + formatDuration(o.recent()) + `), ` +
 		byHost + ` fill(0)) GROUP BY ` + byHost
 }
 

@@ -32,8 +32,8 @@ type family struct {
 	Fields []string
 }
 
-// labels has the strings that become labels. Those in unlabelled are left out.
-func labels() map[string][]family {
+// labelFamilies returns the string fields that become labels. It leaves out the fields in unlabelled.
+func labelFamilies() map[string][]family {
 	return map[string][]family{
 		"rdma_device": {
 			{"info", []string{
@@ -60,7 +60,7 @@ var unlabelled = []string{"state_name", "phys_state_name", "expected_missing_of"
 // Prometheus expects.
 func telegrafFile(o *Options, metrics []measure.Metric) ([]byte, error) {
 	t := tables{
-		Expires: 3 * o.Interval, Counters: map[string][]string{}, Labels: labels(),
+		Expires: 3 * o.Interval, Counters: map[string][]string{}, Labels: labelFamilies(),
 		NoEvents: map[string][]string{"rdma_async": nil, "rdma_app_async": nil},
 	}
 	for i := range metrics {
@@ -83,7 +83,7 @@ func telegrafFile(o *Options, metrics []measure.Metric) ([]byte, error) {
 	}
 	slices.Sort(t.Gauges)
 	var b bytes.Buffer
-	tmpl, err := template.New("telegraf.conf").Funcs(template.FuncMap{"list": list}).Parse(telegrafTemplate)
+	tmpl, err := template.New("telegraf.conf").Funcs(template.FuncMap{"list": quotedList}).Parse(telegrafTemplate)
 	if err == nil {
 		err = tmpl.Execute(&b, t)
 	}
@@ -107,7 +107,7 @@ func (t *tables) add(m *measure.Metric, f measure.Field) error {
 	case f.Cumulative:
 		t.Counters[m.Name] = append(t.Counters[m.Name], f.Name)
 	default:
-		t.Gauges = append(t.Gauges, m.Name+"_"+renamed(f.Name))
+		t.Gauges = append(t.Gauges, m.Name+"_"+prometheusName(f.Name))
 	}
 	return nil
 }
@@ -118,9 +118,8 @@ func isEvent(field string) bool {
 	return ok || field == "unknown_<number>"
 }
 
-// renamed returns the name of a gauge's field in the units of Prometheus, as the script of
-// the template does.
-func renamed(field string) string {
+// prometheusName returns the name of a gauge's field in the units of Prometheus, as the script of the template does.
+func prometheusName(field string) string {
 	if field == "mtu" {
 		return "mtu_bytes"
 	}
@@ -133,8 +132,8 @@ func renamed(field string) string {
 	return field
 }
 
-// list writes names as a list of TOML or Starlark, in lines of bounded length.
-func list(indent string, names []string) string {
+// quotedList returns names as a list of TOML or Starlark in lines of limited length.
+func quotedList(indent string, names []string) string {
 	const width = 110
 	var b strings.Builder
 	column := 0

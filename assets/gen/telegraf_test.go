@@ -17,7 +17,7 @@ func TestAStringWithoutAPlaceIsAnError(t *testing.T) {
 
 func TestLabelsAreFieldsOfTheTable(t *testing.T) {
 	for _, m := range measure.All() {
-		for _, family := range labels()[m.Name] {
+		for _, family := range labelFamilies()[m.Name] {
 			for _, name := range family.Fields {
 				_, ok := m.Field(name)
 				require.True(t, ok, "%s.%s", m.Name, name)

@@ -20,16 +20,15 @@ import (
 
 const database = "rdma"
 
-// run runs statements as the documents' curl does.
-func run(t *testing.T, s *influx.Server, influxQL string) {
+// runStatements executes statements as the curl command in the documents does.
+func runStatements(t *testing.T, s *influx.Server, influxQL string) {
 	t.Helper()
 	_, err := s.Query(t.Context(), "", influxQL)
 	require.NoError(t, err)
 }
 
-// statements returns the statements for a database that others also write to, as the
-// program writes them for a user.
-func statements(t *testing.T, database string) string {
+// sharedStatements returns the statements that the program writes for a database that others also write to.
+func sharedStatements(t *testing.T, database string) string {
 	t.Helper()
 	dir := t.TempDir()
 	out, err := exec.Command(rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "assets", "-database", database, "-out", dir).CombinedOutput()
@@ -39,8 +38,8 @@ func statements(t *testing.T, database string) string {
 	return string(text)
 }
 
-// policies returns the retention policies of a database, as InfluxDB lists them.
-func policies(t *testing.T, s *influx.Server, database string) map[string]string {
+// retentionPolicies returns the retention policies of a database, as InfluxDB lists them.
+func retentionPolicies(t *testing.T, s *influx.Server, database string) map[string]string {
 	t.Helper()
 	got, err := s.Query(t.Context(), "", "SHOW RETENTION POLICIES ON "+influx.Quote(database))
 	require.NoError(t, err)
@@ -52,8 +51,8 @@ func policies(t *testing.T, s *influx.Server, database string) map[string]string
 	return all
 }
 
-// old writes a point of another input, which is a month old.
-func old(t *testing.T, s *influx.Server, database string) {
+// writeOldPoint writes a point of another input that is a month old.
+func writeOldPoint(t *testing.T, s *influx.Server, database string) {
 	t.Helper()
 	line := fmt.Sprintf("cpu,host=a usage_idle=1 %d\n", time.Now().Add(-30*24*time.Hour).UnixNano())
 	require.NoError(t, s.Write(t.Context(), database, strings.NewReader(line)))
@@ -62,19 +61,19 @@ func old(t *testing.T, s *influx.Server, database string) {
 func TestOtherInputsHistoryStaysAsItWas(t *testing.T) {
 	for name, script := range map[string]func(t *testing.T) string{
 		"own database": func(*testing.T) string { return influxdb.Downsampling },
-		"shared":       func(t *testing.T) string { return statements(t, "telegraf") },
+		"shared":       func(t *testing.T) string { return sharedStatements(t, "telegraf") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := influx.Start(t)
 			require.NoError(t, s.CreateDatabase(t.Context(), "telegraf"))
-			old(t, s, "telegraf")
-			before := policies(t, s, "telegraf")
-			run(t, s, script(t))
-			after := policies(t, s, "telegraf")
+			writeOldPoint(t, s, "telegraf")
+			before := retentionPolicies(t, s, "telegraf")
+			runStatements(t, s, script(t))
+			after := retentionPolicies(t, s, "telegraf")
 			maps.DeleteFunc(after, func(policy, _ string) bool { return strings.HasPrefix(policy, "rdma_") })
 			require.Equal(t, before, after)
-			require.EqualValues(t, 1, number(t, s, `SELECT count("usage_idle") FROM "telegraf".."cpu"`))
-			old(t, s, "telegraf")
+			require.EqualValues(t, 1, onlyNumber(t, s, `SELECT count("usage_idle") FROM "telegraf".."cpu"`))
+			writeOldPoint(t, s, "telegraf")
 		})
 	}
 }
@@ -83,27 +82,27 @@ func TestOtherInputsHistoryStaysAsItWas(t *testing.T) {
 func TestDatabaseThatIsThereIsRefused(t *testing.T) {
 	s := influx.Start(t)
 	require.NoError(t, s.CreateDatabase(t.Context(), database))
-	before := policies(t, s, database)
+	before := retentionPolicies(t, s, database)
 	_, err := s.Query(t.Context(), "", influxdb.Downsampling)
 	require.ErrorIs(t, err, influx.ErrRefused)
 	require.True(t, strings.HasSuffix(err.Error(), "not executed"), "docs/how-to/large-clusters.md quotes it")
-	require.Equal(t, before, policies(t, s, database))
-	run(t, s, statements(t, database))
-	require.Contains(t, policies(t, s, database), "rdma_raw")
+	require.Equal(t, before, retentionPolicies(t, s, database))
+	runStatements(t, s, sharedStatements(t, database))
+	require.Contains(t, retentionPolicies(t, s, database), "rdma_raw")
 }
 
 func TestNewerStatementsReplaceOlderOnes(t *testing.T) {
 	s := influx.Start(t)
-	run(t, s, strings.ReplaceAll(influxdb.Downsampling, `, max("rss_bytes") AS "rss_bytes"`, ""))
-	run(t, s, influxdb.Downsampling)
+	runStatements(t, s, strings.ReplaceAll(influxdb.Downsampling, `, max("rss_bytes") AS "rss_bytes"`, ""))
+	runStatements(t, s, influxdb.Downsampling)
 	got, err := s.Query(t.Context(), "", "SHOW CONTINUOUS QUERIES")
 	require.NoError(t, err)
 	require.Contains(t, fmt.Sprint(got), `max(rss_bytes) AS rss_bytes`)
-	run(t, s, influxdb.Downsampling)
+	runStatements(t, s, influxdb.Downsampling)
 }
 
-// write writes the history of two hosts, one of them with many events.
-func write(t *testing.T, s *influx.Server, c history.Config) {
+// writeHistory writes the history of two hosts, one of them with many events.
+func writeHistory(t *testing.T, s *influx.Server, c history.Config) {
 	t.Helper()
 	c.Hosts = []history.Host{{Name: "a", Scenario: "mixed"}, {Name: "b", Profile: "dual"}}
 	w := s.NewWriter(t.Context(), database)
@@ -111,8 +110,8 @@ func write(t *testing.T, s *influx.Server, c history.Config) {
 	require.NoError(t, w.Flush())
 }
 
-// number returns the second column of the only row in a query's result.
-func number(t *testing.T, s *influx.Server, influxQL string) float64 {
+// onlyNumber returns the second column of the only row in a query's result.
+func onlyNumber(t *testing.T, s *influx.Server, influxQL string) float64 {
 	t.Helper()
 	got, err := s.Query(t.Context(), database, influxQL)
 	require.NoError(t, err)
@@ -124,10 +123,10 @@ func number(t *testing.T, s *influx.Server, influxQL string) float64 {
 
 func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
 	s := influx.Start(t)
-	run(t, s, influxdb.Downsampling)
+	runStatements(t, s, influxdb.Downsampling)
 	end := time.Now().Truncate(5 * time.Minute)
 	start := end.Add(-30 * time.Minute)
-	write(t, s, history.Config{Start: start, End: end, Interval: 10 * time.Second})
+	writeHistory(t, s, history.Config{Start: start, End: end, Interval: 10 * time.Second})
 	for _, statement := range influxdb.Selects(start, end) {
 		_, err := s.Query(t.Context(), "", statement)
 		require.NoError(t, err)
@@ -140,10 +139,10 @@ func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
 		`SELECT min("present") FROM "rdma"."POLICY"."rdma_device" WHERE "host" = 'a'`,
 		`SELECT last("lost_events") FROM "rdma"."POLICY"."rdma_cq_probe" WHERE "host" = 'a' AND "device" = 'sim0' AND "method" = 'ud_send'`,
 	} {
-		was := number(t, s, strings.Replace(query, "POLICY", "raw", 1))
-		require.Equal(t, was, number(t, s, strings.Replace(query, "POLICY", "long", 1)), query)
+		was := onlyNumber(t, s, strings.Replace(query, "POLICY", "raw", 1))
+		require.Equal(t, was, onlyNumber(t, s, strings.Replace(query, "POLICY", "long", 1)), query)
 	}
-	require.EqualValues(t, 6, number(t, s, `SELECT count("uptime_ns") FROM "rdma"."long"."rdma_collector" WHERE "host" = 'b'`))
+	require.EqualValues(t, 6, onlyNumber(t, s, `SELECT count("uptime_ns") FROM "rdma"."long"."rdma_collector" WHERE "host" = 'b'`))
 }
 
 // The server runs continuous queries at multiples of their interval. The test
@@ -151,9 +150,9 @@ func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
 func TestTheServerRunsThem(t *testing.T) {
 	s := influx.Start(t)
 	quick := strings.NewReplacer("time(5m)", "time(1s)", "RESAMPLE FOR 10m", "RESAMPLE FOR 30m").Replace(influxdb.Downsampling)
-	run(t, s, quick)
+	runStatements(t, s, quick)
 	now := time.Now()
-	write(t, s, history.Config{Start: now.Add(-5 * time.Minute), End: now, Interval: 10 * time.Second})
+	writeHistory(t, s, history.Config{Start: now.Add(-5 * time.Minute), End: now, Interval: 10 * time.Second})
 	deadline := time.After(time.Minute)
 	poll := time.NewTicker(200 * time.Millisecond)
 	defer poll.Stop()

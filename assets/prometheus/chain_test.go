@@ -19,9 +19,9 @@ import (
 var asShipped = flag.Bool("chain.shipped", false, "run the chain of notifications with the shipped timings")
 
 func TestPrometheusAndAlertmanagerTakeTheirConfigurations(t *testing.T) {
-	out, err := promtool(t, "check", "config", "prometheus.yml")
+	out, err := runPromtool(t, "check", "config", "prometheus.yml")
 	require.NoError(t, err, out)
-	out, err = promtool(t, "check", "config", edited(t, "prometheus.yml", "scrape_configs", "scrape_confix", "rules.yml", "none.yml"))
+	out, err = runPromtool(t, "check", "config", editedFile(t, "prometheus.yml", "scrape_configs", "scrape_confix", "rules.yml", "none.yml"))
 	require.Error(t, err, out)
 	startAlertmanager(t, "alertmanager.yml")
 }
@@ -56,11 +56,11 @@ func TestEightLinksThatFallAreOneNotification(t *testing.T) {
 	t.Parallel()
 	w := timingsOf(*asShipped)
 	o := newOperator(t)
-	alertmanager := startAlertmanager(t, edited(t, "alertmanager.yml",
+	alertmanager := startAlertmanager(t, editedFile(t, "alertmanager.yml",
 		append(w.notifies, "  - name: rdma\n", fmt.Sprintf("  - name: rdma\n    webhook_configs: [{url: %q}]\n", o.address))...))
-	telegraf := free(t)
-	prometheus := startPrometheus(t, edited(t, "prometheus.yml", append(w.scrapes,
-		"rules.yml", edited(t, "rules.yml", w.rules...), "127.0.0.1:9093", alertmanager, "127.0.0.1:9273", telegraf)...))
+	telegraf := freeAddress(t)
+	prometheus := startPrometheus(t, editedFile(t, "prometheus.yml", append(w.scrapes,
+		"rules.yml", editedFile(t, "rules.yml", w.rules...), "127.0.0.1:9093", alertmanager, "127.0.0.1:9273", telegraf)...))
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(scenario, fmt.Appendf(nil, "[[link]]\nat = %q\ndown_for = %q\n", w.fault, w.outage), 0o600))
 	began := time.Now()
@@ -68,7 +68,7 @@ func TestEightLinksThatFallAreOneNotification(t *testing.T) {
 		Interval: w.interval,
 		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.sim]\n    profile = \"fleet8\"\n    scenario = %q\n",
 			scenario),
-		More: shipped(t, telegraf, `expiration_interval = "30s"`, fmt.Sprintf("expiration_interval = %q", w.expires)) +
+		More: shippedConfig(t, telegraf, `expiration_interval = "30s"`, fmt.Sprintf("expiration_interval = %q", w.expires)) +
 			"\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n  rack = \"r1\"\n",
 	})
 	await := func(what string, there func() bool) {
@@ -81,10 +81,10 @@ func TestEightLinksThatFallAreOneNotification(t *testing.T) {
 	after := o.notifications()[0].at.Sub(began) - w.fault
 	t.Logf("from the fault to the notification: %v", after.Round(100*time.Millisecond))
 	require.LessOrEqual(t, after, w.notified)
-	await("eight alerts that are held back", func() bool { return suppressed(t, alertmanager, "RDMAPortDown") == 8 })
+	await("eight alerts that are held back", func() bool { return suppressedAlerts(t, alertmanager, "RDMAPortDown") == 8 })
 	await("the end", func() bool { return len(o.notifications()) == 2 })
 	// Alertmanager forgets a group when all of its alerts are over and nothing is left to send.
-	await("no alerts", func() bool { return metric(t, alertmanager, "alertmanager_dispatcher_aggregation_groups") == 0 })
+	await("no alerts", func() bool { return serverMetric(t, alertmanager, "alertmanager_dispatcher_aggregation_groups") == 0 })
 
 	all := o.notifications()
 	require.Len(t, all, 2)
@@ -94,14 +94,14 @@ func TestEightLinksThatFallAreOneNotification(t *testing.T) {
 		require.Len(t, all[i].Alerts, 1)
 	}
 	require.Equal(t, "Eight or more RDMA ports are down together, site s1, rack r1", all[0].Alerts[0].Annotations["summary"])
-	out, err := promtool(t, "query", "instant", "http://"+prometheus, `sum(rdma_port_up)`)
+	out, err := runPromtool(t, "query", "instant", "http://"+prometheus, `sum(rdma_port_up)`)
 	require.NoError(t, err, out)
 	require.Contains(t, out, "=> 8 @", "all links are up again")
 }
 
 func TestAlertmanagerRefusesAWrongFile(t *testing.T) {
 	program := rig.Program(t, "ALERTMANAGER_BIN", "tools/alertmanager")
-	out, err := exec.Command(program, "--config.file="+edited(t, "alertmanager.yml", "group_by", "groop_by"), "--storage.path="+t.TempDir(),
+	out, err := exec.Command(program, "--config.file="+editedFile(t, "alertmanager.yml", "group_by", "groop_by"), "--storage.path="+t.TempDir(),
 		"--web.listen-address=127.0.0.1:0", "--cluster.listen-address=").CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "groop_by")

@@ -129,12 +129,12 @@ const probed = `
   data_format = "influx"
 `
 
-// shown is a Prometheus with what Telegraf had to show of that time.
-func shown(t *testing.T) (address string) {
+// startFilled starts a Prometheus and a Telegraf, and returns the address of the Prometheus once it has the data of all panels.
+func startFilled(t *testing.T) (address string) {
 	t.Helper()
-	telegraf := free(t)
-	address = startPrometheus(t, edited(t, "prometheus.yml", "scrape_interval: 15s", "scrape_interval: 1s",
-		"evaluation_interval: 15s", "evaluation_interval: 1s", "rules.yml", edited(t, "rules.yml", "interval: 5m", "interval: 1s"),
+	telegraf := freeAddress(t)
+	address = startPrometheus(t, editedFile(t, "prometheus.yml", "scrape_interval: 15s", "scrape_interval: 1s",
+		"evaluation_interval: 15s", "evaluation_interval: 1s", "rules.yml", editedFile(t, "rules.yml", "interval: 5m", "interval: 1s"),
 		"127.0.0.1:9273", telegraf))
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(scenario, []byte(bad), 0o600))
@@ -142,7 +142,7 @@ func shown(t *testing.T) (address string) {
 		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.evidence]\n    command_interval = \"1s\"\n"+
 			"  [inputs.rdma_events.recorder]\n    directory = %q\n"+
 			"  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n", filepath.Join(t.TempDir(), "records"), scenario),
-		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + traced + probed + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
+		More: shippedConfig(t, telegraf, "detail = false", "detail = true") + neighbour + traced + probed + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
 	})
 	for _, enough := range []string{
 		`rdma_port_up{device="sim1"} == 0 and rdma_port_expected_up == 1`, `rdma_collector_recorded_total > 10`,
@@ -153,13 +153,13 @@ func shown(t *testing.T) (address string) {
 		`increase(infiniband_symbol_error[20s]) > 0`, `rdma_app_async_events_total{app="python3",event="qp_fatal"} > 10`,
 		`rdma_tracer_attached == 1`, `rdma_fabric_port_dry_total > 10`, `rdma_problem_active{severity="critical"} == 1`,
 	} {
-		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, 2*time.Minute, 200*time.Millisecond, enough)
+		require.Eventually(t, func() bool { return len(queryPrometheus(t, address, enough, true)) > 0 }, 2*time.Minute, 200*time.Millisecond, enough)
 	}
 	return address
 }
 
-// ask runs a query, for now or for the last minute, and returns the series of its answer.
-func ask(t *testing.T, address, expr string, instant bool) []json.RawMessage {
+// queryPrometheus runs a query for now or for the last minute, and returns the series of its answer.
+func queryPrometheus(t *testing.T, address, expr string, instant bool) []json.RawMessage {
 	t.Helper()
 	now := time.Now()
 	at := func(at time.Time) string { return strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64) }
@@ -181,9 +181,8 @@ func ask(t *testing.T, address, expr string, instant bool) []json.RawMessage {
 	return answer.Data.Result
 }
 
-// chosen puts the values that are chosen at the top of a dashboard, and Grafana's own, into a query. The site and all
-// that is not named here is All.
-func chosen(d *grafana.Dashboard, expr, device string) string {
+// fillVariables replaces the variables of a dashboard and of Grafana in a query. Variables without a value here, such as the site, are All.
+func fillVariables(d *grafana.Dashboard, expr, device string) string {
 	pairs := []string{
 		"$__rate_interval_ms", "20000", "$__interval_ms", "20000", "$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s",
 		"[3h] offset 1h", "[20s] offset 5s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device),
@@ -196,9 +195,9 @@ func chosen(d *grafana.Dashboard, expr, device string) string {
 
 func TestEveryPanelHasSomethingToShow(t *testing.T) {
 	t.Parallel()
-	address := shown(t)
+	address := startFilled(t)
 	for _, name := range ofOptions(t) {
-		require.NotEmpty(t, ask(t, address, name, true), name)
+		require.NotEmpty(t, queryPrometheus(t, address, name, true), name)
 	}
 	for file, device := range map[string]string{"overview": "", "host": "", "device": "sim0", "applications": "sim0", "fabric": ""} {
 		text, err := os.ReadFile(filepath.Join("dashboards", file+".json"))
@@ -214,13 +213,13 @@ func TestEveryPanelHasSomethingToShow(t *testing.T) {
 			}
 			for _, target := range p.Targets {
 				queries++
-				expr := chosen(d, target.Expr, device)
+				expr := fillVariables(d, target.Expr, device)
 				require.NotContains(t, expr, "$", p.Title)
-				require.NotEmpty(t, ask(t, address, expr, target.Instant), "%s, %s: %s", file, p.Title, expr)
+				require.NotEmpty(t, queryPrometheus(t, address, expr, target.Instant), "%s, %s: %s", file, p.Title, expr)
 			}
 		}
 		for _, a := range d.Annotations.List {
-			require.NotEmpty(t, ask(t, address, chosen(d, a.Expr, device), false), "%s: %s", a.Name, a.Expr)
+			require.NotEmpty(t, queryPrometheus(t, address, fillVariables(d, a.Expr, device), false), "%s: %s", a.Name, a.Expr)
 		}
 		requireChoices(t, address, d, device)
 		t.Logf("%s: %d queries in %d panels have an answer", file, queries, len(d.Panels))
@@ -238,8 +237,8 @@ func requireChoices(t *testing.T, address string, d *grafana.Dashboard, device s
 		i := strings.LastIndex(inside, ", ")
 		series, label := inside[:i], strings.TrimSuffix(inside[i+2:], ")")
 		require.Equal(t, v.Name, label)
-		expr := fmt.Sprintf("count by (%s) (%s)", label, chosen(d, series, device))
-		found := ask(t, address, expr, true)
+		expr := fmt.Sprintf("count by (%s) (%s)", label, fillVariables(d, series, device))
+		found := queryPrometheus(t, address, expr, true)
 		require.NotEmpty(t, found, expr)
 		require.Contains(t, string(found[0]), `"`+label+`":`, expr)
 	}

@@ -19,14 +19,14 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// telegraf returns the path of a Telegraf with Starlark and the output prometheus_client.
-func telegraf(t *testing.T) string {
+// telegrafPath returns the path of a Telegraf with Starlark and the output prometheus_client.
+func telegrafPath(t *testing.T) string {
 	t.Helper()
 	return rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large")
 }
 
-// shipped returns the configuration with an address of its own, and with changes.
-func shipped(t *testing.T, address string, changes ...string) string {
+// shippedConfig returns the shipped configuration with another address and with changes.
+func shippedConfig(t *testing.T, address string, changes ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("telegraf.conf")
 	require.NoError(t, err)
@@ -38,12 +38,12 @@ func TestTelegrafTakesTheConfiguration(t *testing.T) {
 	check := func(text string) (string, error) {
 		file := filepath.Join(t.TempDir(), "telegraf.conf")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		out, err := exec.Command(telegraf(t), "config", "check", "--config", file).CombinedOutput()
+		out, err := exec.Command(telegrafPath(t), "config", "check", "--config", file).CombinedOutput()
 		return string(out), err
 	}
-	out, err := check(shipped(t, "127.0.0.1:0"))
+	out, err := check(shippedConfig(t, "127.0.0.1:0"))
 	require.NoError(t, err, out)
-	out, err = check(shipped(t, "127.0.0.1:0", "def shape(metric)", "def shape(point)"))
+	out, err = check(shippedConfig(t, "127.0.0.1:0", "def shape(metric)", "def shape(point)"))
 	require.Error(t, err, out)
 }
 
@@ -54,11 +54,11 @@ type scraped struct {
 	families map[string]*dto.MetricFamily
 }
 
-// start runs the plugin under Telegraf with the shipped configuration.
-func start(t *testing.T, plugin string, changes ...string) (*scraped, *rig.Telegraf) {
+// startTelegraf runs the plugin under Telegraf with the shipped configuration.
+func startTelegraf(t *testing.T, plugin string, changes ...string) (*scraped, *rig.Telegraf) {
 	t.Helper()
-	s := &scraped{t: t, address: free(t)}
-	return s, rig.Start(t, rig.Config{Plugin: plugin, More: shipped(t, s.address, changes...) + "\n[global_tags]\n  host = \"h1\"\n"})
+	s := &scraped{t: t, address: freeAddress(t)}
+	return s, rig.Start(t, rig.Config{Plugin: plugin, More: shippedConfig(t, s.address, changes...) + "\n[global_tags]\n  host = \"h1\"\n"})
 }
 
 // await scrapes until what the test waits for is there.
@@ -112,7 +112,7 @@ func labelsOf(m *dto.Metric) (all []string) {
 
 func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
 	t.Parallel()
-	s, _ := start(t, fmt.Sprintf(`[[inputs.rdma_events]]
+	s, _ := startTelegraf(t, fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.recorder]
     directory = %q
@@ -165,7 +165,8 @@ func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
 // comes from a string but those of info and status.
 func (s *scraped) requireTyped() {
 	s.t.Helper()
-	identity := []string{"host", "device", "port", "vector", "method", "call", "event", "app", "unit", "object", "expected", "le", "plugin_instance", "alert", "severity", "of"}
+	identity := []string{"host", "device", "port", "vector", "method", "call", "event", "app", "unit", "object", "expected", "le",
+		"plugin_instance", "alert", "severity", "of"}
 	for name, f := range s.families {
 		if !strings.HasPrefix(name, "rdma_") {
 			continue
@@ -212,7 +213,7 @@ func TestAChangedReasonEndsTheSeriesOfTheOneBefore(t *testing.T) {
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(scenario, []byte("[[fault]]\nkind = \"removed\"\nat = \"4s\"\n"+
 		"[[link]]\nat = \"3s\"\ndown_for = \"40ms\"\n"), 0o600))
-	s, _ := start(t, fmt.Sprintf(`[[inputs.rdma_events]]
+	s, _ := startTelegraf(t, fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.probe]
     histogram = true
@@ -236,7 +237,7 @@ func TestAChangedReasonEndsTheSeriesOfTheOneBefore(t *testing.T) {
 // With both, other outputs get the original points.
 func TestOriginalPointsPassBesideThem(t *testing.T) {
 	t.Parallel()
-	s, r := start(t, `[[inputs.rdma_events]]
+	s, r := startTelegraf(t, `[[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.sim]
     profile = "fleet1"
@@ -258,10 +259,10 @@ func TestOriginalPointsPassBesideThem(t *testing.T) {
 // series. After the end of the problem the series is 0 until it expires.
 func TestLastingProblemIsShownBetweenItsReports(t *testing.T) {
 	t.Parallel()
-	address := free(t)
+	address := freeAddress(t)
 	rig.Start(t, rig.Config{
 		Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.sim]\n    profile = \"fleet1\"\n",
-		More: shipped(t, address, `expiration_interval = "30s"`, `expiration_interval = "2s"`) + `
+		More: shippedConfig(t, address, `expiration_interval = "30s"`, `expiration_interval = "2s"`) + `
 [[inputs.execd]]
   command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1))
     case $n in

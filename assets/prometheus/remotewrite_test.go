@@ -29,8 +29,8 @@ func remoteWrite(t *testing.T, address string) string {
 	return "\n[[outputs.http]]\n" + strings.Replace(block, "prometheus.example.com:9090", address, 1)
 }
 
-// families returns the names and label names of all series of the plugin that a Prometheus has.
-func families(t *testing.T, address string) map[string]string {
+// seriesFamilies returns the names and label names of all series of the plugin in a Prometheus.
+func seriesFamilies(t *testing.T, address string) map[string]string {
 	t.Helper()
 	response, err := http.Get("http://" + address + "/api/v1/series?match[]=" + url.QueryEscape(`{__name__=~"rdma_.+"}`))
 	require.NoError(t, err)
@@ -52,18 +52,19 @@ func families(t *testing.T, address string) map[string]string {
 
 // One Telegraf is scraped and writes, so both ways have the same points.
 func TestRemoteWriteHasTheSeriesOfAScrape(t *testing.T) {
-	scraping := free(t)
-	written := free(t)
-	serve(t, written, exec.Command(rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), "--config.file="+config(t, "global: {}"),
+	scraping := freeAddress(t)
+	written := freeAddress(t)
+	startServer(t, written, exec.Command(rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), "--config.file="+writeConfig(t, "global: {}"),
 		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+written, "--web.enable-remote-write-receiver"))
-	scraper := startPrometheus(t, config(t, fmt.Sprintf(`scrape_configs: [{job_name: rdma, scrape_interval: 1s, static_configs: [{targets: [%q]}]}]`, scraping)))
+	scraper := startPrometheus(t, writeConfig(t,
+		fmt.Sprintf(`scrape_configs: [{job_name: rdma, scrape_interval: 1s, static_configs: [{targets: [%q]}]}]`, scraping)))
 	rig.Start(t, rig.Config{
 		Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n[inputs.rdma_events.sim]\n  profile = \"roce2\"\n",
-		More:   shipped(t, scraping) + remoteWrite(t, written) + "\n[global_tags]\n  host = \"h1\"\n",
+		More:   shippedConfig(t, scraping) + remoteWrite(t, written) + "\n[global_tags]\n  host = \"h1\"\n",
 	})
 	var scrapes, writes map[string]string
 	require.Eventually(t, func() bool {
-		scrapes, writes = families(t, scraper), families(t, written)
+		scrapes, writes = seriesFamilies(t, scraper), seriesFamilies(t, written)
 		if len(scrapes) < 50 {
 			return false
 		}
@@ -80,8 +81,8 @@ func TestRemoteWriteHasTheSeriesOfAScrape(t *testing.T) {
 	t.Logf("%d series by both", len(writes))
 }
 
-// config writes the configuration of a Prometheus.
-func config(t *testing.T, text string) string {
+// writeConfig writes a configuration of Prometheus and returns its path.
+func writeConfig(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "prometheus.yml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

@@ -5,8 +5,8 @@ import (
 	"maps"
 )
 
-// together returns all series of several.
-func together(all ...map[string]string) map[string]string {
+// mergeSeries returns all series of several maps.
+func mergeSeries(all ...map[string]string) map[string]string {
 	series := map[string]string{}
 	for _, some := range all {
 		maps.Copy(series, some)
@@ -14,8 +14,8 @@ func together(all ...map[string]string) map[string]string {
 	return series
 }
 
-// observed returns what hosts of a group have to say of an interface in group a.
-func observed(hosts int, group, bad string) map[string]string {
+// observerSeries returns the series of a group's hosts about an interface in group a.
+func observerSeries(hosts int, group, bad string) map[string]string {
 	scope := "across"
 	if group == "a" {
 		scope = "group"
@@ -28,8 +28,8 @@ func observed(hosts int, group, bad string) map[string]string {
 	return all
 }
 
-// sized returns the pairs within group a by which its hosts are counted, and those of so many hosts of other groups.
-func sized(hosts, others int) map[string]string {
+// groupSizes returns the pairs that the rules use to count hosts: of hosts within group a, and of other hosts in groups of their own.
+func groupSizes(hosts, others int) map[string]string {
 	all := map[string]string{}
 	for i := range hosts {
 		all[fmt.Sprintf(`rdma_fabric_pairs{site="s",host="a%d",own_group="a",peer_group="a",scope="group"}`, i)] = "3x90"
@@ -40,8 +40,8 @@ func sized(hosts, others int) map[string]string {
 	return all
 }
 
-// ports returns what two ports of a host of group a have to say of an interface in its group.
-func ports(bad string) map[string]string {
+// twoPortObserver returns the series of two ports of one host in group a about an interface in its group.
+func twoPortObserver(bad string) map[string]string {
 	all := map[string]string{}
 	for _, device := range []string{"d", "e"} {
 		all[fmt.Sprintf(`rdma_fabric_peer_bad{site="s",host="a0",device=%q,port="1",own_group="a",peer_host="x",peer_device="d",peer_group="a",scope="group"}`,
@@ -50,8 +50,8 @@ func ports(bad string) map[string]string {
 	return all
 }
 
-// blaming returns ports of hosts of group a that blame their own link.
-func blaming(values string, hosts ...string) map[string]string {
+// ownLinkPorts returns the series of ports of group a that blame their own link.
+func ownLinkPorts(values string, hosts ...string) map[string]string {
 	all := map[string]string{}
 	for _, host := range hosts {
 		all[fmt.Sprintf(`rdma_fabric_port_bad{site="s",host=%q,device="d",port="1",own_group="a"}`, host)] = values
@@ -59,9 +59,9 @@ func blaming(values string, hosts ...string) map[string]string {
 	return all
 }
 
-// outward returns the pairs of two hosts of a group with others, 8 each, of which so many are met. Some have a verdict: of hosts near,
-// with hosts far.
-func outward(met int, verdict, values string, near, far []string) map[string]string {
+// pairsAcross returns the pairs of two hosts of group a with group b: 8 for each host, of which met are connected. Pairs of the hosts near
+// with the hosts far have the verdict.
+func pairsAcross(met int, verdict, values string, near, far []string) map[string]string {
 	all := map[string]string{}
 	for _, host := range []string{"h", "i"} {
 		of := fmt.Sprintf(`{site="s",host=%q,own_group="a",peer_group="b",scope="across"}`, host)
@@ -79,34 +79,34 @@ func outward(met int, verdict, values string, near, far []string) map[string]str
 // spokenOf is the series of a pair's verdict.
 func spokenOf(host, peer, scope, verdict string) string {
 	return fmt.Sprintf(`rdma_fabric_peer_status{site="s",host=%q,device="d",port="1",own_group="a",peer_host=%q,peer_device="d",peer_group="b",`+
-		`scope=%q,verdict=%q,pair=%q}`, host, peer, scope, verdict, ends(host, peer))
+		`scope=%q,verdict=%q,pair=%q}`, host, peer, scope, verdict, pairLabel(host, peer))
 }
 
-// ends names both ends of a pair, as telegraf.conf does.
-func ends(host, peer string) string {
+// pairLabel names both ends of a pair, as telegraf.conf does.
+func pairLabel(host, peer string) string {
 	return min(host, peer) + "/d " + max(host, peer) + "/d"
 }
 
-// both returns what two hosts of group a have to say of each other, and the verdict as a number.
-func both(host, peer, verdict, values string) map[string]string {
+// pairVerdicts returns the series of two hosts of group a about each other, with the verdict as a word and as a number.
+func pairVerdicts(host, peer, verdict, values string) map[string]string {
 	all := map[string]string{}
 	for _, end := range [][2]string{{host, peer}, {peer, host}} {
 		of := fmt.Sprintf(`site="s",host=%q,device="d",port="1",own_group="a",peer_host=%q,peer_device="d",peer_group="a",scope="group"`, end[0], end[1])
-		all[fmt.Sprintf(`rdma_fabric_peer_status{%s,verdict=%q,pair=%q}`, of, verdict, ends(host, peer))] = values
+		all[fmt.Sprintf(`rdma_fabric_peer_status{%s,verdict=%q,pair=%q}`, of, verdict, pairLabel(host, peer))] = values
 		all[`rdma_fabric_peer_bad{`+of+`}`] = values
 		all[fmt.Sprintf(`rdma_fabric_pairs{site="s",host=%q,own_group="a",peer_group="a",scope="group"}`, end[0])] = "3x90"
 	}
 	return all
 }
 
-// refused returns a pair that has not met for a reason.
-func refused(reason, values string) map[string]string {
+// unmetPair returns a pair that has not met, with the reason.
+func unmetPair(reason, values string) map[string]string {
 	return map[string]string{fmt.Sprintf(`rdma_fabric_peer_status{site="s",host="h",device="d",port="1",own_group="a",peer_host="x",peer_group="b",`+
 		`scope="across",reason=%q}`, reason): values}
 }
 
-// listed returns ports of two hosts by their lists.
-func listed(site, list, values string) map[string]string {
+// listPorts returns a port of each of two hosts, with the digests of their lists.
+func listPorts(site, list, values string) map[string]string {
 	return map[string]string{
 		`rdma_fabric_port_info{site="s",host="h",device="d",port="1",own_group="a",list="1"}`:                        "1x90",
 		fmt.Sprintf(`rdma_fabric_port_info{site=%q,host="i",device="d",port="1",own_group="a",list=%q}`, site, list): values,
@@ -134,44 +134,46 @@ func fabricUnits() []unit {
 		{"no own link", "RDMAFabricOwnLink", map[string]string{own: "0x90"}, nil, []int{10, 60}},
 		{"own link until the port is not active", "RDMAFabricOwnLink", map[string]string{own: "0x20 1x10 0x60"}, []int{25}, []int{35, 60}},
 
-		{"own links of a group that is cut off", "RDMAFabricOwnLink", together(blaming("1x60", "h", "i"),
-			outward(4, "own_link", begins, two, three)), nil, []int{22, 40}},
-		{"an own link in a group that is cut off", "RDMAFabricOwnLink", together(blaming("1x60", "h"),
-			outward(4, "own_link", begins, two, three)), []int{22, 40}, nil},
+		{"own links of a group that is cut off", "RDMAFabricOwnLink", mergeSeries(ownLinkPorts("1x60", "h", "i"),
+			pairsAcross(4, "own_link", begins, two, three)), nil, []int{22, 40}},
+		{"an own link in a group that is cut off", "RDMAFabricOwnLink", mergeSeries(ownLinkPorts("1x60", "h"),
+			pairsAcross(4, "own_link", begins, two, three)), []int{22, 40}, nil},
 
-		{"two of its own group", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(5, 0)), []int{22, 40}, []int{20, 43}},
-		{"one of its own group", "RDMAFabricSuspect", together(observed(1, "a", begins), sized(5, 0)), nil, []int{22, 40}},
-		{"two ports of one host", "RDMAFabricSuspect", together(ports(begins), sized(5, 0)), nil, []int{22, 40}},
-		{"four of other groups", "RDMAFabricSuspect", together(observed(1, "a", begins), observed(3, "b", begins), sized(5, 0)), nil, []int{22, 40}},
-		{"three in a small group", "RDMAFabricSuspect", together(observed(2, "a", begins), observed(1, "b", begins), sized(3, 1)), []int{22, 40}, []int{20, 43}},
-		{"two in a small group", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(3, 1)), nil, []int{22, 40}},
-		{"both others of three hosts", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(3, 0)), []int{22, 40}, []int{20, 43}},
-		{"the other of two hosts", "RDMAFabricSuspect", together(observed(1, "a", begins), sized(2, 0)), nil, []int{22, 40}},
-		{"three, of the only host of its group", "RDMAFabricSuspect", observed(3, "b", begins), []int{22, 40}, []int{20, 43}},
-		{"verdicts that blame nothing", "RDMAFabricSuspect", together(observed(4, "a", "0x90"), sized(5, 0)), nil, []int{22, 40}},
-		{"it blames its own link", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(5, 0), blaming("1x60", "x")), nil, []int{22, 40}},
-		{"another one blames its own link", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(5, 0), blaming("1x60", "y")),
+		{"two of its own group", "RDMAFabricSuspect", mergeSeries(observerSeries(2, "a", begins), groupSizes(5, 0)), []int{22, 40}, []int{20, 43}},
+		{"one of its own group", "RDMAFabricSuspect", mergeSeries(observerSeries(1, "a", begins), groupSizes(5, 0)), nil, []int{22, 40}},
+		{"two ports of one host", "RDMAFabricSuspect", mergeSeries(twoPortObserver(begins), groupSizes(5, 0)), nil, []int{22, 40}},
+		{"four of other groups", "RDMAFabricSuspect", mergeSeries(observerSeries(1, "a", begins), observerSeries(3, "b", begins),
+			groupSizes(5, 0)), nil, []int{22, 40}},
+		{"three in a small group", "RDMAFabricSuspect", mergeSeries(observerSeries(2, "a", begins), observerSeries(1, "b", begins),
+			groupSizes(3, 1)), []int{22, 40}, []int{20, 43}},
+		{"two in a small group", "RDMAFabricSuspect", mergeSeries(observerSeries(2, "a", begins), groupSizes(3, 1)), nil, []int{22, 40}},
+		{"both others of three hosts", "RDMAFabricSuspect", mergeSeries(observerSeries(2, "a", begins), groupSizes(3, 0)), []int{22, 40}, []int{20, 43}},
+		{"the other of two hosts", "RDMAFabricSuspect", mergeSeries(observerSeries(1, "a", begins), groupSizes(2, 0)), nil, []int{22, 40}},
+		{"three, of the only host of its group", "RDMAFabricSuspect", observerSeries(3, "b", begins), []int{22, 40}, []int{20, 43}},
+		{"verdicts that blame nothing", "RDMAFabricSuspect", mergeSeries(observerSeries(4, "a", "0x90"), groupSizes(5, 0)), nil, []int{22, 40}},
+		{"it blames its own link", "RDMAFabricSuspect", mergeSeries(observerSeries(2, "a", begins), groupSizes(5, 0), ownLinkPorts("1x60", "x")), nil, []int{22, 40}},
+		{"another one blames its own link", "RDMAFabricSuspect", mergeSeries(observerSeries(2, "a", begins), groupSizes(5, 0), ownLinkPorts("1x60", "y")),
 			[]int{22, 40}, []int{20, 43}},
 
-		{"more than a quarter of the pairs", "RDMAFabricGroup", outward(4, "path", begins, two, three), []int{22, 40}, []int{20, 43}},
-		{"a quarter of the pairs", "RDMAFabricGroup", outward(6, "path", begins, two, three), nil, []int{22, 40}},
-		{"all pairs of one host", "RDMAFabricGroup", outward(4, "path", begins, []string{"h"}, []string{"w", "x", "y", "z"}), nil, []int{22, 40}},
-		{"pairs with one host", "RDMAFabricGroup", outward(2, "path", begins, []string{"h", "i"}, []string{"x"}), nil, []int{22, 40}},
-		{"pairs of hosts that blame their own link", "RDMAFabricGroup", outward(4, "own_link", begins, two, three), []int{22, 40}, []int{20, 43}},
-		{"peers that are down", "RDMAFabricGroup", outward(4, "peer_down", begins, two, three), nil, []int{22, 40}},
-		{"pairs within the group", "RDMAFabricGroup", together(outward(4, "ok", "1x90", two, three), map[string]string{
+		{"more than a quarter of the pairs", "RDMAFabricGroup", pairsAcross(4, "path", begins, two, three), []int{22, 40}, []int{20, 43}},
+		{"a quarter of the pairs", "RDMAFabricGroup", pairsAcross(6, "path", begins, two, three), nil, []int{22, 40}},
+		{"all pairs of one host", "RDMAFabricGroup", pairsAcross(4, "path", begins, []string{"h"}, []string{"w", "x", "y", "z"}), nil, []int{22, 40}},
+		{"pairs with one host", "RDMAFabricGroup", pairsAcross(2, "path", begins, []string{"h", "i"}, []string{"x"}), nil, []int{22, 40}},
+		{"pairs of hosts that blame their own link", "RDMAFabricGroup", pairsAcross(4, "own_link", begins, two, three), []int{22, 40}, []int{20, 43}},
+		{"peers that are down", "RDMAFabricGroup", pairsAcross(4, "peer_down", begins, two, three), nil, []int{22, 40}},
+		{"pairs within the group", "RDMAFabricGroup", mergeSeries(pairsAcross(4, "ok", "1x90", two, three), map[string]string{
 			spokenOf("h", "i", "group", "path"): begins, spokenOf("i", "h", "group", "path"): begins, spokenOf("i", "j", "group", "path"): begins,
 		}), nil, []int{22, 40}},
 
-		{"both hosts of a pair", "RDMAFabricPair", both("h", "i", "path", begins), []int{27, 40}, []int{20, 24, 43}},
-		{"one path of a pair", "RDMAFabricPair", both("h", "i", "partial", begins), []int{27, 40}, []int{20, 24, 43}},
-		{"a pair for four minutes", "RDMAFabricPair", both("h", "i", "path", "0x20 1x3 0x40"), nil, []int{22, 25, 27, 29}},
-		{"a pair that is lossy", "RDMAFabricPair", both("h", "i", "lossy_both", begins), nil, []int{22, 40}},
-		{"a pair with a suspect", "RDMAFabricPair", together(both("h", "i", "path", begins), both("h", "j", "path", begins)), nil, []int{27, 40}},
-		{"a pair with a port that blames its own link", "RDMAFabricPair", together(blaming("1x60", "i"), map[string]string{
+		{"both hosts of a pair", "RDMAFabricPair", pairVerdicts("h", "i", "path", begins), []int{27, 40}, []int{20, 24, 43}},
+		{"one path of a pair", "RDMAFabricPair", pairVerdicts("h", "i", "partial", begins), []int{27, 40}, []int{20, 24, 43}},
+		{"a pair for four minutes", "RDMAFabricPair", pairVerdicts("h", "i", "path", "0x20 1x3 0x40"), nil, []int{22, 25, 27, 29}},
+		{"a pair that is lossy", "RDMAFabricPair", pairVerdicts("h", "i", "lossy_both", begins), nil, []int{22, 40}},
+		{"a pair with a suspect", "RDMAFabricPair", mergeSeries(pairVerdicts("h", "i", "path", begins), pairVerdicts("h", "j", "path", begins)), nil, []int{27, 40}},
+		{"a pair with a port that blames its own link", "RDMAFabricPair", mergeSeries(ownLinkPorts("1x60", "i"), map[string]string{
 			spokenOf("h", "i", "group", "path"): begins, spokenOf("i", "h", "group", "own_link"): begins,
 		}), nil, []int{27, 40}},
-		{"pairs of a group that is cut off", "RDMAFabricPair", outward(4, "path", begins, two, three), nil, []int{27, 40}},
+		{"pairs of a group that is cut off", "RDMAFabricPair", pairsAcross(4, "path", begins, two, three), nil, []int{27, 40}},
 
 		{"loss", "RDMAFabricLossy", map[string]string{spokenOf("h", "x", "group", "lossy_forward"): "0x20 1x30 0x20"}, []int{32, 50}, []int{20, 25, 53}},
 		{"loss that turns", "RDMAFabricLossy", map[string]string{
@@ -194,21 +196,21 @@ func fabricUnits() []unit {
 		{"only pairs whose key differs", "RDMAFabricUnmet", map[string]string{
 			"rdma_fabric_pairs" + other: "2x90", "rdma_fabric_pairs_met" + other: "0x90", keyed("x", "d"): "1x90", keyed("y", "d"): "1x90",
 		}, nil, []int{32, 50}},
-		{"a key that peers refuse", "RDMAFabricUnmet", together(unmet("20x20 18x30 20x30"), refused("key", "0x20 1x30 0x30"),
+		{"a key that peers refuse", "RDMAFabricUnmet", mergeSeries(unmet("20x20 18x30 20x30"), unmetPair("key", "0x20 1x30 0x30"),
 			map[string]string{keyed("x", "e"): "0x20 1x30 0x30"},
 		), nil, []int{32, 50}},
 
-		{"a key that differs", "RDMAFabricKey", refused("key", "0x20 1x30 0x20"), []int{32, 50}, []int{20, 28, 53}},
-		{"a key that is exchanged", "RDMAFabricKey", refused("key", "0x20 1x7 0x40"), nil, []int{25, 29, 31, 35}},
+		{"a key that differs", "RDMAFabricKey", unmetPair("key", "0x20 1x30 0x20"), []int{32, 50}, []int{20, 28, 53}},
+		{"a key that is exchanged", "RDMAFabricKey", unmetPair("key", "0x20 1x7 0x40"), nil, []int{25, 29, 31, 35}},
 		{"a certificate that expires while they probe", "RDMAFabricKey", map[string]string{
 			`rdma_fabric_peer_status{site="s",host="h",device="d",port="1",own_group="a",peer_host="x",peer_device="d",peer_group="b",scope="across",` +
 				`verdict="ok",reason="key"}`: "0x20 1x30 0x20",
 		}, []int{32, 50}, []int{20, 28, 53}},
-		{"no process", "RDMAFabricKey", refused("no_responder", "1x60"), nil, []int{15, 40}},
+		{"no process", "RDMAFabricKey", unmetPair("no_responder", "1x60"), nil, []int{15, 40}},
 
-		{"two lists", "RDMAFabricListsDiffer", listed("s", "2", "0x10 1x45 0x30"), []int{42, 54}, []int{10, 20, 38, 58}},
-		{"a list is rolled out", "RDMAFabricListsDiffer", listed("s", "2", "0x10 1x25 0x40"), nil, []int{20, 38, 42, 60}},
-		{"two sites", "RDMAFabricListsDiffer", listed("north", "2", "1x90"), nil, []int{35, 80}},
-		{"one list", "RDMAFabricListsDiffer", listed("s", "1", "1x90"), nil, []int{35, 80}},
+		{"two lists", "RDMAFabricListsDiffer", listPorts("s", "2", "0x10 1x45 0x30"), []int{42, 54}, []int{10, 20, 38, 58}},
+		{"a list is rolled out", "RDMAFabricListsDiffer", listPorts("s", "2", "0x10 1x25 0x40"), nil, []int{20, 38, 42, 60}},
+		{"two sites", "RDMAFabricListsDiffer", listPorts("north", "2", "1x90"), nil, []int{35, 80}},
+		{"one list", "RDMAFabricListsDiffer", listPorts("s", "1", "1x90"), nil, []int{35, 80}},
 	}
 }

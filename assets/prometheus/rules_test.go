@@ -18,15 +18,15 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// promtool runs promtool and returns its output.
-func promtool(t *testing.T, args ...string) (string, error) {
+// runPromtool runs promtool and returns its output.
+func runPromtool(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	out, err := exec.Command(rig.Program(t, "PROMTOOL_BIN", "tools/promtool"), args...).CombinedOutput()
 	return string(out), err
 }
 
 func TestPrometheusTakesTheRules(t *testing.T) {
-	out, err := promtool(t, "check", "rules", "rules.yml")
+	out, err := runPromtool(t, "check", "rules", "rules.yml")
 	require.NoError(t, err, out)
 }
 
@@ -40,8 +40,8 @@ type unit struct {
 	quiet  []int // at these there is none
 }
 
-// grows returns the cases of an alert about a counter that grew by n within minutes.
-func grows(alert, counter string, n, minutes int) []unit {
+// growthUnits returns the cases of an alert about a counter that grows by n within minutes.
+func growthUnits(alert, counter string, n, minutes int) []unit {
 	since := func(by int) map[string]string {
 		return map[string]string{counter: fmt.Sprintf("0x40 %dx90", by)}
 	}
@@ -56,8 +56,8 @@ func grows(alert, counter string, n, minutes int) []unit {
 
 const ofProbe = `{host="h",device="d",port="1",vector="0",method="ud_send"}`
 
-// places returns the ports of a rack, which should be up: some with values, the others up.
-func places(n int, values string, others int) map[string]string {
+// rackPorts returns ports of a rack that are expected to be up: n with the given values, and others that are up.
+func rackPorts(n int, values string, others int) map[string]string {
 	all := map[string]string{}
 	for i := range n + others {
 		if i == n {
@@ -69,9 +69,9 @@ func places(n int, values string, others int) map[string]string {
 	return all
 }
 
-// unused returns eight ports of a rack that are down and need not be up.
-func unused() map[string]string {
-	all := places(8, "0x60", 0)
+// unusedPorts returns eight ports of a rack that are down and are not expected to be up.
+func unusedPorts() map[string]string {
+	all := rackPorts(8, "0x60", 0)
 	for name := range all {
 		if strings.HasPrefix(name, "rdma_port_expected_up") {
 			all[name] = "0x60"
@@ -80,10 +80,10 @@ func unused() map[string]string {
 	return all
 }
 
-// cabled returns eight ports of a rack that fall, of which so many share each cable. One that is up has a series of its info
-// left over from before another of its labels changed.
-func cabled(sharing int) map[string]string {
-	all := places(8, "1x20 0x30", 1)
+// cabledPorts returns eight ports of a rack that go down, and one that stays up. The given number of ports shares each cable. For some
+// minutes, each port has a second series of its info, in which another label differs.
+func cabledPorts(sharing int) map[string]string {
+	all := rackPorts(8, "1x20 0x30", 1)
 	for i := range 9 {
 		of := fmt.Sprintf(`site="s",rack="r",host="h%d",device="d",port="1",cable="c%d"`, i, i/sharing)
 		all[`rdma_port_info{`+of+`,netdev="eth0"}`] = "1x60"
@@ -92,8 +92,8 @@ func cabled(sharing int) map[string]string {
 	return all
 }
 
-// managers returns eight InfiniBand ports of a site, and the changes of the subnet manager that n of them saw.
-func managers(n int, changes string) map[string]string {
+// managerChanges returns eight InfiniBand ports of a site, and the changes of the subnet manager that n of them reported.
+func managerChanges(n int, changes string) map[string]string {
 	all := map[string]string{}
 	for i := range 8 {
 		of := fmt.Sprintf(`site="s",host="h%d",device="d",port="1"`, i)
@@ -116,27 +116,27 @@ func twoRacks() map[string]string {
 	return all
 }
 
-func units() []unit {
+func alertUnits() []unit {
 	p99 := "rdma_cq_probe_wake_p99_seconds" + ofProbe
 	uptime := func(instance string) string {
 		return fmt.Sprintf(`rdma_collector_uptime_seconds{host="h",plugin_instance=%q}`, instance)
 	}
 	return slices.Concat([]unit{
 
-		{"eight of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30 1x20", 0), []int{23, 50}, []int{20, 53}},
-		{"eight of eight cables", "RDMAPortsDownTogether", cabled(1), []int{23, 40}, []int{20}},
-		{"eight of four cables", "RDMAPortsDownTogether", cabled(2), nil, []int{23, 40}},
-		{"seven of a rack", "RDMAPortsDownTogether", places(7, "1x20 0x30", 0), nil, []int{23, 40}},
+		{"eight of a rack", "RDMAPortsDownTogether", rackPorts(8, "1x20 0x30 1x20", 0), []int{23, 50}, []int{20, 53}},
+		{"eight of eight cables", "RDMAPortsDownTogether", cabledPorts(1), []int{23, 40}, []int{20}},
+		{"eight of four cables", "RDMAPortsDownTogether", cabledPorts(2), nil, []int{23, 40}},
+		{"seven of a rack", "RDMAPortsDownTogether", rackPorts(7, "1x20 0x30", 0), nil, []int{23, 40}},
 		{"eight of two racks", "RDMAPortsDownTogether", twoRacks(), nil, []int{23, 40}},
-		{"a tenth of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30", 72), nil, []int{23, 40}},
-		{"more than a tenth of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30", 71), []int{23, 40}, []int{20}},
-		{"eight that are not used", "RDMAPortsDownTogether", unused(), nil, []int{23, 40}},
-		{"eight for more than a day", "RDMAPortsDownTogether", places(8, "1x20 0x1580", 0), []int{1500}, []int{20}},
+		{"a tenth of a rack", "RDMAPortsDownTogether", rackPorts(8, "1x20 0x30", 72), nil, []int{23, 40}},
+		{"more than a tenth of a rack", "RDMAPortsDownTogether", rackPorts(8, "1x20 0x30", 71), []int{23, 40}, []int{20}},
+		{"eight that are not used", "RDMAPortsDownTogether", unusedPorts(), nil, []int{23, 40}},
+		{"eight for more than a day", "RDMAPortsDownTogether", rackPorts(8, "1x20 0x1580", 0), []int{1500}, []int{20}},
 
-		{"all ports of a site", "RDMASMUnstable", managers(8, "0x20 1 2 3x60"), []int{25, 45}, []int{20, 60}},
-		{"half of the ports", "RDMASMUnstable", managers(4, "0x20 1 2 3x60"), []int{25}, []int{20, 60}},
-		{"three of eight ports", "RDMASMUnstable", managers(3, "0x20 1 2 3x60"), nil, []int{25, 40}},
-		{"two changes", "RDMASMUnstable", managers(8, "0x20 1 2x60"), nil, []int{25, 40}},
+		{"all ports of a site", "RDMASMUnstable", managerChanges(8, "0x20 1 2 3x60"), []int{25, 45}, []int{20, 60}},
+		{"half of the ports", "RDMASMUnstable", managerChanges(4, "0x20 1 2 3x60"), []int{25}, []int{20, 60}},
+		{"three of eight ports", "RDMASMUnstable", managerChanges(3, "0x20 1 2 3x60"), nil, []int{25, 40}},
+		{"two changes", "RDMASMUnstable", managerChanges(8, "0x20 1 2x60"), nil, []int{25, 40}},
 
 		{"no host reports", "RDMANoReports", map[string]string{uptime(""): "0+60x30 _x60 0+60x30"}, []int{42, 80}, []int{30, 36, 95}},
 		{"one of two hosts reports", "RDMANoReports", map[string]string{uptime("a"): "0+60x30 _x60", uptime("b"): "0+60x90"}, nil, []int{45, 80}},
@@ -174,7 +174,7 @@ func appUnits() []unit {
 		attached = `rdma_tracer_attached{host="h"}`
 	)
 	return slices.Concat(
-		grows("RDMAAppErrors", errors("a", "qp_fatal"), 1, 30),
+		growthUnits("RDMAAppErrors", errors("a", "qp_fatal"), 1, 30),
 		[]unit{
 			{"the first event is an error", "RDMAAppErrors", map[string]string{errors("a", "qp_fatal"): "_x20 1x90", ofHost: "0x20 1x90"},
 				[]int{22, 48}, []int{20, 53}},
@@ -300,13 +300,13 @@ func TestPanelsOfAFleetReadWhatIsRecorded(t *testing.T) {
 			expr("max_over_time(rdma:collector_report_timestamp_seconds:max5m[1d])", `{host="h"}`, 40*15),
 		},
 	}
-	out, err := promtool(t, "test", "rules", writeTests(t, "5m", test))
+	out, err := runPromtool(t, "test", "rules", writeTests(t, "5m", test))
 	require.NoError(t, err, out)
 }
 
 func TestEachRuleFiresAndClearsAndStaysQuiet(t *testing.T) {
 	cases := map[string]int{}
-	for _, u := range units() {
+	for _, u := range alertUnits() {
 		cases[u.alert]++
 	}
 	hosts := map[string]bool{} // what a host is judged by has its cases in tests/alerts
@@ -321,13 +321,13 @@ func TestEachRuleFiresAndClearsAndStaysQuiet(t *testing.T) {
 	}
 	require.Empty(t, cases, "cases of alerts that are not there")
 	byAlert := map[string][]unit{}
-	for _, u := range units() {
+	for _, u := range alertUnits() {
 		byAlert[u.alert] = append(byAlert[u.alert], u)
 	}
 	for alert, cases := range byAlert {
 		t.Run(alert, func(t *testing.T) {
 			t.Parallel()
-			out, err := promtool(t, "test", "rules", writeUnits(t, alert, cases))
+			out, err := runPromtool(t, "test", "rules", writeUnits(t, alert, cases))
 			require.NoError(t, err, out)
 		})
 	}
@@ -346,7 +346,7 @@ func TestAPortForManagementThatIsDownIsAWarning(t *testing.T) {
 			Samples: []prom.UnitSample{{Labels: "{}", Value: n}},
 		})
 	}
-	out, err := promtool(t, "test", "rules", writeTests(t, "1m", test))
+	out, err := runPromtool(t, "test", "rules", writeTests(t, "1m", test))
 	require.NoError(t, err, out)
 }
 
@@ -357,7 +357,7 @@ func TestWhatBelongsToAPortForManagementIsAWarning(t *testing.T) {
 		"RDMAFabricOwnLink":   {`rdma_fabric_port_bad{host="h",device="d",port="1",own_group="g"ROLE}`, "1x60"},
 	} {
 		for role, severity := range map[string]string{`,role="management"`: "warning", "": "critical"} {
-			out, err := promtool(t, "test", "rules", writeTests(t, "1m", prom.UnitTest{
+			out, err := runPromtool(t, "test", "rules", writeTests(t, "1m", prom.UnitTest{
 				Name: "roles", Interval: "1m",
 				Series: []prom.UnitSeries{{Series: strings.Replace(series[0], "ROLE", role, 1), Values: series[1]}},
 				Exprs: []prom.UnitExpr{{
@@ -372,9 +372,9 @@ func TestWhatBelongsToAPortForManagementIsAWarning(t *testing.T) {
 
 // A unit that expects the opposite fails, so the check above can fail.
 func TestAWrongExpectationIsFound(t *testing.T) {
-	u := units()[0]
+	u := alertUnits()[0]
 	u.fires, u.quiet = u.quiet, u.fires
-	out, err := promtool(t, "test", "rules", writeUnits(t, u.alert, []unit{u}))
+	out, err := runPromtool(t, "test", "rules", writeUnits(t, u.alert, []unit{u}))
 	require.Error(t, err, out)
 }
 

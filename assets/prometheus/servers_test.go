@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// free returns an address of this host that no program listens on.
-func free(t *testing.T) string {
+// freeAddress returns an address of this host on which no program listens.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -50,8 +50,8 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// edited returns a shipped file with changes, each of which has to be possible.
-func edited(t *testing.T, name string, changes ...string) string {
+// editedFile returns the path of a shipped file with changes. It fails the test if the file lacks a text to be replaced.
+func editedFile(t *testing.T, name string, changes ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
 	require.NoError(t, err)
@@ -63,8 +63,8 @@ func edited(t *testing.T, name string, changes ...string) string {
 	return path
 }
 
-// serve runs a server until the end of the test, and waits until it is ready.
-func serve(t *testing.T, address string, cmd *exec.Cmd) {
+// startServer runs a server until the end of the test. It returns when the server is ready.
+func startServer(t *testing.T, address string, cmd *exec.Cmd) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
@@ -99,10 +99,10 @@ func startAlertmanager(t *testing.T, config string) (address string) {
 		prerequisite.Missing(t, prerequisite.UserNamespaces, fmt.Sprintf("user namespaces: %v: %s", err, out))
 	}
 	program := rig.Program(t, "ALERTMANAGER_BIN", "tools/alertmanager")
-	address = free(t)
+	address = freeAddress(t)
 	const inNamespace = `mount -t tmpfs tmpfs /usr/share && mkdir -p /usr/share/prometheus/alertmanager &&
 		mount --bind "$1" /usr/share/prometheus/alertmanager && shift && exec "$@"`
-	serve(t, address, exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", inNamespace, "sh",
+	startServer(t, address, exec.Command("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", inNamespace, "sh",
 		program+"-templates", program, "--config.file="+config, "--storage.path="+t.TempDir(),
 		"--web.listen-address="+address, "--cluster.listen-address="))
 	return address
@@ -111,8 +111,8 @@ func startAlertmanager(t *testing.T, config string) (address string) {
 // startPrometheus runs a Prometheus with a configuration, and returns its address.
 func startPrometheus(t *testing.T, config string) (address string) {
 	t.Helper()
-	address = free(t)
-	serve(t, address, exec.Command(rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), "--config.file="+config,
+	address = freeAddress(t)
+	startServer(t, address, exec.Command(rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), "--config.file="+config,
 		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+address))
 	return address
 }
@@ -159,8 +159,8 @@ func (o *operator) notifications() []notification {
 	return append([]notification(nil), o.all...)
 }
 
-// suppressed returns how many alerts of a name Alertmanager holds back.
-func suppressed(t *testing.T, address, name string) int {
+// suppressedAlerts returns how many alerts with a name Alertmanager holds back.
+func suppressedAlerts(t *testing.T, address, name string) int {
 	t.Helper()
 	response, err := http.Get("http://" + address + "/api/v2/alerts?filter=alertname%3D" + name)
 	require.NoError(t, err)
@@ -180,8 +180,8 @@ func suppressed(t *testing.T, address, name string) int {
 	return n
 }
 
-// metric returns the value of a metric of a server itself.
-func metric(t *testing.T, address, name string) float64 {
+// serverMetric returns the value of one of a server's own metrics.
+func serverMetric(t *testing.T, address, name string) float64 {
 	t.Helper()
 	response, err := http.Get("http://" + address + "/metrics")
 	require.NoError(t, err)

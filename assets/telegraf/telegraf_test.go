@@ -16,18 +16,17 @@ import (
 	"rdma_events/tests/rig"
 )
 
-func program(t *testing.T) string {
+func telegrafPath(t *testing.T) string {
 	t.Helper()
 	return rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large")
 }
 
-// check runs Telegraf, which loads a configuration and initializes its plugins. It
-// returns Telegraf's output.
-func check(t *testing.T, text string) (string, error) {
+// checkConfig runs Telegraf, which loads a configuration and initializes its plugins. It returns the output of Telegraf.
+func checkConfig(t *testing.T, text string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "telegraf.conf")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	out, err := exec.Command(program(t), "config", "check", "--config", file).CombinedOutput()
+	out, err := exec.Command(telegrafPath(t), "config", "check", "--config", file).CombinedOutput()
 	return string(out), err
 }
 
@@ -38,7 +37,7 @@ func TestTelegrafTakesTheConfigurations(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		out, err := check(t, string(text))
+		out, err := checkConfig(t, string(text))
 		require.NoError(t, err, "%s: %s", file, out)
 	}
 }
@@ -53,7 +52,7 @@ func TestTelegrafRefusesWhatIsWrongInThem(t *testing.T) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.Contains(t, string(text), change[0])
-		out, err := check(t, strings.Replace(string(text), change[0], change[1], 1))
+		out, err := checkConfig(t, strings.Replace(string(text), change[0], change[1], 1))
 		require.Error(t, err, "%s: %s", file, out)
 	}
 }
@@ -83,7 +82,7 @@ func TestOnlyWhatComesEveryIntervalGetsWholeSeconds(t *testing.T) {
 [[outputs.file]]
   files = [%q]
 `, lines, out))
-	telegraf, err := child.Start(exec.Command(program(t), "--config", file))
+	telegraf, err := child.Start(exec.Command(telegrafPath(t), "--config", file))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, telegraf.Stop(30*time.Second)) }()
 	var points []rig.Point

@@ -32,5 +32,5 @@ func main() {
 			return
 		}
 	}
-	os.Exit(tracer.Serve(tracer.ServeConfig{Prepare: prepare, Open: openSource}))
+	os.Exit(tracer.Serve(tracer.ServeConfig{Prepare: attachPrograms, Open: openSource}))
 }

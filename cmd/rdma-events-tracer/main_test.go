@@ -20,8 +20,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// build builds the program like `make build`. Without cgo, it loads no vendor's library.
-func build(t *testing.T) string {
+// buildProgram builds the program like `make build`. Without cgo, it loads no vendor's library.
+func buildProgram(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), tracer.ProgramName)
 	cmd := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w -X main.version=1.2.3", "-o", path, ".")
@@ -32,7 +32,7 @@ func build(t *testing.T) string {
 }
 
 func TestTheProgramSaysWhatItIs(t *testing.T) {
-	path := build(t)
+	path := buildProgram(t)
 	out, err := exec.Command(path, "-version").Output()
 	require.NoError(t, err)
 	require.Equal(t, "rdma-events-tracer 1.2.3\n", string(out))
@@ -47,7 +47,7 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 }
 
 func TestTheProgramServesItsHost(t *testing.T) {
-	exe, err := process.OpenExe(build(t))
+	exe, err := process.OpenExe(buildProgram(t))
 	require.NoError(t, err)
 	defer exe.Close()
 	dir, err := process.OpenDir(t.TempDir())

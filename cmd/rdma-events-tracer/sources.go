@@ -33,8 +33,8 @@ func backends() []backend {
 	}
 }
 
-// prepare attaches to the kernel in the first execution of the program.
-func prepare(tracer.Settings) (tracer.Prepared, error) {
+// attachPrograms attaches the eBPF programs in the first execution of the tracer.
+func attachPrograms(tracer.Settings) (tracer.Prepared, error) {
 	p, err := ebpf.LoadReporting(process.ReportProgress)
 	if err != nil {
 		return tracer.Prepared{}, err
@@ -46,7 +46,7 @@ func prepare(tracer.Settings) (tracer.Prepared, error) {
 	return tracer.Prepared{Text: text, KeepBPF: p.LookupsNeedBPF()}, nil
 }
 
-// openAttached opens the source of the programs that prepare has attached.
+// openAttached opens the source of the programs that attachPrograms has attached.
 func openAttached(r trace.Request, prepared string) (trace.Source, error) {
 	if prepared == "" {
 		return nil, fmt.Errorf("%w: the tracer was started without hooks", trace.ErrUnsupported)
@@ -75,7 +75,7 @@ func tryAttach(out io.Writer) error {
 
 func openSimulated(r trace.Request, _ string) (trace.Source, error) {
 	world, err := devices.Load(devices.Options{
-		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: die,
+		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: simulateCrash,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", trace.ErrUnsupported, err)
@@ -83,8 +83,8 @@ func openSimulated(r trace.Request, _ string) (trace.Source, error) {
 	return applications.Open(world, r.HangAfter)
 }
 
-// die simulates a crash.
-func die(s syscall.Signal) {
+// simulateCrash simulates a crash.
+func simulateCrash(s syscall.Signal) {
 	_ = syscall.Kill(os.Getpid(), s) // a process may always signal itself
 	select {}
 }

@@ -42,8 +42,8 @@ func openBackend(r verbs.Request) (verbs.Backend, error) {
 	return nil, fmt.Errorf("it is not %s", strings.Join(names, " or "))
 }
 
-// needs returns the parts of the file system that the backends' libraries use. The simulator needs none.
-func needs() confine.Needs {
+// libraryNeeds returns the parts of the file system that the backends' libraries use. The simulator needs none.
+func libraryNeeds() confine.Needs {
 	read, devices := native.Files()
 	return confine.Needs{Read: read, Devices: devices}
 }
@@ -70,7 +70,7 @@ func openVerbs(verbs.Request) (verbs.Backend, error) {
 
 func openSim(r verbs.Request) (verbs.Backend, error) {
 	world, err := devices.Load(devices.Options{
-		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: die,
+		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: simulateCrash,
 	})
 	if err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func openSim(r verbs.Request) (verbs.Backend, error) {
 	return devices.New(world), nil
 }
 
-// die simulates the crash of a library: a signal ends the process, and no code runs after it.
-func die(s syscall.Signal) {
+// simulateCrash simulates the crash of a library: a signal ends the process, and no code runs after it.
+func simulateCrash(s syscall.Signal) {
 	_ = syscall.Kill(os.Getpid(), s) // a signal to the own process cannot fail
 	select {}
 }

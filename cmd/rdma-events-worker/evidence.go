@@ -38,7 +38,7 @@ func runConfined(f func(out *os.File) error) int {
 // refers to standard error, since native libraries may print to it.
 func confineProcess() (out *os.File, err error) {
 	loadMissingNodes()
-	n := needs()
+	n := libraryNeeds()
 	n.Read = append(n.Read, worker.OnceReads()...)
 	if err := confine.Enter(n); err != nil {
 		return nil, fmt.Errorf("confine this process: %w", err)

@@ -31,14 +31,14 @@ func main() {
 	if code, ok := answerFlag(os.Args[1:]); ok {
 		os.Exit(code)
 	}
-	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch, Backend: openBackend, Needs: func() confine.Needs {
+	os.Exit(worker.Serve(worker.ServeConfig{Watch: watchDevice, Backend: openBackend, Needs: func() confine.Needs {
 		loadMissingNodes()
-		return needs()
+		return libraryNeeds()
 	}}))
 }
 
-// watch watches a device: it runs the session with all its parts.
-func watch(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
+// watchDevice runs the session of a device with all its parts.
+func watchDevice(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
 	send func(verbs.Batch) error,
 ) (status.End, error) {
 	if o.Fabric.Paths > 0 {

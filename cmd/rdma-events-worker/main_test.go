@@ -24,7 +24,7 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-func build(t testing.TB) string {
+func buildProgram(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rdma-events-worker")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", path, ".")
@@ -34,7 +34,7 @@ func build(t testing.TB) string {
 }
 
 func TestTheProgramSaysWhatItIs(t *testing.T) {
-	path := build(t)
+	path := buildProgram(t)
 	out, err := exec.Command(path, "-version").Output()
 	require.NoError(t, err)
 	require.Equal(t, "rdma-events-worker 1.2.3\n", string(out))
@@ -50,7 +50,7 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 }
 
 func TestTheProgramTakesASnapshot(t *testing.T) {
-	path := build(t)
+	path := buildProgram(t)
 	request, err := json.Marshal(verbs.Request{Backend: verbs.BackendSim, Sim: verbs.Simulation{Profile: "roce2", Seed: 1}})
 	require.NoError(t, err)
 	out, err := exec.Command(path, "-evidence", "sim0", string(request)).Output()
@@ -74,7 +74,7 @@ func TestTheProgramTakesASnapshot(t *testing.T) {
 }
 
 func TestTheProgramAsksForALink(t *testing.T) {
-	path := build(t)
+	path := buildProgram(t)
 	out, err := exec.Command(path, "-link", "lo").Output()
 	require.NoError(t, err)
 	require.JSONEq(t, `{"Up": true, "HasUp": true, "ExtState": "", "ExtSubstate": ""}`, string(out))
@@ -88,13 +88,13 @@ func TestTheProgramAsksForALink(t *testing.T) {
 // program's file.
 func TestAWorkerIsSmall(t *testing.T) {
 	h := &roundCounter{want: 500, reached: make(chan int, 1), end: make(chan status.End, 1)}
-	supervise(t, h)
+	superviseWorker(t, h)
 	select {
 	case pid := <-h.reached:
-		require.Less(t, kilobytes(t, pid, "RssAnon"), 8<<10)
+		require.Less(t, statusKilobytes(t, pid, "RssAnon"), 8<<10)
 		// The kernel decides how much of the file is mapped; make bench measures it for
 		// Debian's kernel.
-		require.Less(t, kilobytes(t, pid, "VmRSS"), 24<<10)
+		require.Less(t, statusKilobytes(t, pid, "VmRSS"), 24<<10)
 	case why := <-h.end:
 		t.Fatal("the worker ended:", why)
 	case <-time.After(time.Minute):
@@ -102,10 +102,10 @@ func TestAWorkerIsSmall(t *testing.T) {
 	}
 }
 
-// supervise runs the real program over the simulator until the test ends.
-func supervise(t *testing.T, h worker.Handler) {
+// superviseWorker runs the real worker with the simulator until the test ends.
+func superviseWorker(t *testing.T, h worker.Handler) {
 	t.Helper()
-	exe, err := process.OpenExe(build(t))
+	exe, err := process.OpenExe(buildProgram(t))
 	require.NoError(t, err)
 	dir, err := process.OpenDir("")
 	require.NoError(t, err)
@@ -134,8 +134,8 @@ func supervise(t *testing.T, h worker.Handler) {
 	})
 }
 
-// kilobytes reads a field of /proc/<pid>/status.
-func kilobytes(t *testing.T, pid int, field string) int {
+// statusKilobytes reads a field of /proc/<pid>/status.
+func statusKilobytes(t *testing.T, pid int, field string) int {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ import (
 func BenchmarkStart(b *testing.B) {
 	path := os.Getenv("WORKER")
 	if path == "" {
-		path = build(b)
+		path = buildProgram(b)
 	}
 	exe, err := process.OpenExe(path)
 	if err != nil {

@@ -95,8 +95,8 @@ func writeFiles(dir string, files []gen.File) error {
 	return nil
 }
 
-// explain runs the subcommand explain.
-func explain(args []string, stdout, stderr io.Writer) int {
+// explainAlert runs the subcommand explain.
+func explainAlert(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return exitAfterWrite(fmt.Fprintln(stdout, strings.Join(gen.RuleIDs(), "\n")))
 	}

@@ -37,8 +37,8 @@ func (o *checkFlags) define(stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
-// check runs the subcommand check.
-func check(args []string, stdout, stderr io.Writer) int {
+// checkConfig runs the subcommand check.
+func checkConfig(args []string, stdout, stderr io.Writer) int {
 	var o checkFlags
 	set := o.define(stderr)
 	if code, ok := parseFlags(set, args, "name the file with -config"); !ok {

@@ -62,7 +62,7 @@ func subcommands() []subcommand {
 		},
 		{
 			name: "check", args: "-config FILE | -learn", summary: "check a configuration, and show what it selects on this host",
-			about: checkAbout, flags: new(checkFlags).define, run: check,
+			about: checkAbout, flags: new(checkFlags).define, run: checkConfig,
 		},
 		{
 			name: "release", args: "[flags]", summary: "close devices for some time, for example to install a driver",
@@ -74,7 +74,7 @@ func subcommands() []subcommand {
 		},
 		{
 			name: "forget", args: "DEVICE[:PORT]", summary: "stop expecting a port or device that this host remembers",
-			about: forgetAbout, flags: new(forgetFlags).define, run: forget,
+			about: forgetAbout, flags: new(forgetFlags).define, run: forgetSubject,
 		},
 		{
 			name: "sample-config", summary: "print the configuration with all defaults",
@@ -89,7 +89,7 @@ func subcommands() []subcommand {
 		},
 		{
 			name: "explain", args: "[ALERT]", summary: "explain an alert and what to do; without a name, list all alerts",
-			run: explain,
+			run: explainAlert,
 		},
 		{name: "print", args: "man|bash|zsh", summary: "print the man page, or a completion script for a shell", run: printText},
 		{name: "help", args: "[COMMAND]", summary: "print this help, or the help of a command", run: printHelp},
@@ -111,8 +111,8 @@ func findSubcommand(name string) *subcommand {
 	return nil
 }
 
-// usage returns the usage of the program, without the flags of the plugin.
-func usage() string {
+// programUsage returns the usage of the program, without the flags of the plugin.
+func programUsage() string {
 	var b strings.Builder
 	line := func(begin, synopsis, does string) { fmt.Fprintf(&b, "%-6s %-37s  %s\n", begin, synopsis, does) }
 	line("usage:", "rdma-events [flags]", "run the plugin until standard input ends")
@@ -141,7 +141,7 @@ func printHelp(args []string, stdout, stderr io.Writer) int {
 	c := findSubcommand(args[0])
 	switch {
 	case c == nil || len(args) > 1:
-		fmt.Fprintf(stderr, "rdma-events help: want the name of one command\n%s", usage())
+		fmt.Fprintf(stderr, "rdma-events help: want the name of one command\n%s", programUsage())
 		return exitUsage
 	case c.flags != nil:
 		return c.run([]string{"-help"}, stdout, stdout)

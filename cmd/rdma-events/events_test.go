@@ -43,43 +43,43 @@ func writeRecorder(t *testing.T, dir, host string, records ...timeline.Record) s
 // noon is the time of the first records in the tests: an hour before the window of job 1234, which ends at 14:00.
 var noon = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
-func after(minutes int, r timeline.Record) timeline.Record {
+func minutesAfterNoon(minutes int, r timeline.Record) timeline.Record {
 	r.Time = noon.Add(time.Duration(minutes) * time.Minute)
 	return r
 }
 
-func drop(minutes int, device string) timeline.Record {
-	return after(minutes, timeline.Record{
+func portDown(minutes int, device string) timeline.Record {
+	return minutesAfterNoon(minutes, timeline.Record{
 		Kind: timeline.KindEvent, Device: device, Port: 1, Event: "port_err", Count: 1, StateFrom: "active", StateTo: "down", Witness: "event",
 	})
 }
 
-func rise(minutes int, device string) timeline.Record {
-	return after(minutes, timeline.Record{
+func portUp(minutes int, device string) timeline.Record {
+	return minutesAfterNoon(minutes, timeline.Record{
 		Kind: timeline.KindEvent, Device: device, Port: 1, Event: "port_active", Count: 1, StateFrom: "down", StateTo: "active", Witness: "event",
 	})
 }
 
-func failure(minutes int, device, unit string) timeline.Record {
-	return after(minutes, timeline.Record{
+func queuePairFailure(minutes int, device, unit string) timeline.Record {
+	return minutesAfterNoon(minutes, timeline.Record{
 		Kind: timeline.KindAppEvent, Device: device, Event: "qp_fatal", Count: 1, App: &timeline.App{Name: "python3", Unit: unit, Object: "qp"},
 	})
 }
 
-// cluster creates the records of three hosts. The port of one host goes down within the window; the ports of others
-// before and after it.
-func cluster(t *testing.T) []string {
+// writeCluster writes the records of three hosts and returns their directories. The port of one host goes down within the window; ports of
+// the others go down before and after it.
+func writeCluster(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
 	return []string{
-		writeRecorder(t, filepath.Join(dir, "one"), "node1", drop(10, "mlx5_0"), rise(11, "mlx5_0"),
-			failure(76, "mlx5_0", "job_1234"), failure(76, "mlx5_0", "job_7")),
-		writeRecorder(t, filepath.Join(dir, "two"), "node2", drop(75, "mlx5_1"), failure(75, "mlx5_1", "job_1234"), rise(77, "mlx5_1")),
-		writeRecorder(t, filepath.Join(dir, "three"), "node3", drop(130, "mlx5_0"), rise(131, "mlx5_0")),
+		writeRecorder(t, filepath.Join(dir, "one"), "node1", portDown(10, "mlx5_0"), portUp(11, "mlx5_0"),
+			queuePairFailure(76, "mlx5_0", "job_1234"), queuePairFailure(76, "mlx5_0", "job_7")),
+		writeRecorder(t, filepath.Join(dir, "two"), "node2", portDown(75, "mlx5_1"), queuePairFailure(75, "mlx5_1", "job_1234"), portUp(77, "mlx5_1")),
+		writeRecorder(t, filepath.Join(dir, "three"), "node3", portDown(130, "mlx5_0"), portUp(131, "mlx5_0")),
 	}
 }
 
-func events(t *testing.T, args ...string) (stdout, stderr string, code int) {
+func runEvents(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, problems bytes.Buffer
 	code = showEvents(args, &out, &problems)
@@ -89,7 +89,7 @@ func events(t *testing.T, args ...string) (stdout, stderr string, code int) {
 var jobWindow = []string{"-since", "2026-11-25T13:00:00Z", "-until", "2026-11-25T14:00:00Z"}
 
 func TestSummaryNamesTheFirstFaultOfAJob(t *testing.T) {
-	out, problems, code := events(t, append(append(jobWindow, "-unit", "1234"), cluster(t)...)...)
+	out, problems, code := runEvents(t, append(append(jobWindow, "-unit", "1234"), writeCluster(t)...)...)
 	require.Zero(t, code, problems)
 	head, records, _ := strings.Cut(out, "\n\n")
 	lines := strings.Split(head, "\n")
@@ -101,14 +101,14 @@ func TestSummaryNamesTheFirstFaultOfAJob(t *testing.T) {
 	require.NotContains(t, records, "job_7")
 	require.Regexp(t, `node1  mlx5_0      python3 job_1234     qp_fatal`, records)
 
-	only, _, _ := events(t, append(append(jobWindow, "-unit", "job-1234", "-summary", "only"), cluster(t)...)...)
+	only, _, _ := runEvents(t, append(append(jobWindow, "-unit", "job-1234", "-summary", "only"), writeCluster(t)...)...)
 	require.Equal(t, head, strings.TrimSuffix(only, "\n"))
-	none, _, _ := events(t, append(append(jobWindow, "-unit", "job_1234", "-summary", "no"), cluster(t)...)...)
+	none, _, _ := runEvents(t, append(append(jobWindow, "-unit", "job_1234", "-summary", "no"), writeCluster(t)...)...)
 	require.Equal(t, records, none)
 }
 
 func TestEventsOfSeveralHostsAreMergedByTime(t *testing.T) {
-	out, problems, code := events(t, append([]string{"-json"}, cluster(t)...)...)
+	out, problems, code := runEvents(t, append([]string{"-json"}, writeCluster(t)...)...)
 	require.Zero(t, code, problems)
 	var faults []string
 	for line := range strings.Lines(out) {
@@ -124,21 +124,21 @@ func TestEventsOfSeveralHostsAreMergedByTime(t *testing.T) {
 
 func TestHostOfOlderRecordsIsTheDirectory(t *testing.T) {
 	dir := t.TempDir()
-	begins := after(1, timeline.Record{Kind: timeline.KindPlugin, Plugin: &timeline.Plugin{Host: "node9"}})
+	begins := minutesAfterNoon(1, timeline.Record{Kind: timeline.KindPlugin, Plugin: &timeline.Plugin{Host: "node9"}})
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "node8"), 0o700))
 	for want, path := range map[string]string{
-		"node7": writeRecorder(t, filepath.Join(dir, "node7"), "", drop(10, "mlx5_0")),
-		"node8": writeRecorder(t, filepath.Join(dir, "node8", "rdma_events"), "", drop(10, "mlx5_0")),
-		"node9": writeRecorder(t, filepath.Join(dir, "copy"), "", begins, drop(10, "mlx5_0")),
+		"node7": writeRecorder(t, filepath.Join(dir, "node7"), "", portDown(10, "mlx5_0")),
+		"node8": writeRecorder(t, filepath.Join(dir, "node8", "rdma_events"), "", portDown(10, "mlx5_0")),
+		"node9": writeRecorder(t, filepath.Join(dir, "copy"), "", begins, portDown(10, "mlx5_0")),
 	} {
-		out, problems, code := events(t, "-json", path)
+		out, problems, code := runEvents(t, "-json", path)
 		require.Zero(t, code, problems)
 		require.Contains(t, out, `"host":"`+want+`"`)
 	}
 }
 
 func TestUnreadableDirectoryCostsItsOwnRecords(t *testing.T) {
-	dirs := cluster(t)
+	dirs := writeCluster(t)
 	segment := filepath.Join(dirs[0], "0000000001.seg")
 	require.NoError(t, os.Rename(segment, segment+".moved"))
 	require.NoError(t, os.Symlink(segment+".moved", segment))
@@ -147,14 +147,14 @@ func TestUnreadableDirectoryCostsItsOwnRecords(t *testing.T) {
 	copy(damaged[len(damaged)/2:], "damage damage damage")
 	require.NoError(t, os.WriteFile(filepath.Join(dirs[2], "0000000001.seg"), damaged, 0o600))
 
-	out, problems, code := events(t, append([]string{"-summary", "only", filepath.Join(t.TempDir(), "none")}, dirs...)...)
+	out, problems, code := runEvents(t, append([]string{"-summary", "only", filepath.Join(t.TempDir(), "none")}, dirs...)...)
 	require.Equal(t, exitWarning, code)
 	require.Contains(t, problems, "none: no such file or directory")
 	require.Contains(t, out, "summary  3 hosts")
 	require.Regexp(t, `(?m)^first    .*  node2 mlx5_1:1  went down`, out, "a link is not followed")
 	require.Regexp(t, `(?m)^missing  node3  0000000001.seg: \d+ bytes skipped in 1 places: they are damaged$`, out)
 
-	_, problems, code = events(t, filepath.Join(t.TempDir(), "none"), filepath.Join(t.TempDir(), "neither"))
+	_, problems, code = runEvents(t, filepath.Join(t.TempDir(), "none"), filepath.Join(t.TempDir(), "neither"))
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, problems, "neither")
 }
@@ -173,7 +173,7 @@ func TestWrongUseOfEventsIsOneLine(t *testing.T) {
 		"-summary maybe: want auto, yes, no or only":                               {"-summary", "maybe", dir},
 		`invalid value "noon" for flag -since: want a duration ago such as 1h, or`: {"-since", "noon"},
 	} {
-		out, problems, code := events(t, args...)
+		out, problems, code := runEvents(t, args...)
 		require.Equal(t, exitUsage, code)
 		require.Empty(t, out)
 		require.Contains(t, problems, want)

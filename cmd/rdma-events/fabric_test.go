@@ -77,8 +77,8 @@ func TestAHostWithNoOtherIsNotProbed(t *testing.T) {
 	require.ErrorContains(t, err, "rdma_events.conf: ")
 }
 
-// listing returns the output of fabric -list.
-func listing(t *testing.T, o *fabricFlags, code int) string {
+// fabricListing returns the output of fabric -list.
+func fabricListing(t *testing.T, o *fabricFlags, code int) string {
 	t.Helper()
 	o.list = true
 	c, err := o.settings()
@@ -99,19 +99,19 @@ pings      gpu03                 rack2             across  10.0.0.3
 pinged by  gpu02                 rack1             group   gpu02
 pinged by  gpu03                 rack2             across  10.0.0.3
 `
-	require.Equal(t, want, listing(t, &fabricFlags{peersFile: list, host: "gpu01"}, exitOK))
-	require.Equal(t, want, listing(t, &fabricFlags{config: fabricConfig(t, threeHosts, "fabric.host = \"gpu01\"\n")}, exitOK))
+	require.Equal(t, want, fabricListing(t, &fabricFlags{peersFile: list, host: "gpu01"}, exitOK))
+	require.Equal(t, want, fabricListing(t, &fabricFlags{config: fabricConfig(t, threeHosts, "fabric.host = \"gpu01\"\n")}, exitOK))
 	require.Equal(t, "list 867e5adc98947c07: 3 hosts in 2 groups\ngpu09 is not in it: it pings none, and is pinged by none\n",
-		listing(t, &fabricFlags{peersFile: list, host: "gpu09"}, exitWarning))
+		fabricListing(t, &fabricFlags{peersFile: list, host: "gpu09"}, exitWarning))
 }
 
 func TestTheListIsAnObjectAsItsSchemaSays(t *testing.T) {
 	list := configFile(t, threeHosts)
 	for _, host := range []string{"gpu01", "gpu09"} {
 		code := map[string]int{"gpu01": exitOK, "gpu09": exitWarning}[host]
-		schema.Require(t, "fabric_list", listing(t, &fabricFlags{peersFile: list, host: host, json: true}, code))
+		schema.Require(t, "fabric_list", fabricListing(t, &fabricFlags{peersFile: list, host: host, json: true}, code))
 	}
-	require.Contains(t, listing(t, &fabricFlags{peersFile: list, host: "gpu01", json: true}, exitOK), `"scope": "across"`)
+	require.Contains(t, fabricListing(t, &fabricFlags{peersFile: list, host: "gpu01", json: true}, exitOK), `"scope": "across"`)
 }
 
 func TestTheExitStatusIsThatOfTheWorstPair(t *testing.T) {

@@ -30,8 +30,8 @@ func (o *forgetFlags) define(stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
-// forget runs the subcommand forget.
-func forget(args []string, stdout, stderr io.Writer) int {
+// forgetSubject runs the subcommand forget.
+func forgetSubject(args []string, stdout, stderr io.Writer) int {
 	var o forgetFlags
 	set := o.define(stderr)
 	var what string

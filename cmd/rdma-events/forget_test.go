@@ -30,7 +30,7 @@ func TestForgetRemovesAPortOrADevice(t *testing.T) {
 		{"mlx5_7", "", "W! mlx5_7: it was not remembered\n", exitWarning},
 	} {
 		var stdout, stderr bytes.Buffer
-		require.Equal(t, tt.code, forget([]string{"-directory", dir, tt.what}, &stdout, &stderr), stderr.String())
+		require.Equal(t, tt.code, forgetSubject([]string{"-directory", dir, tt.what}, &stdout, &stderr), stderr.String())
 		require.Equal(t, tt.out, stdout.String())
 		require.Equal(t, tt.errors, stderr.String())
 	}
@@ -42,9 +42,9 @@ func TestForgetRemovesAPortOrADevice(t *testing.T) {
 func TestForgetRefusesWhatIsNoPort(t *testing.T) {
 	for _, args := range [][]string{{}, {"mlx5_0:0"}, {"mlx5_0:256"}, {"mlx5_0:x"}, {"mlx5_*"}, {"mlx5_0", "mlx5_1"}} {
 		var stdout, stderr bytes.Buffer
-		require.Equal(t, exitUsage, forget(args, &stdout, &stderr), args)
+		require.Equal(t, exitUsage, forgetSubject(args, &stdout, &stderr), args)
 	}
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitFailed, forget([]string{"-directory", t.TempDir(), "mlx5_0"}, &stdout, &stderr))
+	require.Equal(t, exitFailed, forgetSubject([]string{"-directory", t.TempDir(), "mlx5_0"}, &stdout, &stderr))
 	require.Contains(t, stderr.String(), "no plugin has a memory in ")
 }

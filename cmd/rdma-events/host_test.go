@@ -51,8 +51,8 @@ type testHost struct {
 
 func newRig(t *testing.T) *testHost {
 	t.Helper()
-	inR, inW := pipe(t)
-	outR, outW := pipe(t)
+	inR, inW := newPipe(t)
+	outR, outW := newPipe(t)
 	in, err := execd.NewInput(int(inR.Fd()))
 	require.NoError(t, err)
 	out, err := execd.NewOutput(int(outW.Fd()))
@@ -66,7 +66,7 @@ func newRig(t *testing.T) *testHost {
 	return r
 }
 
-func pipe(t *testing.T) (r, w *os.File) {
+func newPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

@@ -136,15 +136,15 @@ func globsFor(names []string) []string {
 			for n < len(digits) && digits[n] == digits[n-1]+1 && digits[0] >= 0 {
 				n++
 			}
-			all = append(all, pattern(stem, digits[:n])...)
+			all = append(all, namePattern(stem, digits[:n])...)
 			digits = digits[n:]
 		}
 	}
 	return all
 }
 
-// pattern returns the glob for consecutive names, or the names if they are few.
-func pattern(stem string, digits []int) []string {
+// namePattern returns the glob for consecutive names, or the names if they are few.
+func namePattern(stem string, digits []int) []string {
 	if len(digits) >= minRun {
 		return []string{fmt.Sprintf("%s[%d-%d]", stem, digits[0], digits[len(digits)-1])}
 	}

@@ -67,7 +67,7 @@ func (o *pluginFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := flag.NewFlagSet("rdma-events", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
-		fmt.Fprint(stderr, usage())
+		fmt.Fprint(stderr, programUsage())
 		set.PrintDefaults()
 	}
 	set.StringVar(&o.config, "config", "", "path of the plugin's configuration")
@@ -86,7 +86,7 @@ func (o *pluginFlags) parse(args []string, stderr io.Writer) (code int, ok bool)
 	case err != nil:
 		return exitUsage, false
 	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "rdma-events: %q is neither a subcommand nor a flag\n%s", set.Arg(0), usage())
+		fmt.Fprintf(stderr, "rdma-events: %q is neither a subcommand nor a flag\n%s", set.Arg(0), programUsage())
 		set.PrintDefaults()
 		return exitUsage, false
 	case o.pollInterval < 0:

@@ -230,7 +230,7 @@ func TestCheckFindsAnOddFabric(t *testing.T) {
 	for _, tt := range []struct{ list, options, want string }{
 		{"gpu01 rack1\ngpu02 rack1\n", "", `odd: fabric.peers_file: it has no host "gpu99", so that this host neither probes others nor answers them; ` +
 			"add it, or set fabric.host to the name that it has there\n"},
-		{"gpu99 rack1\n", "", "odd: fabric.peers_file: it has no other host than this one, so that none is probed\n"},
+		{"gpu99 rack1\n", "", "odd: fabric.peers_file: it lists no host but this one, so none is probed\n"},
 		{"gpu99 rack1\ngpu02 rack1\n", `fabric.devices = ["sim0", "mlx5_*"]`, `odd: fabric.devices: "mlx5_*" matches no device that is watched here` + "\n"},
 	} {
 		list := configFile(t, tt.list)

@@ -29,7 +29,7 @@ func printText(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	page := template.Must(template.New(args[0]).Funcs(template.FuncMap{
-		"roff": roff, "sentence": capitalize, "quoted": shellQuote, "plain": zshEscape, "join": strings.Join, "paragraphs": splitParagraphs,
+		"roff": formatMdoc, "sentence": capitalize, "quoted": shellQuote, "plain": zshEscape, "join": strings.Join, "paragraphs": splitParagraphs,
 	}).Parse(texts[args[0]]))
 	err := page.Execute(stdout, struct {
 		Plugin   []describedFlag
@@ -77,8 +77,8 @@ func describeFlags(set *flag.FlagSet) []describedFlag {
 // roffWidth is the line width above which mandoc -T lint complains.
 const roffWidth = 80
 
-// roff returns the text as lines of mdoc(7). Each sentence begins on a new line.
-func roff(text string) string {
+// formatMdoc returns the text as lines of mdoc(7). Each sentence begins on a new line.
+func formatMdoc(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	var lines []string
 	line := ""

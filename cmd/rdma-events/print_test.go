@@ -69,8 +69,8 @@ func TestCommandsDocumentHasTheHelp(t *testing.T) {
 	require.Equal(t, want, string(have), "go test ./cmd/rdma-events -run Help -update rewrites it")
 }
 
-// tool returns the path of a program that checks what print prints.
-func tool(t *testing.T, name string) string {
+// toolPath returns the path of a program that checks the output of the command print.
+func toolPath(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -83,7 +83,7 @@ func tool(t *testing.T, name string) string {
 var bold = regexp.MustCompile(`.\x08`)
 
 func TestMandocFindsNoFaultWithTheManPage(t *testing.T) {
-	mandoc := tool(t, "mandoc")
+	mandoc := toolPath(t, "mandoc")
 	path := filepath.Join(t.TempDir(), "rdma-events.1")
 	require.NoError(t, os.WriteFile(path, []byte(runPrint(t, "print", "man")), 0o600))
 	said, err := exec.CommandContext(t.Context(), mandoc, "-T", "lint", "-W", "style", path).CombinedOutput()
@@ -102,7 +102,7 @@ func TestMandocFindsNoFaultWithTheManPage(t *testing.T) {
 }
 
 func TestBashCompletesCommandsFlagsAndAlerts(t *testing.T) {
-	bash := tool(t, "bash")
+	bash := toolPath(t, "bash")
 	for line, want := range map[string]string{
 		"rdma-events st":                        "status",
 		"rdma-events -poll_interval_":           "-poll_interval_disabled",
@@ -122,7 +122,7 @@ COMP_WORDS=(` + line + `); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _rdma_events; 
 }
 
 func TestZshLoadsItsCompletionAndCompletes(t *testing.T) {
-	zsh := tool(t, "zsh")
+	zsh := toolPath(t, "zsh")
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "_rdma-events"), []byte(runPrint(t, "print", "zsh")), 0o600))
 	// zpty gives zsh a terminal of its own, since it completes nothing without one (zshmodules(1)).

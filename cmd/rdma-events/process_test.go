@@ -24,8 +24,8 @@ type program struct {
 	stderr bytes.Buffer
 }
 
-// start runs the program on a host without devices: no glob matches.
-func start(t *testing.T, config string, args ...string) *program {
+// startProgram runs the program on a host without devices: no device matches the configured glob.
+func startProgram(t *testing.T, config string, args ...string) *program {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func start(t *testing.T, config string, args ...string) *program {
 	p.Stderr = &p.stderr
 	p.stdin, err = p.StdinPipe()
 	require.NoError(t, err)
-	r, w := pipe(t)
+	r, w := newPipe(t)
 	p.stdout, p.Stdout = r, w
 	require.NoError(t, p.Start())
 	require.NoError(t, w.Close())
@@ -55,7 +55,7 @@ func (p *program) prompt(t *testing.T, lines *bufio.Reader) string {
 }
 
 func TestTheProgramGathersOnAPromptAndEndsWithStandardInput(t *testing.T) {
-	p := start(t, "", "-poll_interval_disabled")
+	p := startProgram(t, "", "-poll_interval_disabled")
 	line := p.prompt(t, bufio.NewReader(p.stdout))
 	require.True(t, strings.HasPrefix(line, "rdma_collector "), line)
 	require.NoError(t, p.stdin.Close())
@@ -63,7 +63,7 @@ func TestTheProgramGathersOnAPromptAndEndsWithStandardInput(t *testing.T) {
 }
 
 func TestSIGTERMEndsTheProgramInOrder(t *testing.T) {
-	p := start(t, "", "-poll_interval_disabled")
+	p := startProgram(t, "", "-poll_interval_disabled")
 	p.prompt(t, bufio.NewReader(p.stdout))
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, p.Wait())
@@ -91,7 +91,7 @@ func (p *program) signalUntilLine(t *testing.T, s os.Signal, lines *bufio.Reader
 }
 
 func TestSignalsOfExecdPromptAndKillNothing(t *testing.T) {
-	p := start(t, "", "-poll_interval_disabled")
+	p := startProgram(t, "", "-poll_interval_disabled")
 	lines := bufio.NewReader(p.stdout)
 	p.prompt(t, lines)
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
@@ -102,7 +102,7 @@ func TestSignalsOfExecdPromptAndKillNothing(t *testing.T) {
 }
 
 func TestAClosedStandardOutputIsAnErrorAndNoSIGPIPE(t *testing.T) {
-	p := start(t, "", "-poll_interval", "10ms")
+	p := startProgram(t, "", "-poll_interval", "10ms")
 	require.NoError(t, p.stdout.Close())
 	err := p.Wait()
 	var status *exec.ExitError
@@ -112,13 +112,13 @@ func TestAClosedStandardOutputIsAnErrorAndNoSIGPIPE(t *testing.T) {
 }
 
 func TestProgramEndsInTimeWithUnreadOutput(t *testing.T) {
-	p := start(t, "shutdown_timeout = \"300ms\"\n", "-poll_interval", "1ms")
+	p := startProgram(t, "shutdown_timeout = \"300ms\"\n", "-poll_interval", "1ms")
 	size, err := unix.FcntlInt(p.stdout.Fd(), unix.F_GETPIPE_SZ, 0)
 	require.NoError(t, err)
 	last := 0
 	require.Eventually(t, func() bool {
 		before := last
-		last = queued(t, p.stdout)
+		last = unreadBytes(t, p.stdout)
 		return last > size*3/4 && last == before // the rest of each page may be too small for a line
 	}, 10*time.Second, 100*time.Millisecond, "the pipe fills until a line finds no room")
 	began := time.Now()
@@ -130,8 +130,8 @@ func TestProgramEndsInTimeWithUnreadOutput(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "W! agent: Telegraf did not read the last points in time, timeout 250ms, ")
 }
 
-// queued returns the number of unread bytes in a pipe.
-func queued(t *testing.T, r *os.File) int {
+// unreadBytes returns the number of unread bytes in a pipe.
+func unreadBytes(t *testing.T, r *os.File) int {
 	t.Helper()
 	n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
 	require.NoError(t, err)
@@ -139,7 +139,7 @@ func queued(t *testing.T, r *os.File) int {
 }
 
 func TestEverythingWrittenIsReadBeforeTheEnd(t *testing.T) {
-	p := start(t, "", "-poll_interval", "1ms")
+	p := startProgram(t, "", "-poll_interval", "1ms")
 	first := p.prompt(t, bufio.NewReaderSize(p.stdout, 16))
 	require.NotEmpty(t, first)
 	require.NoError(t, p.stdin.Close())
@@ -151,7 +151,7 @@ func TestEverythingWrittenIsReadBeforeTheEnd(t *testing.T) {
 }
 
 func TestABadConfigurationIsOneErrorLineAndExitStatus1(t *testing.T) {
-	p := start(t, "nonsense = 1\n")
+	p := startProgram(t, "nonsense = 1\n")
 	err := p.Wait()
 	var status *exec.ExitError
 	require.ErrorAs(t, err, &status)

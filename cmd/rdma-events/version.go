@@ -17,14 +17,14 @@ func describeBuild() string {
 	if !ok {
 		info = new(debug.BuildInfo)
 	}
-	return fmt.Sprintf("%s (commit %s, %s)", buildVersion(), cmp.Or(commit, revision(info), "unknown"), runtime.Version())
+	return fmt.Sprintf("%s (commit %s, %s)", buildVersion(), cmp.Or(commit, buildRevision(info), "unknown"), runtime.Version())
 }
 
 // buildVersion returns the version alone. If the linker did not set it, it is
 // "dev", as in the worker program.
 func buildVersion() string { return cmp.Or(version, "dev") }
 
-func revision(info *debug.BuildInfo) string {
+func buildRevision(info *debug.BuildInfo) string {
 	var rev, dirty string
 	for _, s := range info.Settings {
 		switch {

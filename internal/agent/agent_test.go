@@ -67,8 +67,8 @@ func portErr(port int, total uint64) *measure.Event {
 	}
 }
 
-// events returns the number of events in all points, and the number of points with events.
-func events(acc *testutil.Accumulator) (sum int64, points int) {
+// countEvents returns the number of events in all points, and the number of points with events.
+func countEvents(acc *testutil.Accumulator) (sum int64, points int) {
 	for _, m := range acc.GetTelegrafMetrics() {
 		if v, ok := m.GetField("count"); ok && m.Name() == "rdma_async_event" {
 			sum += v.(int64)
@@ -85,7 +85,7 @@ func TestStartAddsNothingBeforeItReturns(t *testing.T) {
 		require.NoError(t, a.Start(acc))
 		acc.Open()
 		synctest.Wait()
-		_, points := events(&acc.Accumulator)
+		_, points := countEvents(&acc.Accumulator)
 		require.Equal(t, 1, points)
 		a.Stop(nil)
 	})
@@ -134,7 +134,7 @@ func TestStopEmitsTheLastEventsAndClosesTheWatcher(t *testing.T) {
 		before := time.Now()
 		a.Stop(nil)
 		require.Equal(t, before, time.Now(), "nothing had to be waited for")
-		sum, _ := events(&acc)
+		sum, _ := countEvents(&acc)
 		require.Equal(t, int64(101), sum)
 		require.True(t, f.closed)
 		require.Empty(t, log.at(slog.LevelWarn))

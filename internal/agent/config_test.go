@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func load(text string) (*Config, error) {
+func parseValid(text string) (*Config, error) {
 	c, err := Parse(text)
 	if err != nil {
 		return nil, err
@@ -21,8 +21,8 @@ func load(text string) (*Config, error) {
 	return &c, c.Validate()
 }
 
-// sample returns the configuration that users begin with.
-func sample(t testing.TB) string {
+// sampleConfig returns the sample configuration for users.
+func sampleConfig(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("../../plugins/inputs/rdma_events/sample.conf")
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestABadConfigurationIsOneLineThatNamesKeyValueAndChoice(t *testing.T) {
 			require.NoError(t, err)
 			want, err := os.ReadFile(filepath.Join(dir, "expected.error"))
 			require.NoError(t, err)
-			_, err = load(string(text))
+			_, err = parseValid(string(text))
 			require.EqualError(t, err, strings.TrimSuffix(string(want), "\n"))
 			require.NotContains(t, err.Error(), "\n")
 		})
@@ -47,17 +47,17 @@ func TestABadConfigurationIsOneLineThatNamesKeyValueAndChoice(t *testing.T) {
 }
 
 func TestAnEmptyInstanceHasTheDefaults(t *testing.T) {
-	p, err := load("[[inputs.rdma_events]]\n")
+	p, err := parseValid("[[inputs.rdma_events]]\n")
 	require.NoError(t, err)
 	require.Equal(t, DefaultConfig(), *p)
 }
 
 func TestTheSampleSaysTheDefaults(t *testing.T) {
-	c, err := Parse(sample(t))
+	c, err := Parse(sampleConfig(t))
 	require.NoError(t, err)
 	require.Equal(t, DefaultConfig(), c)
 
-	enabled := commented.ReplaceAllString(sample(t), "$1$2")
+	enabled := commented.ReplaceAllString(sampleConfig(t), "$1$2")
 	c, err = Parse(enabled)
 	require.NoError(t, err)
 	want := DefaultConfig()
@@ -73,7 +73,7 @@ func TestTheSampleSaysTheDefaults(t *testing.T) {
 	require.NoError(t, err)
 	values := d.Inputs["rdma_events"][0]
 	var known []string
-	for _, section := range sections() {
+	for _, section := range sectionNames() {
 		for key := range values[section].(map[string]any) {
 			known = append(known, section+"."+key)
 		}
@@ -120,7 +120,7 @@ func TestOptionsAndStructTagsAgree(t *testing.T) {
 }
 
 func TestEveryOptionReachesItsField(t *testing.T) {
-	p, err := load(`
+	p, err := parseValid(`
 [[inputs.rdma_events]]
   backend = "sim"
   devices = ["mlx5_*", "bnxt_re{0,1}"]
@@ -215,7 +215,7 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 
 func TestAProbeThatIsOffMayHaveAnyTimeout(t *testing.T) {
 	for _, off := range []string{`interval = "0s"`, `method = "none"`} {
-		_, err := load("[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n" + off + "\ntimeout = \"10s\"\n")
+		_, err := parseValid("[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n" + off + "\ntimeout = \"10s\"\n")
 		require.NoError(t, err, off)
 	}
 }
@@ -231,7 +231,7 @@ func TestProbedVectorsAreCounted(t *testing.T) {
 		{"vectors = [-1]\nmethod = \"none\"", 0, 0, 0},
 		{"vectors = [-1]\ninterval = \"0s\"", 0, 0, 0},
 	} {
-		p, err := load("[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n" + tt.conf + "\n")
+		p, err := parseValid("[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n" + tt.conf + "\n")
 		require.NoError(t, err)
 		got := []int{p.Probe.CountVectors(0), p.Probe.CountVectors(2), p.Probe.CountVectors(128)}
 		require.Equal(t, []int{tt.of0, tt.of2, tt.of128}, got, tt.conf)
@@ -246,20 +246,20 @@ func TestGlobsWithBracesAloneAreGlobs(t *testing.T) {
 }
 
 func TestDottedKeysAreOptionsToo(t *testing.T) {
-	p, err := load("[[inputs.rdma_events]]\nprobe.interval = \"3s\"\n")
+	p, err := parseValid("[[inputs.rdma_events]]\nprobe.interval = \"3s\"\n")
 	require.NoError(t, err)
 	require.Equal(t, Duration(3*time.Second), p.Probe.Interval)
 	require.True(t, slices.Contains(p.Devices, "*"))
 }
 
 func FuzzParseNeverPanicsAndFailsInOneLine(f *testing.F) {
-	f.Add(sample(f))
+	f.Add(sampleConfig(f))
 	f.Add("[[inputs.rdma_events]]\nprobe.a.b = 1")
 	f.Add("inputs.rdma_events = [1]")
 	f.Add("inputs = 1")
 	f.Add("[[inputs.rdma_events.probe]]\ninterval = 1")
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := load(text); err != nil {
+		if _, err := parseValid(text); err != nil {
 			require.NotContains(t, err.Error(), "\n")
 		}
 	})

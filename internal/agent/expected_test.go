@@ -15,14 +15,14 @@ import (
 var sampleExpected = regexp.MustCompile(`(?m)^( *)# (\[\[inputs\.rdma_events\.expected\]\]|  (?:devices|count|rate_gbps) = )`)
 
 func TestTheSampleHasASectionExpected(t *testing.T) {
-	enabled := sampleExpected.ReplaceAllString(sample(t), "$1$2")
-	p, err := load(commented.ReplaceAllString(enabled, "$1$2"))
+	enabled := sampleExpected.ReplaceAllString(sampleConfig(t), "$1$2")
+	p, err := parseValid(commented.ReplaceAllString(enabled, "$1$2"))
 	require.NoError(t, err)
 	require.Equal(t, []ExpectedConfig{{[]string{"mlx5_[0-7]"}, 8, 400}}, p.Expected)
 }
 
 func TestSectionsExpectedReachTheMonitor(t *testing.T) {
-	p, err := load(`
+	p, err := parseValid(`
 [[inputs.rdma_events]]
   expect = ["mlx5_9"]
   expected_down = ["mlx5_8:2"]
@@ -56,7 +56,7 @@ func TestSectionsExpectedReachTheMonitor(t *testing.T) {
 }
 
 func TestWhatIsExpectedAndNotHereIsOdd(t *testing.T) {
-	p, err := load(`
+	p, err := parseValid(`
 [[inputs.rdma_events]]
   [[inputs.rdma_events.expected]]
     devices = ["mlx5_[0-3]"]

@@ -35,14 +35,13 @@ func excludesAll(globs, excluded []string) bool {
 		globs = []string{"*"}
 	}
 	return !slices.ContainsFunc(globs, func(text string) bool {
-		return !slices.ContainsFunc(excluded, func(by string) bool { return covers(by, text) })
+		return !slices.ContainsFunc(excluded, func(by string) bool { return globCovers(by, text) })
 	})
 }
 
-// covers reports whether the glob by matches every name that the glob other matches. If both contain no special
-// character except *, it matches by against the text of other. For all other globs it returns false, unless both are
-// equal.
-func covers(by, other string) bool {
+// globCovers reports whether the glob by matches every name that the glob other matches. If neither has a special character except *, it
+// matches by against the text of other. For all other globs it returns false unless both are equal.
+func globCovers(by, other string) bool {
 	if by == other || strings.Trim(by, "*") == "" {
 		return true
 	}

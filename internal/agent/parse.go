@@ -102,7 +102,7 @@ func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Prim
 	for key, value := range values {
 		flat[toml.Key{key}.String()] = value
 	}
-	for _, name := range sections() {
+	for _, name := range sectionNames() {
 		p, ok := values[name]
 		if !ok {
 			continue
@@ -119,7 +119,7 @@ func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Prim
 	return flat, nil
 }
 
-func sections() []string {
+func sectionNames() []string {
 	return []string{"roles", "probe", "evidence", "recorder", "applications", "fabric", "sim"}
 }
 
@@ -127,7 +127,7 @@ func sections() []string {
 // first of several errors.
 func (d decoder) assignOptions(options []option, values map[string]toml.Primitive) error {
 	for _, key := range d.Keys() {
-		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) || key[2] == expectedSection {
+		if len(key) <= 2 || len(key) == 3 && slices.Contains(sectionNames(), key[2]) || key[2] == expectedSection {
 			continue
 		}
 		if err := d.setOption(options, key[2:].String(), values); err != nil {

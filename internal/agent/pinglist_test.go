@@ -97,8 +97,8 @@ type answers struct{ exchange.Handler }
 func (answers) Listed(host string) (string, bool)      { return "00112233aabbccdd", host == "gpu01" }
 func (answers) HandleConversationEnd(string, []uint64) {}
 
-// responds starts a peer server with a key, and returns its address.
-func responds(t *testing.T, name, key string) pinglist.Host {
+// startResponder starts a peer server with a key, and returns its address.
+func startResponder(t *testing.T, name, key string) pinglist.Host {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(path, []byte(key), 0o600))
@@ -124,7 +124,7 @@ func TestAGreetingSaysWhatIsWrongWithAHost(t *testing.T) {
 		defer stop()
 		return c.Greet(ctx, h, "ffeeddccbbaa9988")
 	}
-	well, other := responds(t, "gpu02", aKey), responds(t, "gpu02", anotherKey)
+	well, other := startResponder(t, "gpu02", aKey), startResponder(t, "gpu02", anotherKey)
 	theirs, why, err := greet(well)
 	require.NoError(t, err)
 	require.Equal(t, verdict.ReasonNone, why)

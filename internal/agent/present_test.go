@@ -27,7 +27,7 @@ func TestFunctionsAreWatchedAsConfigured(t *testing.T) {
 		"none": {"virtual_functions = false", pod, nil, "2 virtual or scalable functions are not watched, as virtual_functions = false says"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := load("[[inputs.rdma_events]]\ndevices = [\"mlx5_*\"]\n" + row.option + "\n")
+			p, err := parseValid("[[inputs.rdma_events]]\ndevices = [\"mlx5_*\"]\n" + row.option + "\n")
 			require.NoError(t, err)
 			var watched []string
 			for _, d := range row.here {

@@ -21,15 +21,15 @@ func TestSamplesOfReleasesAreAccepted(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
 			require.NoError(t, err)
-			_, err = load(string(text))
+			_, err = parseValid(string(text))
 			require.NoError(t, err)
 			enabled := commented.ReplaceAllString(string(text), "$1$2")
 			require.NotEqual(t, string(text), enabled)
-			_, err = load(enabled)
+			_, err = parseValid(enabled)
 			require.NoError(t, err, "with every option in it")
 			for _, option := range commented.FindAllStringIndex(string(text), -1) {
 				one := string(text[:option[0]]) + commented.ReplaceAllString(string(text[option[0]:option[1]]), "$1$2") + string(text[option[1]:])
-				_, err = load(one)
+				_, err = parseValid(one)
 				require.NoError(t, err, "with %q in it", text[option[0]:option[1]])
 			}
 		})

@@ -11,19 +11,18 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/common"
 )
 
-// noAssertion is what SPDX has for "not looked at".
+// noAssertion is the value of a field in SPDX that was not examined.
 const noAssertion = "NOASSERTION"
 
-// document returns the SPDX document of the programs. Its sections are those of
-// the specification of SPDX 2.3.
-func document(version string, created time.Time, programs []program, licences map[module]string) *spdx.Document {
+// newDocument returns the SPDX document of the programs. Comments about sections refer to the specification of SPDX 2.3.
+func newDocument(version string, created time.Time, programs []program, licences map[module]string) *spdx.Document {
 	name := "rdma-events-" + strings.TrimPrefix(version, "v")
 	d := &spdx.Document{
 		SPDXVersion:       spdx.Version,
 		DataLicense:       spdx.DataLicense,
 		SPDXIdentifier:    "DOCUMENT",
 		DocumentName:      name,
-		DocumentNamespace: "https://spdx.org/spdxdocs/" + name + "-" + digest(programs),
+		DocumentNamespace: "https://spdx.org/spdxdocs/" + name + "-" + programsDigest(programs),
 		DocumentComment: "What is linked into the programs. The C library and libibverbs belong to the host " +
 			"and are found at run time.",
 		CreationInfo: &spdx.CreationInfo{
@@ -33,9 +32,9 @@ func document(version string, created time.Time, programs []program, licences ma
 	}
 	for _, p := range programs {
 		d.Packages = append(d.Packages, p.element(version))
-		d.Relationships = append(d.Relationships, related(d.SPDXIdentifier, common.TypeRelationshipDescribe, p.id()))
+		d.Relationships = append(d.Relationships, newRelationship(d.SPDXIdentifier, common.TypeRelationshipDescribe, p.id()))
 		for _, m := range p.modules {
-			d.Relationships = append(d.Relationships, related(p.id(), common.TypeRelationshipContains, m.id()))
+			d.Relationships = append(d.Relationships, newRelationship(p.id(), common.TypeRelationshipContains, m.id()))
 		}
 	}
 	for _, m := range modulesOf(programs) {
@@ -44,9 +43,9 @@ func document(version string, created time.Time, programs []program, licences ma
 	return d
 }
 
-// digest is different for each set of programs. Section 6.5 wants a namespace that
-// no other document has.
-func digest(programs []program) string {
+// programsDigest returns a value that differs for each set of programs. Section 6.5 requires a namespace that no other document
+// has.
+func programsDigest(programs []program) string {
 	all := sha256.New()
 	for _, p := range programs {
 		fmt.Fprintln(all, p.name, p.arch, p.sum)
@@ -54,14 +53,14 @@ func digest(programs []program) string {
 	return hex.EncodeToString(all.Sum(nil)[:16])
 }
 
-func related(a spdx.ElementID, how string, b spdx.ElementID) *spdx.Relationship {
+func newRelationship(a spdx.ElementID, how string, b spdx.ElementID) *spdx.Relationship {
 	return &spdx.Relationship{RefA: spdx.DocElementID{ElementRefID: a}, Relationship: how, RefB: spdx.DocElementID{ElementRefID: b}}
 }
 
-func (p program) id() spdx.ElementID { return identifier(p.name + "-" + p.arch) }
+func (p program) id() spdx.ElementID { return elementID(p.name + "-" + p.arch) }
 
 func (p program) element(version string) *spdx.Package {
-	e := element(p.id(), p.name, strings.TrimPrefix(version, "v"), "MIT")
+	e := newPackage(p.id(), p.name, strings.TrimPrefix(version, "v"), "MIT")
 	e.PackageFileName = p.name
 	e.PackageChecksums = []spdx.Checksum{{Algorithm: spdx.SHA256, Value: p.sum}}
 	e.PrimaryPackagePurpose = "APPLICATION"
@@ -69,13 +68,13 @@ func (p program) element(version string) *spdx.Package {
 	return e
 }
 
-func (m module) id() spdx.ElementID { return identifier("module-" + m.String()) }
+func (m module) id() spdx.ElementID { return elementID("module-" + m.String()) }
 
-// purl returns the module's package URL, in which a plus sign of a version has to be escaped.
+// purl returns the package URL of the module, with the plus signs of the version escaped.
 func (m module) purl() string { return "pkg:golang/" + strings.ReplaceAll(m.String(), "+", "%2B") }
 
 func (m module) element(licences string) *spdx.Package {
-	e := element(m.id(), m.path, m.version, licences)
+	e := newPackage(m.id(), m.path, m.version, licences)
 	e.PrimaryPackagePurpose = "LIBRARY"
 	e.PackageExternalReferences = []*spdx.PackageExternalReference{{
 		Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: m.purl(),
@@ -86,7 +85,7 @@ func (m module) element(licences string) *spdx.Package {
 	return e
 }
 
-func element(id spdx.ElementID, name, version, licences string) *spdx.Package {
+func newPackage(id spdx.ElementID, name, version, licences string) *spdx.Package {
 	return &spdx.Package{
 		PackageSPDXIdentifier:   id,
 		PackageName:             name,
@@ -98,9 +97,9 @@ func element(id spdx.ElementID, name, version, licences string) *spdx.Package {
 	}
 }
 
-// identifier replaces what section 7.2 does not allow in an identifier: all but
-// letters, digits, dots and hyphens.
-func identifier(name string) spdx.ElementID {
+// elementID returns a name as an identifier, in which section 7.2 allows only letters, digits, dots and hyphens. It replaces all
+// other characters by hyphens.
+func elementID(name string) spdx.ElementID {
 	return spdx.ElementID(strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.':

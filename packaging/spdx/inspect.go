@@ -23,26 +23,26 @@ import (
 // use for the Go standard library.
 const standardLibrary = "stdlib"
 
-// program is a built program and what its linker wrote into it.
+// program is a built program, with the information that the linker wrote into it.
 type program struct {
 	name, arch string
 	sum        string // SHA-256 of the file, in hexadecimal digits
 	modules    []module
 }
 
-// module is a module that a program is linked from.
+// module is a module that is linked into a program.
 type module struct {
 	path, version string
 	sum           string // as in go.sum; the standard library has none
 }
 
-// String is what `go get` takes.
+// String returns the module as an argument of `go get`.
 func (m module) String() string { return m.path + "@" + m.version }
 
 func inspectAll(paths []string) ([]program, error) {
 	var programs []program
 	for _, path := range paths {
-		p, err := inspect(path)
+		p, err := inspectProgram(path)
 		if err != nil {
 			return nil, fmt.Errorf("inspect %s: %w", path, err)
 		}
@@ -51,7 +51,7 @@ func inspectAll(paths []string) ([]program, error) {
 	return programs, nil
 }
 
-func inspect(path string) (program, error) {
+func inspectProgram(path string) (program, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return program{}, err
@@ -61,7 +61,7 @@ func inspect(path string) (program, error) {
 		return program{}, err
 	}
 	sum := sha256.Sum256(file)
-	p := program{name: filepath.Base(path), arch: setting(info, "GOARCH"), sum: hex.EncodeToString(sum[:])}
+	p := program{name: filepath.Base(path), arch: buildSetting(info, "GOARCH"), sum: hex.EncodeToString(sum[:])}
 	if p.arch == "" {
 		return program{}, errors.New("it does not say for which architecture it was built")
 	}
@@ -75,7 +75,7 @@ func inspect(path string) (program, error) {
 	return p, nil
 }
 
-func setting(info *debug.BuildInfo, key string) string {
+func buildSetting(info *debug.BuildInfo, key string) string {
 	for _, s := range info.Settings {
 		if s.Key == key {
 			return s.Value
@@ -97,7 +97,7 @@ func modulesOf(programs []program) []module {
 // licencesOf returns the SPDX expression of each module's licences.
 func licencesOf(programs []program) (map[module]string, error) {
 	modules := modulesOf(programs)
-	dirs, err := sources(modules)
+	dirs, err := moduleDirs(modules)
 	if err != nil {
 		return nil, err
 	}
@@ -116,10 +116,10 @@ func licencesOf(programs []program) (map[module]string, error) {
 	return licences, nil
 }
 
-// sources returns the directory of each module's source. A program that was built
-// with another version of Go or of a module than this checkout has is an error.
-func sources(modules []module) (map[module]string, error) {
-	found, err := listed(modules)
+// moduleDirs returns the source directory of each module. It returns an error if this checkout has another version of Go or of a
+// module than the programs.
+func moduleDirs(modules []module) (map[module]string, error) {
+	found, err := checkoutDirs(modules)
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +139,8 @@ func sources(modules []module) (map[module]string, error) {
 	return dirs, nil
 }
 
-// listed returns the directories of the modules that this checkout selects, by
-// path@version.
-func listed(modules []module) (map[string]string, error) {
+// checkoutDirs returns the directories of the modules in this checkout. The key is path@version.
+func checkoutDirs(modules []module) (map[string]string, error) {
 	args := []string{"list", "-m", "-json=Path,Version,Dir"}
 	for _, m := range modules {
 		if m.path != standardLibrary {

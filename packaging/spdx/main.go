@@ -4,9 +4,9 @@
 //
 //	go run ./packaging/spdx -version v0.1.0 -created 2026-01-02T15:04:05Z -out FILE PROGRAM...
 //
-// Names and versions are what the Go linker wrote into the programs. The licences
-// are read from the modules' sources, for which it needs the checkout that the
-// programs were built from. The same programs give the same bytes.
+// The names and versions come from the programs, into which the Go linker wrote them.
+// The licences come from the sources of the modules, so the command must run in the
+// checkout from which the programs were built. The same programs give the same bytes.
 package main
 
 import (
@@ -51,7 +51,7 @@ func run(args []string) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := json.Write(document(*version, when, programs, licences), &b, json.Indent(" ")); err != nil {
+	if err := json.Write(newDocument(*version, when, programs, licences), &b, json.Indent(" ")); err != nil {
 		return fmt.Errorf("write the document: %w", err)
 	}
 	return os.WriteFile(*out, b.Bytes(), 0o644)

@@ -17,8 +17,8 @@ import (
 
 const when = "2026-01-02T15:04:05Z"
 
-// write writes the document of a program, by default of this test, and returns its path.
-func write(t *testing.T) string {
+// writeDocument writes the SPDX document of this test program, and returns its path.
+func writeDocument(t *testing.T) string {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func write(t *testing.T) string {
 	return out
 }
 
-func read(t *testing.T, path string) *spdx.Document {
+func readDocument(t *testing.T, path string) *spdx.Document {
 	t.Helper()
 	f, err := os.Open(path)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func read(t *testing.T, path string) *spdx.Document {
 }
 
 func TestDocumentListsWhatTheLinkerWroteIntoAProgram(t *testing.T) {
-	d := read(t, write(t))
+	d := readDocument(t, writeDocument(t))
 	require.Equal(t, "rdma-events-1.2.3", d.DocumentName)
 	require.Equal(t, when, d.CreationInfo.Created)
 	linked, ok := debug.ReadBuildInfo()
@@ -69,7 +69,7 @@ func TestDocumentListsWhatTheLinkerWroteIntoAProgram(t *testing.T) {
 }
 
 func TestLicencesAreExpressionsOfSPDX(t *testing.T) {
-	for _, p := range read(t, write(t)).Packages {
+	for _, p := range readDocument(t, writeDocument(t)).Packages {
 		switch p.PackageName {
 		case "github.com/anchore/go-struct-converter":
 			require.Equal(t, "Apache-2.0", p.PackageLicenseDeclared)
@@ -83,9 +83,9 @@ func TestLicencesAreExpressionsOfSPDX(t *testing.T) {
 }
 
 func TestSameProgramsGiveTheSameBytes(t *testing.T) {
-	one, err := os.ReadFile(write(t))
+	one, err := os.ReadFile(writeDocument(t))
 	require.NoError(t, err)
-	another, err := os.ReadFile(write(t))
+	another, err := os.ReadFile(writeDocument(t))
 	require.NoError(t, err)
 	require.Equal(t, string(one), string(another))
 }

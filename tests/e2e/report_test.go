@@ -164,7 +164,7 @@ func TestAReportHoldsTheTimelineTheDevicesAndTheConfiguration(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, r.files["host.json"], strconv.Quote(strings.TrimSpace(string(release))))
 	require.Contains(t, r.files["host.json"], "/libibverbs.so.")
-	require.Contains(t, r.files["doctor.txt"], "simulates devices and watches none of this host")
+	require.Contains(t, r.files["doctor.txt"], "simulates devices, and watches no device of this host")
 	require.Contains(t, r.files["config.toml"], `backend = "sim"`)
 	require.NotContains(t, r.files["config.toml"], "hunter2")
 

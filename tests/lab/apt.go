@@ -20,7 +20,7 @@ func openArchive(ctx context.Context, cacheDir, suite string) (archive, error) {
 	if suite == "" {
 		return archive{}, nil
 	}
-	uri, codename, err := debian(ctx)
+	uri, codename, err := debianSource(ctx)
 	if err != nil {
 		return archive{}, fmt.Errorf("find suite %s: %w", suite, err)
 	}
@@ -34,7 +34,7 @@ func openArchive(ctx context.Context, cacheDir, suite string) (archive, error) {
 		// By default these files are shared with the host's lists.
 		"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
 	}}
-	err = publish(filepath.Join(dir, "fetched"), func(tmp string) error { return a.fetchLists(ctx, dir, uri, suite, tmp) })
+	err = publishFile(filepath.Join(dir, "fetched"), func(tmp string) error { return a.fetchLists(ctx, dir, uri, suite, tmp) })
 	if err != nil {
 		return archive{}, fmt.Errorf("fetch package lists of %s: %w", suite, err)
 	}
@@ -49,15 +49,15 @@ func (a archive) fetchLists(ctx context.Context, dir, uri, suite, done string) e
 	if err := os.WriteFile(filepath.Join(dir, "sources.list"), []byte(source), 0o644); err != nil {
 		return err
 	}
-	if _, err := command(ctx, dir, "apt-get", slices.Concat(a.options, []string{"-q", "update", "--error-on=any"})...); err != nil {
+	if _, err := runCommand(ctx, dir, "apt-get", slices.Concat(a.options, []string{"-q", "update", "--error-on=any"})...); err != nil {
 		return err
 	}
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// debian returns the URI of Debian in the host's apt, and the codename of the release.
-func debian(ctx context.Context) (uri, codename string, err error) {
-	out, err := command(ctx, "", "apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)",
+// debianSource returns the URI of the Debian archive that the host's apt uses, and the codename of the release.
+func debianSource(ctx context.Context) (uri, codename string, err error) {
+	out, err := runCommand(ctx, "", "apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)",
 		"Created-By: Packages", "Origin: Debian", "Label: Debian", "Component: main")
 	if err != nil {
 		return "", "", err
@@ -73,7 +73,7 @@ func debian(ctx context.Context) (uri, codename string, err error) {
 
 // depends returns the names of the packages that pkg depends on, including all alternatives.
 func (a archive) depends(ctx context.Context, pkg string) ([]string, error) {
-	out, err := command(ctx, "", "apt-cache", slices.Concat(a.options, []string{"depends", pkg})...)
+	out, err := runCommand(ctx, "", "apt-cache", slices.Concat(a.options, []string{"depends", pkg})...)
 	if err != nil {
 		return nil, fmt.Errorf("look up %s: %w", pkg, err)
 	}
@@ -92,7 +92,7 @@ func (a archive) download(ctx context.Context, dir string, pkgs ...string) ([]st
 		return nil, err
 	}
 	args := slices.Concat(a.options, []string{"-q", "download"}, pkgs)
-	if _, err := command(ctx, dir, "apt-get", args...); err != nil {
+	if _, err := runCommand(ctx, dir, "apt-get", args...); err != nil {
 		return nil, fmt.Errorf("%w (with old package lists this helps: apt-get update, make clean)", err)
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
@@ -114,7 +114,7 @@ func (a archive) unpack(ctx context.Context, dir string, pkgs ...string) error {
 // unpackAll unpacks packages into dir and removes their files.
 func unpackAll(ctx context.Context, dir string, debs []string) error {
 	for _, deb := range debs {
-		if _, err := command(ctx, dir, "dpkg", "-x", deb, dir); err != nil {
+		if _, err := runCommand(ctx, dir, "dpkg", "-x", deb, dir); err != nil {
 			return err
 		}
 		if err := os.Remove(deb); err != nil {

@@ -15,26 +15,26 @@ func (img *Image) CompileC(ctx context.Context, source string, flags ...string) 
 	if err != nil {
 		return "", fmt.Errorf("read C source: %w", err)
 	}
-	unlock, err := lock(ctx, img.cacheDir)
+	unlock, err := lockDir(ctx, img.cacheDir)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return compile(ctx, img.cacheDir, strings.TrimSuffix(filepath.Base(source), ".c"), text, flags...)
+	return compileC(ctx, img.cacheDir, strings.TrimSuffix(filepath.Base(source), ".c"), text, flags...)
 }
 
-func compile(ctx context.Context, cacheDir, name string, source []byte, flags ...string) (string, error) {
+func compileC(ctx context.Context, cacheDir, name string, source []byte, flags ...string) (string, error) {
 	dir := filepath.Join(cacheDir, "bin")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, name+"-"+digest(source, []byte(strings.Join(flags, " "))))
-	err := publish(path, func(tmp string) error {
+	path := filepath.Join(dir, name+"-"+contentDigest(source, []byte(strings.Join(flags, " "))))
+	err := publishFile(path, func(tmp string) error {
 		if err := os.WriteFile(path+".c", source, 0o644); err != nil {
 			return err
 		}
 		args := append([]string{"-O2", "-Wall", "-Wextra", "-o", tmp, path + ".c"}, flags...)
-		_, err := command(ctx, dir, "cc", args...)
+		_, err := runCommand(ctx, dir, "cc", args...)
 		return err
 	})
 	if err != nil {

@@ -46,10 +46,10 @@ func (e *GuestError) Unwrap() error { return e.Err }
 
 func isPanic(line string) bool { return strings.Contains(line, "Kernel panic") }
 
-// tail returns the last n lines of a kernel log. If the kernel panicked, it returns n lines around the panic
+// logTail returns the last n lines of a kernel log. If the kernel panicked, it returns n lines around the panic
 // instead: the call trace after a panic may be longer than n lines, and the lines before it show the cause. It
 // returns "" if there is no log, because its result is a detail of another error.
-func tail(path string, n int) string {
+func logTail(path string, n int) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return ""

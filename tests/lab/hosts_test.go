@@ -33,8 +33,8 @@ func TestSummaryOfThreeGuestsNamesTheFlap(t *testing.T) {
 	if testing.Short() {
 		t.Skip("three guests take eight minutes: make test-full PART=hosts")
 	}
-	v := usual()
-	img := image(t, v.kernel)
+	v := usualVariant()
+	img := prepareImage(t, v.kernel)
 	var dirs []string
 	for _, h := range jobHosts {
 		out := t.TempDir()

@@ -32,9 +32,9 @@ func buildInitramfs(ctx context.Context, cacheDir string, k kernel) (string, err
 	if err != nil {
 		return "", err
 	}
-	key := digest(initramfsScript, shell, []byte(strings.Join(modules, "\n")))
+	key := contentDigest(initramfsScript, shell, []byte(strings.Join(modules, "\n")))
 	path := filepath.Join(cacheDir, "initramfs-"+k.release+"-"+key+".gz")
-	err = publish(path, func(tmp string) error {
+	err = publishFile(path, func(tmp string) error {
 		archive, err := packInitramfs(shell, modules)
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func buildInitramfs(ctx context.Context, cacheDir string, k kernel) (string, err
 func moduleFiles(ctx context.Context, k kernel, names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {
-		out, err := command(ctx, "", "modprobe", "-d", k.root, "-S", k.release, "--show-depends", name)
+		out, err := runCommand(ctx, "", "modprobe", "-d", k.root, "-S", k.release, "--show-depends", name)
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +110,8 @@ func (c *cpio) add(name string, mode uint32, body []byte) {
 	c.inode++
 	header := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		c.inode, mode, 0, 0, 1, 0, len(body), 0, 0, 0, 0, len(name)+1, 0)
-	c.write(padded([]byte(header + name + "\x00")))
-	c.write(padded(body))
+	c.write(padToWord([]byte(header + name + "\x00")))
+	c.write(padToWord(body))
 }
 
 func (c *cpio) write(b []byte) {
@@ -120,6 +120,6 @@ func (c *cpio) write(b []byte) {
 	}
 }
 
-func padded(b []byte) []byte {
+func padToWord(b []byte) []byte {
 	return append(b[:len(b):len(b)], make([]byte, -len(b)&3)...)
 }

@@ -81,7 +81,7 @@ func (j Job) check(img *Image) error {
 // shows returns an error for paths that the guest hides under its own file systems.
 func (img *Image) shows(path string) error {
 	for _, hidden := range []string{"/tmp", "/run"} {
-		if below(path, hidden) && !below(path, img.root) && !below(path, img.cacheDir) {
+		if isBelow(path, hidden) && !isBelow(path, img.root) && !isBelow(path, img.cacheDir) {
 			return hiddenError(path, hidden)
 		}
 	}
@@ -91,14 +91,14 @@ func (img *Image) shows(path string) error {
 // visibleInGuest returns an error for paths in file systems that no guest can share with its host.
 func visibleInGuest(path string) error {
 	for _, hidden := range []string{"/dev", "/proc", "/sys"} {
-		if below(path, hidden) {
+		if isBelow(path, hidden) {
 			return hiddenError(path, hidden)
 		}
 	}
 	return nil
 }
 
-func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 func hiddenError(path, hidden string) error {
 	return fmt.Errorf("%s: the guest has its own %s; use another directory", path, hidden)
@@ -130,24 +130,24 @@ func makeOutDir(dir, cacheDir string) (string, error) {
 // is the program's own.
 func (j Job) script(env []string) string {
 	var b strings.Builder
-	b.WriteString(exports(slices.Concat(env, j.Env)))
-	fmt.Fprintf(&b, "cd %s || exit 126\nexec %s", quote(j.Dir), quote(j.Path))
+	b.WriteString(exportLines(slices.Concat(env, j.Env)))
+	fmt.Fprintf(&b, "cd %s || exit 126\nexec %s", shellQuote(j.Dir), shellQuote(j.Path))
 	for _, arg := range j.Args {
-		b.WriteString(" " + quote(arg))
+		b.WriteString(" " + shellQuote(arg))
 	}
 	b.WriteString("\n")
 	return b.String()
 }
 
-func exports(env []string) string {
+func exportLines(env []string) string {
 	var b strings.Builder
 	for _, pair := range env {
 		name, value, _ := strings.Cut(pair, "=")
-		fmt.Fprintf(&b, "export %s=%s\n", name, quote(value))
+		fmt.Fprintf(&b, "export %s=%s\n", name, shellQuote(value))
 	}
 	return b.String()
 }
 
-func quote(s string) string {
+func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

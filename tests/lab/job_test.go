@@ -68,7 +68,7 @@ func TestTailShowsWhatLedToAPanic(t *testing.T) {
 	if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := tail(log, 10); !strings.Contains(got, "the reason\nKernel panic") {
+	if got := logTail(log, 10); !strings.Contains(got, "the reason\nKernel panic") {
 		t.Errorf("want the reason, got %q", got)
 	}
 }

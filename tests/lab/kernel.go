@@ -36,7 +36,7 @@ func fetchKernel(ctx context.Context, cacheDir, pkg string) (kernel, error) {
 	}
 	release := strings.TrimSuffix(strings.TrimPrefix(image, "linux-image-"), "-unsigned")
 	k := kernel{release: release, root: filepath.Join(cacheDir, "kernel-"+release), from: from}
-	err = publish(k.root, func(tmp string) error { return unpackKernel(ctx, from, image, release, tmp) })
+	err = publishFile(k.root, func(tmp string) error { return unpackKernel(ctx, from, image, release, tmp) })
 	if err != nil {
 		return kernel{}, fmt.Errorf("fetch kernel %s: %w", image, err)
 	}
@@ -81,7 +81,7 @@ func unpackKernel(ctx context.Context, from archive, image, release, dir string)
 			return err
 		}
 	}
-	_, err = command(ctx, dir, "depmod", "-b", dir, release)
+	_, err = runCommand(ctx, dir, "depmod", "-b", dir, release)
 	return err
 }
 
@@ -108,7 +108,7 @@ func (k kernel) headers(ctx context.Context, cacheDir string) (string, error) {
 		return "", fmt.Errorf("find %s: not installed; run scripts/packages.sh lab", installed)
 	}
 	root := filepath.Join(cacheDir, "headers-"+k.release)
-	err := publish(root, func(tmp string) error { return unpackHeaders(ctx, k.from, name, tmp) })
+	err := publishFile(root, func(tmp string) error { return unpackHeaders(ctx, k.from, name, tmp) })
 	if err != nil {
 		return "", fmt.Errorf("fetch %s: %w", name, err)
 	}
@@ -144,7 +144,7 @@ var version = regexp.MustCompile(`^\d+\.\d+`)
 // directory there.
 func (k kernel) driverSource(ctx context.Context, cacheDir, driver, part string) (string, error) {
 	dir := filepath.Join(cacheDir, driver+"-source-"+k.release)
-	err := publish(dir, func(tmp string) error { return k.cutOut(ctx, part, tmp) })
+	err := publishFile(dir, func(tmp string) error { return k.cutOut(ctx, part, tmp) })
 	if err != nil {
 		return "", fmt.Errorf("fetch source of %s for %s: %w", driver, k.release, err)
 	}
@@ -160,7 +160,7 @@ func (k kernel) cutOut(ctx context.Context, part, dir string) error {
 	// The whole source would take more than a gigabyte.
 	const script = `dpkg --fsys-tarfile "$1" | tar -xO "./usr/src/$2.tar.xz" | tar -xJ --strip-components="$4" "$2/$3"`
 	depth := strings.Count(part, "/") + 2
-	_, err = command(ctx, dir, "bash", "-c", "set -o pipefail; "+script, "cut", debs[0], tree, part, fmt.Sprint(depth))
+	_, err = runCommand(ctx, dir, "bash", "-c", "set -o pipefail; "+script, "cut", debs[0], tree, part, fmt.Sprint(depth))
 	if err != nil {
 		return err
 	}

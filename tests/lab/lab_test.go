@@ -109,8 +109,8 @@ type variant struct {
 	short                bool   // without the tests' long forms
 }
 
-// usual returns the variant for most tests. LAB_KERNEL names another kernel.
-func usual() variant {
+// usualVariant returns the variant for most tests. LAB_KERNEL names another kernel.
+func usualVariant() variant {
 	return variant{name: "release-rxe", kernel: cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), driver: "rxe", short: testing.Short()}
 }
 
@@ -128,7 +128,7 @@ var variants = []variant{
 // TestGuests/internal/device/native), -guest.run selects tests. With -short the tests leave out their long forms.
 func TestGuests(t *testing.T) {
 	t.Parallel()
-	runSuites(t, usual())
+	runSuites(t, usualVariant())
 }
 
 // TestLongForms runs the long forms alone, on the usual variant.
@@ -136,8 +136,8 @@ func TestLongForms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the long forms: make test-full PART=release-rxe")
 	}
-	v := usual()
-	img := image(t, v.kernel)
+	v := usualVariant()
+	img := prepareImage(t, v.kernel)
 	for _, name := range system.list(t, longForms) {
 		t.Run(name, func(t *testing.T) {
 			session{variant: v, img: img, suites: []suite{system}, tests: []string{name}, cpus: 2}.run(t)
@@ -150,8 +150,8 @@ func TestSlow(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow tests: make test-full PART=release-rxe")
 	}
-	v := usual()
-	img := image(t, v.kernel)
+	v := usualVariant()
+	img := prepareImage(t, v.kernel)
 	n := 0
 	for _, s := range suites {
 		for _, name := range s.list(t, slow) {
@@ -161,7 +161,7 @@ func TestSlow(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				session{variant: v, img: img, suites: []suite{s}, tests: []string{name}, cpus: processors(v, []string{name})}.run(t)
+				session{variant: v, img: img, suites: []suite{s}, tests: []string{name}, cpus: processorCount(v, []string{name})}.run(t)
 			})
 		}
 	}
@@ -169,14 +169,14 @@ func TestSlow(t *testing.T) {
 
 // TestCheckGuest runs a few tests in one guest: make check.
 func TestCheckGuest(t *testing.T) {
-	v := usual()
+	v := usualVariant()
 	v.short = true
 	both := []suite{harness, system}
 	var tests []string
 	for _, s := range both {
 		tests = append(tests, s.list(t, checked)...)
 	}
-	session{variant: v, img: image(t, v.kernel), suites: both, tests: tests}.run(t)
+	session{variant: v, img: prepareImage(t, v.kernel), suites: both, tests: tests}.run(t)
 }
 
 // TestVariants runs the other kernels, drivers and libraries: -run TestVariants/backports-siw. A variant runs whole if
@@ -214,7 +214,7 @@ func TestVariants(t *testing.T) {
 // image prepares the image that the variant boots from.
 func (v variant) image(t *testing.T) *Image {
 	t.Helper()
-	img := image(t, v.kernel)
+	img := prepareImage(t, v.kernel)
 	var err error
 	if v.driver == "siw" {
 		img, err = img.WithSIW(t.Context())
@@ -236,7 +236,7 @@ func runSuites(t *testing.T, v variant) {
 	if v.short {
 		not = append(not, later, slow)
 	}
-	for n, one := range sessions(t, v, not...) {
+	for n, one := range planSessions(t, v, not...) {
 		if *share > 0 && n%3 != *share-1 {
 			continue
 		}
@@ -248,8 +248,8 @@ func runSuites(t *testing.T, v variant) {
 	}
 }
 
-// sessions divides the tests of all suites on a variant among guests.
-func sessions(t *testing.T, v variant, not ...string) []session {
+// planSessions divides the tests of all suites on a variant among guests.
+func planSessions(t *testing.T, v variant, not ...string) []session {
 	t.Helper()
 	var all []session
 	for _, s := range suites {
@@ -267,7 +267,7 @@ func sessions(t *testing.T, v variant, not ...string) []session {
 			if s.guests > 1 {
 				title = fmt.Sprintf("%s/%d", title, n+1)
 			}
-			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: group, cpus: processors(v, group)})
+			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: group, cpus: processorCount(v, group)})
 		}
 	}
 	return all
@@ -277,31 +277,31 @@ func sessions(t *testing.T, v variant, not ...string) []session {
 // processors: two guests with two processors each would need more processors than there are.
 func (s suite) divide(tests []string, v variant) [][]string {
 	if s.guests < 2 || len(tests) < s.guests {
-		return distribute(tests, min(len(tests), 1))
+		return distributeNames(tests, min(len(tests), 1))
 	}
 	var two, one []string
 	for _, test := range tests {
-		if processors(v, []string{test}) == 2 {
+		if processorCount(v, []string{test}) == 2 {
 			two = append(two, test)
 		} else {
 			one = append(one, test)
 		}
 	}
 	if two == nil {
-		return distribute(one, min(s.guests, len(one)))
+		return distributeNames(one, min(s.guests, len(one)))
 	}
-	return append([][]string{two}, distribute(one, min(s.guests-1, len(one)))...)
+	return append([][]string{two}, distributeNames(one, min(s.guests-1, len(one)))...)
 }
 
-func processors(v variant, tests []string) int {
+func processorCount(v variant, tests []string) int {
 	if slices.ContainsFunc(tests, regexp.MustCompile(twoProcessors[v.driver]).MatchString) {
 		return 2
 	}
 	return 1
 }
 
-// distribute puts names into n groups, one name into each group in turn.
-func distribute(names []string, n int) [][]string {
+// distributeNames puts names into n groups, one name into each group in turn.
+func distributeNames(names []string, n int) [][]string {
 	groups := make([][]string, n)
 	for i, name := range names {
 		groups[i%n] = append(groups[i%n], name)
@@ -316,8 +316,8 @@ func TestFabric(t *testing.T) {
 	if testing.Short() && *chosen == "" {
 		tests = quickFabric
 	}
-	v := usual()
-	img := image(t, v.kernel)
+	v := usualVariant()
+	img := prepareImage(t, v.kernel)
 	var timeout time.Duration
 	if !v.short {
 		timeout = 28 * time.Minute // the cases of TestManagementFaultsAreNotTakenForRDMAFaults take 20
@@ -334,8 +334,8 @@ func TestNeighbours(t *testing.T) {
 	if testing.Short() {
 		t.Skip("programs of others need more packages of Debian: make test-full PART=neighbours")
 	}
-	v := usual()
-	img, err := image(t, v.kernel).WithNeighbours(t.Context())
+	v := usualVariant()
+	img, err := prepareImage(t, v.kernel).WithNeighbours(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,9 +357,9 @@ func TestThePackage(t *testing.T) {
 		requireBuilt(t, prerequisite.Package, "make try-packages", err)
 		env = append(env, variable+"="+deb)
 	}
-	v := usual()
+	v := usualVariant()
 	session{
-		variant: v, img: image(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), cpus: 2, env: env,
+		variant: v, img: prepareImage(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), cpus: 2, env: env,
 	}.run(t)
 }
 
@@ -368,9 +368,9 @@ func TestTheImage(t *testing.T) {
 	rootfs := filepath.Join(projectDir(t), "build", "image", "rootfs")
 	_, err := os.Stat(filepath.Join(rootfs, "usr/bin/telegraf"))
 	requireBuilt(t, prerequisite.Image, "make try-image", err)
-	v := usual()
+	v := usualVariant()
 	session{
-		variant: v, img: image(t, v.kernel), suites: []suite{contained}, tests: contained.list(t, ""), cpus: 2,
+		variant: v, img: prepareImage(t, v.kernel), suites: []suite{contained}, tests: contained.list(t, ""), cpus: 2,
 		env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs},
 	}.run(t)
 }

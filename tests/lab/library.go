@@ -38,7 +38,7 @@ const nextLibc = "libc6"
 // WithNextLibrary returns an image whose guests have libibverbs, its providers and the C library of the next
 // Debian release in place of this machine's. All programs of the guest use them. The first call fetches 20 MB.
 func (img *Image) WithNextLibrary(ctx context.Context) (*Image, error) {
-	unlock, err := lock(ctx, img.cacheDir)
+	unlock, err := lockDir(ctx, img.cacheDir)
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func (img *Image) WithNextLibrary(ctx context.Context) (*Image, error) {
 		parts = append(parts, []byte(p.sha256))
 	}
 	with := *img
-	with.layer = filepath.Join(img.cacheDir, "rdma-core-"+NextLibrary+"-"+digest(parts...))
-	err = publish(with.layer, func(tmp string) error { return unpackNextLibrary(ctx, img.cacheDir, tmp) })
+	with.layer = filepath.Join(img.cacheDir, "rdma-core-"+NextLibrary+"-"+contentDigest(parts...))
+	err = publishFile(with.layer, func(tmp string) error { return unpackNextLibrary(ctx, img.cacheDir, tmp) })
 	if err != nil {
 		return nil, fmt.Errorf("fetch rdma-core %s of %s: %w", NextLibrary, nextSuite, err)
 	}

@@ -81,8 +81,8 @@ func buildModule(ctx context.Context, cacheDir string, k kernel, name string, fi
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		parts = append(parts, []byte(file), files[file])
 	}
-	dir := filepath.Join(cacheDir, name+"-"+k.release+"-"+digest(parts...))
-	err := publish(dir, func(tmp string) error {
+	dir := filepath.Join(cacheDir, name+"-"+k.release+"-"+contentDigest(parts...))
+	err := publishFile(dir, func(tmp string) error {
 		headers, err := k.headers(ctx, cacheDir)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func buildModule(ctx context.Context, cacheDir string, k kernel, name string, fi
 		}
 		// The build has no type information for BPF, which would need pahole.
 		args := append([]string{"-s", "-C", headers, "M=" + tmp, "CONFIG_DEBUG_INFO_BTF_MODULES="}, settings...)
-		_, err = command(ctx, tmp, "make", append(args, "modules")...)
+		_, err = runCommand(ctx, tmp, "make", append(args, "modules")...)
 		return err
 	})
 	if err != nil {

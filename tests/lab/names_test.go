@@ -22,7 +22,7 @@ func TestChosenTestsExist(t *testing.T) {
 		for _, found := range regexp.MustCompile(block).FindAllString(string(text), -1) {
 			for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(found, -1) {
 				chosen++
-				if !declared(t, name) {
+				if !isDeclared(t, name) {
 					t.Errorf("%s chooses %s: no test has a name that begins so", file, name)
 				}
 			}
@@ -33,8 +33,9 @@ func TestChosenTestsExist(t *testing.T) {
 	}
 }
 
-// declared reports whether a test of the packages that the Makefile or this package chooses from has a name that begins so.
-func declared(t *testing.T, name string) bool {
+// isDeclared reports whether the name of a test begins with name, in the packages that the Makefile or this package selects tests
+// from.
+func isDeclared(t *testing.T, name string) bool {
 	t.Helper()
 	for _, dir := range []string{
 		".", "system", "guest", "fabric", "pvrdma", "../e2e", "../../internal/device/native", "../../internal/device/hotplug",

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// neighbours returns the packages with programs of others that use RDMA devices, and the libraries that these load. The versions are
-// those of the host's release, as are those of the libraries of rdma-core, which guests have from the host.
-func neighbours() []string {
+// neighbourPackages returns the packages of other programs that use RDMA devices, and of the libraries that these programs load.
+// They have the versions of the host's release, like the libraries of rdma-core, which guests take from the host.
+func neighbourPackages() []string {
 	return []string{
 		"ibverbs-utils", "perftest", "rdmacm-utils",
 		"ucx-utils", "libucx0", "libnuma1", "libgomp1",
@@ -25,14 +25,14 @@ const NeighbourVersions = "/usr/share/lab/neighbours"
 // WithNeighbours returns an image whose guests have programs of others that use RDMA devices. They are unpacked and not installed. The
 // first call fetches 10 MB.
 func (img *Image) WithNeighbours(ctx context.Context) (*Image, error) {
-	unlock, err := lock(ctx, img.cacheDir)
+	unlock, err := lockDir(ctx, img.cacheDir)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	with := *img
-	with.layer = filepath.Join(img.cacheDir, "neighbours-"+digest([]byte(strings.Join(neighbours(), " "))))
-	err = publish(with.layer, func(tmp string) error { return unpackNeighbours(ctx, tmp) })
+	with.layer = filepath.Join(img.cacheDir, "neighbours-"+contentDigest([]byte(strings.Join(neighbourPackages(), " "))))
+	err = publishFile(with.layer, func(tmp string) error { return unpackNeighbours(ctx, tmp) })
 	if err != nil {
 		return nil, fmt.Errorf("fetch programs of others: %w", err)
 	}
@@ -40,7 +40,7 @@ func (img *Image) WithNeighbours(ctx context.Context) (*Image, error) {
 }
 
 func unpackNeighbours(ctx context.Context, dir string) error {
-	debs, err := archive{}.download(ctx, dir, neighbours()...)
+	debs, err := archive{}.download(ctx, dir, neighbourPackages()...)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func unpackNeighbours(ctx context.Context, dir string) error {
 		return err
 	}
 	// Debian compresses the larger ones of the tests of pyverbs, as documents.
-	if _, err := command(ctx, dir, "gunzip", "-r", filepath.Join(dir, "usr/share/doc/rdma-core/tests")); err != nil {
+	if _, err := runCommand(ctx, dir, "gunzip", "-r", filepath.Join(dir, "usr/share/doc/rdma-core/tests")); err != nil {
 		return err
 	}
 	versions := filepath.Join(dir, NeighbourVersions)

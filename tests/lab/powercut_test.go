@@ -36,13 +36,13 @@ while :; do :; done
 // Every record that the disk has acknowledged is there after the power was cut, no record before it is missing, and
 // nothing but the newest segment's end is damaged. The next boot goes on in the same directory.
 func TestRecordsOutliveAPowerCut(t *testing.T) {
-	img := bootable(t)
+	img := bootableImage(t)
 	dir, err := root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	writer := filepath.Join(dir, "build", "guests", "recorder.test")
-	tool(t, dir, "go", "test", "-c", "-o", writer, "./internal/record/recorder")
+	runTool(t, dir, "go", "test", "-c", "-o", writer, "./internal/record/recorder")
 	disk := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(disk, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestRecordsOutliveAPowerCut(t *testing.T) {
 	if err := os.Truncate(disk, 128<<20); err != nil {
 		t.Fatal(err)
 	}
-	tool(t, dir, "mkfs.ext4", "-q", "-F", disk)
+	runTool(t, dir, "mkfs.ext4", "-q", "-F", disk)
 	random := rand.New(rand.NewPCG(uint64(*powerCuts), 5))
 	torn := 0
 	for i := range *powerCuts {
@@ -102,9 +102,9 @@ func cutPower(t *testing.T, img *Image, writer, disk string, after float64) uint
 // recordsOf reads the records on a disk as the next boot finds them, after the file system's journal was replayed.
 func recordsOf(t *testing.T, dir, disk string) (records []recorder.Record, skipped []recorder.Skip) {
 	t.Helper()
-	tool(t, dir, "e2fsck", "-f", "-y", disk)
+	runTool(t, dir, "e2fsck", "-f", "-y", disk)
 	to := t.TempDir()
-	tool(t, dir, "debugfs", "-R", "rdump /records "+to, disk)
+	runTool(t, dir, "debugfs", "-R", "rdump /records "+to, disk)
 	r, err := recorder.NewReader(filepath.Join(to, "records"), recorder.Filter{}, func(s recorder.Skip) { skipped = append(skipped, s) })
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +118,8 @@ func recordsOf(t *testing.T, dir, disk string) (records []recorder.Record, skipp
 	return records, skipped
 }
 
-// tool runs a program of the host. e2fsck ends with 1 when it has replayed a journal.
-func tool(t *testing.T, dir, name string, args ...string) {
+// runTool runs a program of the host. e2fsck exits with status 1 when it has replayed a journal.
+func runTool(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	path, err := findTool(name)
 	if err != nil {

@@ -87,25 +87,25 @@ func Prepare(ctx context.Context, root string) (*Image, error) {
 // PrepareKernel is Prepare for the kernel of the Debian package pkg, which is a meta package or the image itself.
 // A suite other than the host's may follow after a slash, as in apt.
 func PrepareKernel(ctx context.Context, root, pkg string) (*Image, error) {
-	root, cacheDir, err := directories(root)
+	root, cacheDir, err := projectDirs(root)
 	if err != nil {
 		return nil, err
 	}
 	if err := requireTools("qemu-system-x86_64", "busybox", "modprobe", "depmod", "dpkg", "make", "cc"); err != nil {
 		return nil, err
 	}
-	unlock, err := lock(ctx, cacheDir)
+	unlock, err := lockDir(ctx, cacheDir)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	sweepRuns(filepath.Join(cacheDir, "runs"))
-	return build(ctx, root, cacheDir, pkg)
+	return buildImage(ctx, root, cacheDir, pkg)
 }
 
-// directories returns the project's directory and the directory of prepared files. Both are without symbolic links,
+// projectDirs returns the project's directory and the directory of prepared files. Both are without symbolic links,
 // because a guest mounts both over its own file systems.
-func directories(dir string) (root, cacheDir string, err error) {
+func projectDirs(dir string) (root, cacheDir string, err error) {
 	if root, err = filepath.Abs(dir); err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
@@ -127,7 +127,7 @@ func directories(dir string) (root, cacheDir string, err error) {
 	return root, cacheDir, nil
 }
 
-func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
+func buildImage(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 	k, err := fetchKernel(ctx, cacheDir, pkg)
 	if err != nil {
 		return nil, err
@@ -144,13 +144,13 @@ func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 			return nil, err
 		}
 	}
-	if img.linkflap, err = compile(ctx, cacheDir, "linkflap", linkflapSource); err != nil {
+	if img.linkflap, err = compileC(ctx, cacheDir, "linkflap", linkflapSource); err != nil {
 		return nil, err
 	}
-	if img.apps, err = compile(ctx, cacheDir, "apps", appsSource, "-libverbs", "-pthread"); err != nil {
+	if img.apps, err = compileC(ctx, cacheDir, "apps", appsSource, "-libverbs", "-pthread"); err != nil {
 		return nil, err
 	}
-	if img.forger, err = compile(ctx, cacheDir, "forger", forgerSource, "-libverbs"); err != nil {
+	if img.forger, err = compileC(ctx, cacheDir, "forger", forgerSource, "-libverbs"); err != nil {
 		return nil, err
 	}
 	if img.tscKHz, err = tscKHz(ctx, cacheDir); err != nil {
@@ -162,11 +162,11 @@ func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 // tscKHz measures this machine's time stamp counter. A guest that measures it while it boots, with an emulated timer
 // on a busy host, may be wrong by a factor of eight. Then its clocks are too fast by that factor.
 func tscKHz(ctx context.Context, cacheDir string) (string, error) {
-	program, err := compile(ctx, cacheDir, "tsckhz", tsckhzSource)
+	program, err := compileC(ctx, cacheDir, "tsckhz", tsckhzSource)
 	if err != nil {
 		return "", err
 	}
-	out, err := command(ctx, cacheDir, program)
+	out, err := runCommand(ctx, cacheDir, program)
 	if err != nil {
 		return "", fmt.Errorf("measure the time stamp counter: %w", err)
 	}
@@ -176,7 +176,7 @@ func tscKHz(ctx context.Context, cacheDir string) (string, error) {
 // WithSIW returns an image whose guests can load siw, the soft iWARP driver. Debian's kernels come without
 // it, so the first call for a kernel fetches its source (140 MB) and builds the driver, in some 20 seconds.
 func (img *Image) WithSIW(ctx context.Context) (*Image, error) {
-	unlock, err := lock(ctx, img.cacheDir)
+	unlock, err := lockDir(ctx, img.cacheDir)
 	if err != nil {
 		return nil, err
 	}
@@ -211,8 +211,8 @@ func findTool(name string) (string, error) {
 	return path, err
 }
 
-// lock waits until no other process prepares files in dir. It polls, because a blocked flock would ignore ctx.
-func lock(ctx context.Context, dir string) (unlock func(), err error) {
+// lockDir waits until no other process prepares files in dir. It polls, because a blocked flock would ignore ctx.
+func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open lab lock: %w", err)
@@ -251,9 +251,9 @@ func sweepRuns(dir string) {
 	}
 }
 
-// command runs a tool to its end and returns its standard output. An error contains its standard error, or its
+// runCommand runs a tool and returns its standard output. An error contains its standard error, or its
 // standard output if that is empty.
-func command(ctx context.Context, dir, name string, args ...string) (string, error) {
+func runCommand(ctx context.Context, dir, name string, args ...string) (string, error) {
 	path, err := findTool(name)
 	if err != nil {
 		return "", fmt.Errorf("find %s: %w", name, err)
@@ -273,8 +273,8 @@ func command(ctx context.Context, dir, name string, args ...string) (string, err
 	return string(out), nil
 }
 
-// digest returns a name for a cached file by the content that it was made from, so that a change makes a new file.
-func digest(parts ...[]byte) string {
+// contentDigest returns a name for a cached file from the content that the file is made from, so that a change makes a new file.
+func contentDigest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
 		// A hash never returns an error.
@@ -284,9 +284,9 @@ func digest(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// publish makes path by calling fill with a temporary name in the same directory, so that an interrupted run never
+// publishFile makes path by calling fill with a temporary name in the same directory, so that an interrupted run never
 // leaves an incomplete result under the final name. It does nothing if path exists.
-func publish(path string, fill func(tmp string) error) error {
+func publishFile(path string, fill func(tmp string) error) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ type paravirtual struct {
 
 // HasPVRDMA reports whether the host's qemu has a model of VMware's paravirtual RDMA device. QEMU 9.1 has it no more.
 func HasPVRDMA(ctx context.Context) (bool, error) {
-	models, err := command(ctx, "", qemuProgram, "-device", "help")
+	models, err := runCommand(ctx, "", qemuProgram, "-device", "help")
 	if err != nil {
 		return false, fmt.Errorf("list the device models of qemu: %w", err)
 	}
@@ -25,7 +25,7 @@ func HasPVRDMA(ctx context.Context) (bool, error) {
 // driver vmw_pvrdma. Debian's kernels come without it, so the first call for a kernel fetches its source (140 MB) and
 // builds the driver, in some 20 seconds. The host needs no RDMA.
 func (img *Image) WithPVRDMA(ctx context.Context) (*Image, error) {
-	unlock, err := lock(ctx, img.cacheDir)
+	unlock, err := lockDir(ctx, img.cacheDir)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (img *Image) WithPVRDMA(ctx context.Context) (*Image, error) {
 	if with.pvrdma.inject, err = buildPVInject(ctx, img.cacheDir, img.kernel); err != nil {
 		return nil, err
 	}
-	if with.pvrdma.host, err = compile(ctx, img.cacheDir, "pvhost", pvHostSource, "-shared", "-fPIC", "-pthread", "-ldl"); err != nil {
+	if with.pvrdma.host, err = compileC(ctx, img.cacheDir, "pvhost", pvHostSource, "-shared", "-fPIC", "-pthread", "-ldl"); err != nil {
 		return nil, err
 	}
 	return &with, nil

@@ -20,9 +20,9 @@ func TestParavirtualDevice(t *testing.T) {
 	if !has {
 		prerequisite.Missing(t, prerequisite.PVRDMA, "this qemu has no model of the device pvrdma (qemu-system-x86_64 -device help); QEMU 7.2 has")
 	}
-	v := usual()
+	v := usualVariant()
 	v.name, v.driver = "pvrdma", "vmw_pvrdma"
-	img, err := image(t, v.kernel).WithPVRDMA(t.Context())
+	img, err := prepareImage(t, v.kernel).WithPVRDMA(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

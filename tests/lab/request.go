@@ -77,7 +77,7 @@ func (g *guest) carryOut(ctx context.Context, request string) error {
 		if err := m.executeCommand("stop", nil); err != nil {
 			return err
 		}
-		sleep(ctx, d)
+		sleepContext(ctx, d)
 		return m.executeCommand("cont", nil)
 	case "freeze":
 		pid, err := m.pid()
@@ -87,7 +87,7 @@ func (g *guest) carryOut(ctx context.Context, request string) error {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			return fmt.Errorf("stop qemu: %w", err)
 		}
-		sleep(ctx, d)
+		sleepContext(ctx, d)
 		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 			return fmt.Errorf("continue qemu: %w", err)
 		}
@@ -96,7 +96,7 @@ func (g *guest) carryOut(ctx context.Context, request string) error {
 	return fmt.Errorf("read request %q: %w", request, errors.ErrUnsupported)
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+func sleepContext(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

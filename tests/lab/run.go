@@ -151,7 +151,7 @@ func (g *guest) file(name string) string { return filepath.Join(g.outDir, "lab",
 func (g *guest) monitor() string { return filepath.Join(g.sockets, "qmp") }
 
 func (g *guest) writeInit(mode, job string) error {
-	head := exports([]string{
+	head := exportLines([]string{
 		"LAB_MODULES=" + g.image.kernel.modules(),
 		"LAB_MODE=" + mode,
 		"LAB_ROOT=" + g.image.root,
@@ -192,7 +192,7 @@ func (g *guest) status() (int, error) {
 }
 
 func (g *guest) failure(ctx context.Context, res Result, qemuErr error, complaints string) error {
-	e := &GuestError{Stage: "running", Log: res.KernelLog, Tail: tail(res.KernelLog, 30), Qemu: complaints}
+	e := &GuestError{Stage: "running", Log: res.KernelLog, Tail: logTail(res.KernelLog, 30), Qemu: complaints}
 	if res.Boot == 0 {
 		e.Stage = "booting"
 	}

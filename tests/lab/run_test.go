@@ -20,19 +20,19 @@ import (
 	"time"
 )
 
-// bootable returns an image for the tests of the harness itself. They boot a guest for each case, so -short skips
+// bootableImage returns an image for the tests of the harness itself. They boot a guest for each case, so -short skips
 // them, and make test-push runs them in turn with other long forms.
-func bootable(t *testing.T) *Image {
+func bootableImage(t *testing.T) *Image {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("boots guests to test the harness alone: ROTATION=harness make test-push")
 	}
 	t.Parallel()
-	return image(t, DefaultKernel)
+	return prepareImage(t, DefaultKernel)
 }
 
 func TestRunReportsHowTheProgramEnded(t *testing.T) {
-	img := bootable(t)
+	img := bootableImage(t)
 	for _, c := range []struct {
 		name, script string
 		timeout      time.Duration
@@ -111,7 +111,7 @@ func TestAGuestHasALimitToBootAndTheJobsOwnFromThenOn(t *testing.T) {
 }
 
 func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {
-	img := *bootable(t)
+	img := *bootableImage(t)
 	img.initramfs = filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(img.initramfs, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	img := bootable(t)
+	img := bootableImage(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	started := time.Now()
@@ -138,7 +138,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestGuestClockIsTheHosts(t *testing.T) {
-	img := bootable(t)
+	img := bootableImage(t)
 	// A time gets older on its way to this test, so the least of several differences is the most exact one.
 	var behind []time.Duration
 	out, in := io.Pipe()
@@ -171,7 +171,7 @@ func TestGuestClockIsTheHosts(t *testing.T) {
 
 // If a guest measured its time stamp counter by itself, its clocks could have any speed.
 func TestGuestClockHasTheHostsSpeed(t *testing.T) {
-	img := bootable(t)
+	img := bootableImage(t)
 	khz, err := strconv.ParseFloat(img.tscKHz, 64)
 	if err != nil || khz < 100_000 {
 		t.Fatalf("want some GHz, got %s kHz, %v", img.tscKHz, err)

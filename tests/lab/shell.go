@@ -31,7 +31,7 @@ func (img *Image) Shell(ctx context.Context, sh Shell) (Result, error) {
 	}
 	defer remove()
 	var b strings.Builder
-	b.WriteString(exports(append(img.env(), sh.Env...)))
+	b.WriteString(exportLines(append(img.env(), sh.Env...)))
 	if sh.Size != "" {
 		fmt.Fprintf(&b, "stty %s\n", sh.Size)
 	}

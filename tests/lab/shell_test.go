@@ -10,7 +10,7 @@ import (
 
 // The test runs the command of make lab, with input as a person types it.
 func TestAPersonGetsAPromptBesideADevice(t *testing.T) {
-	bootable(t)
+	bootableImage(t)
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./tests/lab/cmd/lab", "shell")
 	cmd.Dir = projectDir(t)
 	cmd.Stdin = strings.NewReader("cat /sys/class/infiniband/rxe0/ports/1/state\nexit 7\n")

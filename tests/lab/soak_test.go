@@ -20,9 +20,9 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatalf("RDMA_EVENTS_SOAK=%q is no duration; want one as in FOR=10m", length)
 	}
-	v := usual()
+	v := usualVariant()
 	session{
-		variant: v, img: image(t, v.kernel), suites: []suite{system}, tests: system.list(t, soak),
+		variant: v, img: prepareImage(t, v.kernel), suites: []suite{system}, tests: system.list(t, soak),
 		cpus: 2, memory: 2048, timeout: takes + 5*time.Minute,
 		env: []string{"RDMA_EVENTS_SOAK=" + length, "RDMA_EVENTS_SOAK_SEED=" + os.Getenv("RDMA_EVENTS_SOAK_SEED")},
 	}.run(t)

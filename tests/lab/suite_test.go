@@ -41,7 +41,7 @@ var programs = map[string]string{
 
 // root returns the project's directory, without symbolic links.
 var root = sync.OnceValues(func() (string, error) {
-	dir, _, err := directories("../..")
+	dir, _, err := projectDirs("../..")
 	return dir, err
 })
 
@@ -62,7 +62,7 @@ var binaries = sync.OnceValues(func() (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	_, err = command(ctx, dir, "go", args...)
+	_, err = runCommand(ctx, dir, "go", args...)
 	return out, err
 })
 
@@ -83,20 +83,20 @@ func (s suite) list(t *testing.T, match string, not ...string) []string {
 	t.Helper()
 	dir := projectDir(t)
 	var names []string
-	out, err := command(t.Context(), filepath.Join(dir, s.pkg), s.binary(t), "-test.list", cmp.Or(match, "."))
+	out, err := runCommand(t.Context(), filepath.Join(dir, s.pkg), s.binary(t), "-test.list", cmp.Or(match, "."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name := range strings.Lines(out) {
 		name = strings.TrimSpace(name)
-		if strings.HasPrefix(name, "Test") && regexp.MustCompile(*chosen).MatchString(name) && !matches(not, name) {
+		if strings.HasPrefix(name, "Test") && regexp.MustCompile(*chosen).MatchString(name) && !matchesAny(not, name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-func matches(expressions []string, name string) bool {
+func matchesAny(expressions []string, name string) bool {
 	return slices.ContainsFunc(expressions, func(e string) bool { return regexp.MustCompile(e).MatchString(name) })
 }
 
@@ -143,7 +143,7 @@ func (s session) run(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	judge(t, s.variant, ParseOutcomes(output.String()), res.ExitCode)
+	judgeOutcomes(t, s.variant, ParseOutcomes(output.String()), res.ExitCode)
 }
 
 // script returns a shell script that runs each suite to its end and exits with the status of the last one that failed.
@@ -161,9 +161,9 @@ func (s session) script(t *testing.T, dir string, timeout time.Duration) string 
 			// This timeout ends before the guest's, so that the stacks of a hanging test are printed.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		}
-		fmt.Fprintf(&b, "cd %s || exit 126\n", quote(filepath.Join(dir, suite.pkg)))
+		fmt.Fprintf(&b, "cd %s || exit 126\n", shellQuote(filepath.Join(dir, suite.pkg)))
 		for _, arg := range args {
-			b.WriteString(quote(arg) + " ")
+			b.WriteString(shellQuote(arg) + " ")
 		}
 		b.WriteString("|| status=$?\n")
 	}
@@ -171,7 +171,7 @@ func (s session) script(t *testing.T, dir string, timeout time.Duration) string 
 	return b.String()
 }
 
-func judge(t *testing.T, v variant, outcomes []Outcome, exitCode int) {
+func judgeOutcomes(t *testing.T, v variant, outcomes []Outcome, exitCode int) {
 	t.Helper()
 	if len(outcomes) == 0 {
 		t.Error("no test ran in the guest")
@@ -198,7 +198,7 @@ func judge(t *testing.T, v variant, outcomes []Outcome, exitCode int) {
 	}
 }
 
-func image(t *testing.T, kernel string) *Image {
+func prepareImage(t *testing.T, kernel string) *Image {
 	t.Helper()
 	img, err := PrepareKernel(t.Context(), projectDir(t), kernel)
 	if err != nil {

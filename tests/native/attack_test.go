@@ -77,11 +77,11 @@ func TestADeviceThatComesLaterIsOpenedAndProbed(t *testing.T) {
 	w.awaitProbing("late0")
 	w.remove("late0")
 	w.Await("its removal", 30*time.Second, func(points []rig.Point) bool {
-		return last(points, "rdma_device", "late0").Int("present") == 0
+		return lastPoint(points, "rdma_device", "late0").Int("present") == 0
 	})
 	w.restore("late0")
 	w.Await("its return", time.Minute, func(points []rig.Point) bool {
-		return probing(points, "late0") && last(points, "rdma_device", "late0").Int("opens") == 2
+		return isProbing(points, "late0") && lastPoint(points, "rdma_device", "late0").Int("opens") == 2
 	})
 	w.requireUndisturbed()
 }

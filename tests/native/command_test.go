@@ -130,7 +130,7 @@ func TestACommandThatHangsInTheKernelStopsNoReader(t *testing.T) {
 				p := rig.Last(points, "rdma_command", "device", "silent0", "call", c.call)
 				return p.Int("stuck") == 0 && p.Text("status") == "ok"
 			})
-			if d := last(points, "rdma_device", "silent0"); d.Int("worker_restarts") != 0 || d.Int("opens") != 1 {
+			if d := lastPoint(points, "rdma_device", "silent0"); d.Int("worker_restarts") != 0 || d.Int("opens") != 1 {
 				t.Errorf("silent0 was opened again: %v", d.Fields)
 			}
 			w.AwaitLog("device not responding, call "+c.call+", port 1, for 5s", time.Minute)

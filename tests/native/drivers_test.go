@@ -38,7 +38,7 @@ func TestDriversAreReportedAsTheyAre(t *testing.T) {
 	w.order(recovering, func(d driven) { w.controls[d.device].Dead = 1 })
 	w.start()
 	w.awaitEach("the recovering", recovering, func(points []rig.Point, d driven) bool {
-		info := last(points, "rdma_device", d.device)
+		info := lastPoint(points, "rdma_device", d.device)
 		return info.Text("reason") == d.Seen.Reopen && info.Text("worker_state") == "backing_off"
 	})
 	w.order(recovering, func(d driven) { w.controls[d.device].Dead = 0 })
@@ -84,7 +84,7 @@ func (w *world) awaitEach(what string, all []driven, is func([]rig.Point, driven
 // isProbed reports whether a device was opened once and is probed as its driver
 // allows. If the driver allows no probe, a line of the log must state that.
 func (w *world) isProbed(points []rig.Point, d driven) bool {
-	info, probe := last(points, "rdma_device", d.device), last(points, "rdma_cq_probe", d.device)
+	info, probe := lastPoint(points, "rdma_device", d.device), lastPoint(points, "rdma_cq_probe", d.device)
 	if info.Int("open") != 1 || info.Text("reason") != "ok" || info.Int("opens") != 1 {
 		return false
 	}
@@ -98,7 +98,7 @@ func (w *world) isProbed(points []rig.Point, d driven) bool {
 
 // isDead reports whether the points show the effects of a device's error state.
 func isDead(points []rig.Point, d driven) bool {
-	info, probe := last(points, "rdma_device", d.device), last(points, "rdma_cq_probe", d.device)
+	info, probe := lastPoint(points, "rdma_device", d.device), lastPoint(points, "rdma_cq_probe", d.device)
 	events := rig.Last(points, "rdma_async", "device", d.device, "port", "")
 	switch {
 	case d.Seen.Dead != "":
@@ -122,12 +122,12 @@ func (w *world) unregister(all []driven) {
 		}
 	})
 	w.awaitEach("the removal", all, func(points []rig.Point, d driven) bool {
-		info, calls := last(points, "rdma_device", d.device), &w.controls[d.device].Calls
+		info, calls := lastPoint(points, "rdma_device", d.device), &w.controls[d.device].Calls
 		return info.Text("reason") == "removed" && info.Int("open") == 0 && calls[ledger.CallOpenDevice] == calls[ledger.CallCloseDevice]
 	})
 	points := w.Points()
 	w.order(all, func(d driven) {
-		if info := last(points, "rdma_device", d.device); info.Int("crashes") != 0 {
+		if info := lastPoint(points, "rdma_device", d.device); info.Int("crashes") != 0 {
 			w.t.Errorf("%s: want no crash, got %v", d.device, info.Fields)
 		}
 		if broken := w.controls[d.device].BrokenRule(); broken != "" {

@@ -25,10 +25,10 @@ func TestNativeFaults(t *testing.T) {
 		name string
 		run  func(*testing.T, *table)
 	}{
-		{"a crash", crashes},
-		{"a call that never returns", hangs},
-		{"an error", failures},
-		{"other misbehaviour", oddities},
+		{"a crash", testCrashes},
+		{"a call that never returns", testHangs},
+		{"an error", testFailures},
+		{"other misbehaviour", testOddities},
 	}
 	for _, group := range groups {
 		complete = t.Run(group.name, func(t *testing.T) { group.run(t, &tb) }) && complete
@@ -125,15 +125,15 @@ func everyCall(t *testing.T, order func(*standin.Control, ledger.Call)) *world {
 	return w
 }
 
-// recovered reports whether the worker was replaced once and its device is probed
+// hasRecovered reports whether the worker was replaced once and its device is probed
 // again, or whether the device is gone. A device that is gone may have had no restart:
 // it depends on the load whether another worker starts before the removal is found.
-func recovered(points []rig.Point, device string, by trigger) bool {
-	p := last(points, "rdma_device", device)
+func hasRecovered(points []rig.Point, device string, by trigger) bool {
+	p := lastPoint(points, "rdma_device", device)
 	if by == byRemoval && p.Int("present") == 0 {
 		return p.Int("worker_restarts") <= 1 && p.Text("worker_state") == "stopped"
 	}
-	return p.Int("worker_restarts") == 1 && probing(points, device)
+	return p.Int("worker_restarts") == 1 && isProbing(points, device)
 }
 
 func (w *world) awaitRecovery(limit time.Duration) []rig.Point {
@@ -147,8 +147,8 @@ func (w *world) awaitRecovery(limit time.Duration) []rig.Point {
 	w.Await("the recovery of all", limit, func(points []rig.Point) bool {
 		left = nil
 		for _, c := range calls {
-			if device := deviceOf(c.call); !recovered(points, device, c.by) {
-				left = append(left, fmt.Sprint(device, " ", last(points, "rdma_device", device).Fields))
+			if device := deviceOf(c.call); !hasRecovered(points, device, c.by) {
+				left = append(left, fmt.Sprint(device, " ", lastPoint(points, "rdma_device", device).Fields))
 			}
 		}
 		return len(left) == 0
@@ -157,14 +157,14 @@ func (w *world) awaitRecovery(limit time.Duration) []rig.Point {
 	return w.Points()
 }
 
-func crashes(t *testing.T, tb *table) {
+func testCrashes(t *testing.T, tb *table) {
 	w := everyCall(t, func(c *standin.Control, call ledger.Call) {
 		c.CrashCall, c.CrashSignal = int32(call), int32(syscall.SIGSEGV)
 	})
 	points := w.awaitRecovery(time.Minute)
 	for _, c := range calls {
 		w.requireCrashReport(deviceOf(c.call), "died of SIGSEGV in "+c.call.String())
-		w.note(tb, points, deviceOf(c.call), "SIGSEGV in "+code(c.call))
+		w.note(tb, points, deviceOf(c.call), "SIGSEGV in "+callMarkdown(c.call))
 	}
 	w.requireUndisturbed()
 }
@@ -188,18 +188,18 @@ func (w *world) requireCrashReport(device, how string) {
 	}
 }
 
-func code(call ledger.Call) string { return "`" + call.String() + "`" }
+func callMarkdown(call ledger.Call) string { return "`" + call.String() + "`" }
 
 func (w *world) note(tb *table, points []rig.Point, device, fault string) {
 	w.t.Helper()
 	tb.rows = append(tb.rows, row{fault, describeOutcome(points, device), w.outcome(points, device), w.t.Name()})
 }
 
-func hangs(t *testing.T, tb *table) {
+func testHangs(t *testing.T, tb *table) {
 	w := everyCall(t, func(c *standin.Control, call ledger.Call) { c.HangCall = int32(call) })
 	points := w.awaitRecovery(time.Minute)
 	for _, c := range calls {
-		w.note(tb, points, deviceOf(c.call), code(c.call)+" never returns")
+		w.note(tb, points, deviceOf(c.call), callMarkdown(c.call)+" never returns")
 	}
 	w.requireUnacknowledged(deviceOf(ledger.CallAckAsyncEvent), "rdma_async")
 	w.requireUnacknowledged(deviceOf(ledger.CallAckCQEvents), "rdma_cq_probe")
@@ -224,19 +224,19 @@ func (w *world) requireUnacknowledged(device, measurement string) {
 	}
 	released := rig.Sum(points[len(points)-1:], "released")
 	if measurement == "rdma_async" {
-		released = last(rig.Select(w.Points(), measurement, "device", device, "port", "1"), measurement, device).Int("released")
+		released = lastPoint(rig.Select(w.Points(), measurement, "device", device, "port", "1"), measurement, device).Int("released")
 	}
 	if hanging < 8 || released != 1 {
 		w.t.Errorf("%s: want unacked above 0 for seconds and then 1 released, got %d points and %d", device, hanging, released)
 	}
 }
 
-// errnos returns the errnos with which a call fails. They are those that the man
-// pages ibv_get_device_list(3) and ibv_reg_mr(3) name. For all other calls the man
+// callErrnos returns the errnos with which a call fails. For two calls the man pages
+// ibv_get_device_list(3) and ibv_reg_mr(3) name them. For all other calls the man
 // pages state only that errno is set or returned; these fail with one errno of
 // each kind that the kernel returns: no permission, no memory, an invalid
 // argument, no device.
-func errnos(call ledger.Call) []syscall.Errno {
+func callErrnos(call ledger.Call) []syscall.Errno {
 	common := []syscall.Errno{syscall.EPERM, syscall.ENOMEM, syscall.EINVAL, syscall.EIO}
 	switch call {
 	case ledger.CallGetDeviceList:
@@ -263,7 +263,7 @@ type failure struct {
 func allFailures() []failure {
 	var all []failure
 	for _, c := range calls {
-		for _, errno := range errnos(c.call) {
+		for _, errno := range callErrnos(c.call) {
 			all = append(all, failure{deviceOf(c.call) + "." + unix.ErrnoName(errno), c.call, c.by, errno})
 		}
 	}
@@ -278,7 +278,7 @@ func (f failure) order(c *standin.Control) {
 	c.FailCall = int32(f.call)
 }
 
-func failures(t *testing.T, tb *table) {
+func testFailures(t *testing.T, tb *table) {
 	all := allFailures()
 	var devices, waiting []string
 	for _, f := range all {
@@ -303,27 +303,27 @@ func failures(t *testing.T, tb *table) {
 	}
 	points := w.Await("all failures", time.Minute, func(points []rig.Point) bool {
 		return !slices.ContainsFunc(all, func(f failure) bool {
-			return w.controls[f.device].FailCall != 0 || !settled(points, f)
+			return w.controls[f.device].FailCall != 0 || !hasSettled(points, f)
 		})
 	})
 	w.awaitLog()
 	for _, f := range all {
-		w.note(tb, points, f.device, code(f.call)+" fails with "+unix.ErrnoName(f.errno))
+		w.note(tb, points, f.device, callMarkdown(f.call)+" fails with "+unix.ErrnoName(f.errno))
 		tb.merge(f.errno)
 	}
 	w.requireUndisturbed()
 }
 
-// settled reports whether the device is probed, or waits for the operator to fix
+// hasSettled reports whether the device is probed, or waits for the operator to fix
 // something. A device is not settled while its reason is removed because the
 // library reported that: the plugin tries it again.
-func settled(points []rig.Point, f failure) bool {
-	p := last(points, "rdma_device", f.device)
+func hasSettled(points []rig.Point, f failure) bool {
+	p := lastPoint(points, "rdma_device", f.device)
 	if f.by == byRemoval {
 		return p.Int("present") == 0
 	}
-	if probe := last(points, "rdma_cq_probe", f.device); probe.Int("errors") > 0 && probe.Text("status") == "" {
+	if probe := lastPoint(points, "rdma_cq_probe", f.device); probe.Int("errors") > 0 && probe.Text("status") == "" {
 		return false // the count comes through shared memory, and before the status
 	}
-	return probing(points, f.device) || p.Int("open") == 0 && p.Text("reason") != "removed"
+	return isProbing(points, f.device) || p.Int("open") == 0 && p.Text("reason") != "removed"
 }

@@ -27,7 +27,7 @@ func TestAKernelWithoutLandlockIsSaidOnce(t *testing.T) {
 			if row.want == 0 && confine.Landlock() == 0 {
 				t.Fatal("this kernel has no Landlock: boot it with landlock in lsm=")
 			}
-			log := simulate(t, row.env)
+			log := runSimulated(t, row.env)
 			if n := strings.Count(log, "D! Landlock is unavailable"); n != row.want {
 				t.Errorf("want %d lines, got %d:\n%s", row.want, n, log)
 			}
@@ -35,9 +35,9 @@ func TestAKernelWithoutLandlockIsSaidOnce(t *testing.T) {
 	}
 }
 
-// simulate runs the plugin with two simulated devices until both have been
+// runSimulated runs the plugin with two simulated devices until both have been
 // opened, and returns its log.
-func simulate(t *testing.T, env string) string {
+func runSimulated(t *testing.T, env string) string {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "rdma_events.conf")
 	if err := os.WriteFile(conf, []byte("[[inputs.rdma_events]]\n  backend = \"sim\"\n"), 0o644); err != nil {

@@ -17,8 +17,8 @@ import (
 // signals are other signals of which a process can die in a library; 0 is an exit.
 var signals = []syscall.Signal{unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGKILL, 0}
 
-// victim returns the name of the device whose worker dies of s.
-func victim(s syscall.Signal) string { return "dies_of_" + strings.ToLower(nameOf(s)) }
+// victimName returns the name of the device whose worker dies of s.
+func victimName(s syscall.Signal) string { return "dies_of_" + strings.ToLower(nameOf(s)) }
 
 func nameOf(s syscall.Signal) string {
 	if s == 0 {
@@ -30,14 +30,14 @@ func nameOf(s syscall.Signal) string {
 // chatter is the number of bytes that the chatty library prints at each call.
 const chatter = 64 << 10
 
-func oddities(t *testing.T, tb *table) {
+func testOddities(t *testing.T, tb *table) {
 	devices := []string{"ack_lost", "chatty", "strange"}
 	for _, s := range signals {
-		devices = append(devices, victim(s))
+		devices = append(devices, victimName(s))
 	}
 	w := newWorld(t, devices...)
 	for _, s := range signals {
-		c := w.controls[victim(s)]
+		c := w.controls[victimName(s)]
 		c.CrashCall, c.CrashSignal = int32(ledger.CallPostSend), int32(s)
 	}
 	w.controls["ack_lost"].IgnoreAcks = 1
@@ -59,7 +59,7 @@ func (w *world) awaitRestart(devices ...string) []rig.Point {
 	w.t.Helper()
 	w.Await("other workers", time.Minute, func(points []rig.Point) bool {
 		return !slices.ContainsFunc(devices, func(d string) bool {
-			return last(points, "rdma_device", d).Int("worker_restarts") != 1 || !probing(points, d)
+			return lastPoint(points, "rdma_device", d).Int("worker_restarts") != 1 || !isProbing(points, d)
 		})
 	})
 	w.awaitLog()
@@ -69,11 +69,11 @@ func (w *world) awaitRestart(devices ...string) []rig.Point {
 func (w *world) deaths(tb *table) {
 	var victims []string
 	for _, s := range signals {
-		victims = append(victims, victim(s))
+		victims = append(victims, victimName(s))
 	}
 	points := w.awaitRestart(victims...)
 	for _, s := range signals {
-		device, fault := victim(s), nameOf(s)+" in `ibv_post_send`"
+		device, fault := victimName(s), nameOf(s)+" in `ibv_post_send`"
 		if s == 0 {
 			fault = "`ibv_post_send` exits with status 3"
 		}
@@ -135,9 +135,9 @@ func (w *world) strangeEvents(tb *table) {
 func (w *world) chatter(tb *table) {
 	const device, rounds, callsPerRound = "chatty", 20, 5
 	points := w.Await("rounds of the chatty library", time.Minute, func(points []rig.Point) bool {
-		return last(points, "rdma_cq_probe", device).Int("successes") >= rounds
+		return lastPoint(points, "rdma_cq_probe", device).Int("successes") >= rounds
 	})
-	printed := last(points, "rdma_cq_probe", device).Int("rounds") * callsPerRound * chatter
+	printed := lastPoint(points, "rdma_cq_probe", device).Int("rounds") * callsPerRound * chatter
 	var logged, lines int
 	for _, line := range w.complaints(device) {
 		if strings.Contains(line, "worker output") || strings.Contains(line, "of worker output dropped") {

@@ -10,9 +10,9 @@ import (
 	"rdma_events/internal/sys/confine"
 )
 
-// prefixed compiles a stand-in as an rdma-core that was built for a prefix of its own: it reads its configuration there, and
-// finds a library that it depends on, in another prefix, by its RUNPATH. It returns the directory for LD_LIBRARY_PATH.
-func prefixed(t *testing.T) string {
+// buildPrefixed compiles a stand-in like an rdma-core that was built for its own prefix: it reads its configuration below that
+// prefix, and finds a library in another prefix by its RUNPATH. buildPrefixed returns the directory for LD_LIBRARY_PATH.
+func buildPrefixed(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	lib, other, etc := filepath.Join(root, "rdma/lib"), filepath.Join(root, "other/lib"), filepath.Join(root, "rdma/etc/libibverbs.d")
@@ -58,7 +58,7 @@ func TestALibraryOfAnotherPrefixIsLoadedWhole(t *testing.T) {
 		t.Fatal("this kernel has no Landlock: boot it with landlock in lsm=")
 	}
 	w := newWorld(t)
-	w.libraries = prefixed(t)
+	w.libraries = buildPrefixed(t)
 	w.start()
 	w.awaitProbing(healthy...)
 }

@@ -17,20 +17,20 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// explained returns the evidence about a device's events of a type.
-func explained(points []rig.Point, device string, typ verbs.EventType) []rig.Point {
+// evidencePoints returns the evidence about a device's events of a type.
+func evidencePoints(points []rig.Point, device string, typ verbs.EventType) []rig.Point {
 	return rig.Select(points, "rdma_evidence", "device", device, "trigger", typ.String())
 }
 
 // explain injects an event, waits for its evidence and returns that.
 func (w *world) explain(device string, typ verbs.EventType) rig.Point {
 	w.t.Helper()
-	before := len(explained(w.Points(), device, typ))
+	before := len(evidencePoints(w.Points(), device, typ))
 	w.inject(device, int32(typ), 1)
 	points := w.Await("evidence of "+device, 20*time.Second, func(points []rig.Point) bool {
-		return len(explained(points, device, typ)) > before
+		return len(evidencePoints(points, device, typ)) > before
 	})
-	return explained(points, device, typ)[before]
+	return evidencePoints(points, device, typ)[before]
 }
 
 // counter makes a counter of a device that only snapshots read.
@@ -81,9 +81,9 @@ func TestASnapshotThatHangsStopsNoReader(t *testing.T) {
 	w.readOn("silent0", 3*time.Second)
 	w.awaitStuck("silent0", "hw_counters", began)
 	points := w.Await("the evidence of lid_change", 20*time.Second, func(points []rig.Point) bool {
-		return len(explained(points, "silent0", verbs.EventLIDChange)) > 0
+		return len(evidencePoints(points, "silent0", verbs.EventLIDChange)) > 0
 	})
-	p := explained(points, "silent0", verbs.EventLIDChange)[0]
+	p := evidencePoints(points, "silent0", verbs.EventLIDChange)[0]
 	t.Logf("%v", p.Fields)
 	if want := "the rest: not answered within 6s"; !strings.Contains(p.Text("left_out"), want) || p.Int("changed") >= 0 {
 		t.Errorf("want %q, and no counters, got %v", want, p.Fields)
@@ -91,7 +91,7 @@ func TestASnapshotThatHangsStopsNoReader(t *testing.T) {
 	w.AwaitLog("worker of silent0 was stuck in read sysfs and was killed", time.Minute)
 	w.unhang(counter)
 	w.Await("the next worker", time.Minute, func(points []rig.Point) bool {
-		return last(points, "rdma_device", "silent0").Int("worker_restarts") == 1 && probing(points, "silent0")
+		return lastPoint(points, "rdma_device", "silent0").Int("worker_restarts") == 1 && isProbing(points, "silent0")
 	})
 	if p := w.explain("silent0", verbs.EventPKeyChange); p.Text("left_out") != "" {
 		t.Errorf("want nothing left out, got %v", p.Fields)
@@ -113,14 +113,14 @@ func TestAKilledWorkerLeavesTheEvidenceThatWaited(t *testing.T) {
 	w.must(unix.Kill(w.Worker("dies0"), unix.SIGKILL))
 	w.unhang(counter)
 	points := w.Await("the evidence", 20*time.Second, func(points []rig.Point) bool {
-		return len(explained(points, "dies0", verbs.EventSMChange)) > 0
+		return len(evidencePoints(points, "dies0", verbs.EventSMChange)) > 0
 	})
-	p := explained(points, "dies0", verbs.EventSMChange)[0]
+	p := evidencePoints(points, "dies0", verbs.EventSMChange)[0]
 	if want := "the rest: the worker ended before"; !strings.Contains(p.Text("left_out"), want) {
 		t.Errorf("want %q, got %v", want, p.Fields)
 	}
 	w.Await("the next worker", time.Minute, func(points []rig.Point) bool {
-		return last(points, "rdma_device", "dies0").Int("worker_restarts") == 1 && probing(points, "dies0")
+		return lastPoint(points, "rdma_device", "dies0").Int("worker_restarts") == 1 && isProbing(points, "dies0")
 	})
 	if p := w.explain("dies0", verbs.EventSMChange); p.Text("left_out") != "" || p.Int("base_age_ns") < 0 {
 		t.Errorf("want evidence of the next worker, with a base of its own, got %v", p.Fields)
@@ -168,7 +168,7 @@ func TestAStormIsExplainedOnceASecondAndTenTimesAMinute(t *testing.T) {
 	if n := reportedCount(points, "stormy0", "sm_change"); n != events {
 		t.Errorf("want a count of %d, got %d", events, n)
 	}
-	got := explained(points, "stormy0", verbs.EventSMChange)
+	got := evidencePoints(points, "stormy0", verbs.EventSMChange)
 	elapsed := time.Since(began)
 	most := min(session.SnapshotsAMinute, int(elapsed/time.Second)+1)
 	t.Logf("%d events in %v, %d snapshots, of which the first was begun %v after its trigger",
@@ -195,19 +195,19 @@ func TestARestartedPluginExplainsOn(t *testing.T) {
 		t.Fatalf("want one plugin, got %v", plugin)
 	}
 	w.must(unix.Kill(plugin[0], unix.SIGKILL))
-	w.Await("the successor", time.Minute, func(points []rig.Point) bool { return restarts(points) == 1 })
+	w.Await("the successor", time.Minute, func(points []rig.Point) bool { return pluginRestarts(points) == 1 })
 	w.awaitProbing("device0")
 	if p := w.explain("device0", verbs.EventSMChange); p.Text("left_out") != "" || p.Int("base_age_ns") < 0 {
 		t.Errorf("want evidence with a base, got %v", p.Fields)
 	}
 	points := w.Points()
-	if n := len(explained(points, "device0", verbs.EventSMChange)); n != 2 {
+	if n := len(evidencePoints(points, "device0", verbs.EventSMChange)); n != 2 {
 		t.Errorf("want the evidence of each event once, got %d", n)
 	}
 }
 
-// restarts returns how often the plugin's uptime began again.
-func restarts(points []rig.Point) (n int) {
+// pluginRestarts returns the number of times that the plugin's uptime began again.
+func pluginRestarts(points []rig.Point) (n int) {
 	var last int64
 	for _, p := range rig.Select(points, "rdma_collector") {
 		if p.Int("uptime_ns") < last {

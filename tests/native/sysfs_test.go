@@ -21,7 +21,7 @@ func TestHungReadOfSysfsIsNamed(t *testing.T) {
 	w.AwaitLog("worker of counting0 was stuck in read sysfs and was killed", time.Minute)
 	w.must(os.Remove(counter)) // the next worker may hang in it already
 	points := w.awaitProbing("counting0")
-	if n := last(points, "rdma_device", "counting0").Int("worker_restarts"); n < 1 {
+	if n := lastPoint(points, "rdma_device", "counting0").Int("worker_restarts"); n < 1 {
 		t.Errorf("want another worker, got %d restarts", n)
 	}
 	w.requireUndisturbed()

@@ -113,7 +113,7 @@ var nodes = regexp.MustCompile(`/dev/infiniband/uverbs\d+`)
 func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 	w.t.Helper()
 	seen := rig.Select(points, "rdma_device", "device", device)
-	gone := last(points, "rdma_device", device).Int("present") == 0
+	gone := lastPoint(points, "rdma_device", device).Int("present") == 0
 	if gone {
 		seen = seen[len(seen)-1:]
 	}
@@ -123,7 +123,7 @@ func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 			reported = append(reported, reason)
 		}
 	}
-	if status := last(points, "rdma_cq_probe", device).Text("status"); status != "" {
+	if status := lastPoint(points, "rdma_cq_probe", device).Text("status"); status != "" {
 		reported = append(reported, "`rdma_cq_probe` status `"+status+"`")
 	}
 	for _, line := range w.complaints(device) {
@@ -140,14 +140,14 @@ func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 	return reported
 }
 
-const traceOf = ": trace of the crash: "
+const traceOf = ": traceback of the crash: "
 
-// waiting returns the newest point of a device, or the newest one of its wait, if it has waited for longer than workers that are
-// started again soon. A device that waits for an operator is tried again after 30 s, and not all devices of a test
+// waitingPoint returns the newest point of a device. If the device has waited for longer than one whose worker starts again soon,
+// it returns the newest point of that wait. A device that waits for an operator is tried again after 30 s, and not all devices of a test
 // have come so far by then on a busy machine.
-func waiting(points []rig.Point, device string) rig.Point {
+func waitingPoint(points []rig.Point, device string) rig.Point {
 	const soon = 10 * time.Second
-	outcome := last(points, "rdma_device", device)
+	outcome := lastPoint(points, "rdma_device", device)
 	var since int64
 	for _, p := range rig.Select(points, "rdma_device", "device", device) {
 		switch {
@@ -164,14 +164,14 @@ func waiting(points []rig.Point, device string) rig.Point {
 
 // describeOutcome returns the restarts and the final state of a device.
 func describeOutcome(points []rig.Point, device string) string {
-	p := waiting(points, device)
+	p := waitingPoint(points, device)
 	state := "goes on"
 	switch {
 	case p.Int("present") == 0:
 		state = "has gone"
 	case p.Int("open") != 1:
 		state = "waits (" + p.Text("worker_state") + ")"
-	case !probing(points, device):
+	case !isProbing(points, device):
 		state = "is open without a probe"
 	}
 	n := p.Int("worker_restarts")

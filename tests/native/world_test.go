@@ -181,22 +181,22 @@ func (w *world) take(device string, p standin.Profile) {
 	w.controls[device].Apply(p)
 }
 
-// last returns the newest point of a device.
-func last(points []rig.Point, measurement, device string) rig.Point {
+// lastPoint returns the newest point of a device.
+func lastPoint(points []rig.Point, measurement, device string) rig.Point {
 	return rig.Last(points, measurement, "device", device)
 }
 
-// probing reports whether a device is open and the newest point about its probe has
-// a successful round.
-func probing(points []rig.Point, device string) bool {
-	p := last(points, "rdma_cq_probe", device)
-	return p.Int("ok") == 1 && last(points, "rdma_device", device).Int("open") == 1
+// isProbing reports whether a device is open and the newest point of its probe shows a
+// successful round.
+func isProbing(points []rig.Point, device string) bool {
+	p := lastPoint(points, "rdma_cq_probe", device)
+	return p.Int("ok") == 1 && lastPoint(points, "rdma_device", device).Int("open") == 1
 }
 
 func (w *world) awaitProbing(devices ...string) []rig.Point {
 	w.t.Helper()
 	return w.Await("probes of "+strings.Join(devices, " "), time.Minute, func(points []rig.Point) bool {
-		return !slices.ContainsFunc(devices, func(d string) bool { return !probing(points, d) })
+		return !slices.ContainsFunc(devices, func(d string) bool { return !isProbing(points, d) })
 	})
 }
 
@@ -205,7 +205,7 @@ func (w *world) requireUndisturbed() {
 	w.t.Helper()
 	points := w.awaitProbing(healthy...)
 	for _, d := range healthy {
-		info, probe := last(points, "rdma_device", d), last(points, "rdma_cq_probe", d)
+		info, probe := lastPoint(points, "rdma_device", d), lastPoint(points, "rdma_cq_probe", d)
 		if info.Int("opens") != 1 || info.Int("worker_restarts") != 0 || info.Text("reason") != "ok" {
 			w.t.Errorf("%s is disturbed: %v", d, info.Fields)
 		}
@@ -261,14 +261,14 @@ func (w *world) complaints(device string) []string {
 	for line := range strings.Lines(w.Log()) {
 		_, text, found := strings.Cut(strings.TrimSpace(line), "[inputs.execd] ")
 		level := strings.Fields(line + " - -")[1]
-		if found && (level == "W!" || level == "E!") && mentions(text, device) {
+		if found && (level == "W!" || level == "E!") && mentionsDevice(text, device) {
 			lines = append(lines, level+" "+text)
 		}
 	}
 	return lines
 }
 
-// mentions reports whether text contains the device's whole name.
-func mentions(text, device string) bool {
+// mentionsDevice reports whether text contains the device's whole name.
+func mentionsDevice(text, device string) bool {
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" :,;()", r) }), device)
 }

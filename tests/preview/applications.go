@@ -11,9 +11,9 @@ import (
 //go:embed applications.toml
 var troubled string
 
-// applied are hosts with applications: one where these have trouble, one where they have had some, and one whose tracer may
-// not begin.
-func applied() []history.Host {
+// applicationHosts returns hosts with applications: one whose applications have trouble, one whose applications had trouble
+// before, and one whose tracer is not permitted to start.
+func applicationHosts() []history.Host {
 	const (
 		ended = "[[app]]\nat = \"6m\"\nfor = \"31m\"\nname = \"ior\"\nunit = \"job_1862\"\nprocesses = 4\nqps = 32\nevent = \"cq_err\"\n" +
 			"event_at = \"12m\"\nread_after = \"2s\"\n"

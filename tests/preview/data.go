@@ -41,8 +41,9 @@ type series struct {
 // errPanel is wrapped by the error about a panel of a type that nothing here draws.
 var errPanel = errors.New("no drawing for panels of this type")
 
-// data queries the values of all panels of a dashboard. Those of closed rows are not drawn.
-func data(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules *grafana.RuleFile, choice emulated.Choice, r emulated.Range) ([]drawn, error) {
+// dashboardData queries the values of all panels of a dashboard, except the panels of closed rows, which are not drawn.
+func dashboardData(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules *grafana.RuleFile, choice emulated.Choice,
+	r emulated.Range) ([]drawn, error) {
 	requests, err := emulated.Requests(d, choice, r)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func data(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules 
 		if err != nil {
 			return nil, fmt.Errorf("panel %q: %w", q.Panel.Title, err)
 		}
-		answers[q.Panel.ID] = append(answers[q.Panel.ID], answer{target(q), got})
+		answers[q.Panel.ID] = append(answers[q.Panel.ID], answer{requestTarget(q), got})
 	}
 	var all []drawn
 	for _, p := range d.Panels {
@@ -62,15 +63,15 @@ func data(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules 
 		case "row":
 		case "timeseries", "stat", "state-timeline", "status-history":
 			for _, a := range answers[p.ID] {
-				one.Series = append(one.Series, named(a.series, a.of)...)
+				one.Series = append(one.Series, namedSeries(a.series, a.of)...)
 			}
 			if p.Type == "stat" && len(p.Transformations) > 0 { // they add up what is there
-				one.Series = summed(one.Series)
+				one.Series = sumSeries(one.Series)
 			}
 		case "table":
 			one.Table, err = tableOf(&p, answers[p.ID])
 		case "alertlist":
-			one.Alerts, err = alerts(ctx, src, rules, r)
+			one.Alerts, err = firingAlerts(ctx, src, rules, r)
 		default:
 			err = fmt.Errorf("%s: %w", p.Type, errPanel)
 		}
@@ -82,8 +83,8 @@ func data(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules 
 	return all, nil
 }
 
-// summed returns one series of single values that are of one moment, or none.
-func summed(all []series) []series {
+// sumSeries adds up series of single values at the same time into one series. Of no series it returns none.
+func sumSeries(all []series) []series {
 	if len(all) == 0 {
 		return all
 	}
@@ -103,21 +104,21 @@ type answer struct {
 	series []influx.Series
 }
 
-func target(q emulated.Request) grafana.Target {
+func requestTarget(q emulated.Request) grafana.Target {
 	i := slices.IndexFunc(q.Panel.Targets, func(t grafana.Target) bool { return t.RefID == q.RefID })
 	return q.Panel.Targets[i]
 }
 
-// named makes a series of each column and names it as Grafana's InfluxDB data
+// namedSeries makes a series of each column and names it as Grafana's InfluxDB data
 // source does: in a table by the column, else by the alias, else by measurement,
 // column and tags.
-func named(got []influx.Series, t grafana.Target) []series {
+func namedSeries(got []influx.Series, t grafana.Target) []series {
 	var all []series
 	for i := range got {
 		s := &got[i]
 		times := s.Column("time")
 		for _, column := range s.Columns[1:] {
-			one := series{Name: name(s, column, t), Values: s.Column(column)}
+			one := series{Name: seriesName(s, column, t), Values: s.Column(column)}
 			for _, at := range times {
 				ns, _ := at.(json.Number).Int64() // InfluxDB writes no other times
 				one.Times = append(one.Times, ns/1e6)
@@ -128,7 +129,7 @@ func named(got []influx.Series, t grafana.Target) []series {
 	return all
 }
 
-func name(s *influx.Series, column string, t grafana.Target) string {
+func seriesName(s *influx.Series, column string, t grafana.Target) string {
 	if t.ResultFormat == "table" {
 		return column
 	}
@@ -149,7 +150,7 @@ func name(s *influx.Series, column string, t grafana.Target) string {
 	return strings.NewReplacer(pairs...).Replace(t.Alias)
 }
 
-func rows(all []drawn) int {
+func gridRows(all []drawn) int {
 	n := 0
 	for _, d := range all {
 		n = max(n, d.Panel.GridPos.Y+d.Panel.GridPos.H)

@@ -49,9 +49,9 @@ func troubles() []trouble {
 	}
 }
 
-// fleet are 100 hosts: six with a fault each, some whose ports have flapped, and healthy ones, on each of which an address
+// fleetHosts returns 100 hosts: six with one fault each, some whose ports have flapped, and healthy ones. On each host an address
 // changes once.
-func fleet() []history.Host {
+func fleetHosts() []history.Host {
 	hosts := make([]history.Host, 100)
 	for i := range hosts {
 		hosts[i] = history.Host{Name: fmt.Sprintf("node%04d", i+1), Profile: "fleet4", Seed: 1122}

@@ -58,21 +58,21 @@ func subjects() []subject {
 	well.Timeline = "[[event]]\nat = \"9m\"\ntype = \"gid_change\"\n"
 	choice := grafana.Choice{"policy": {"autogen"}, "host": {bad.Name}, "device": {"sim0"}}
 	return []subject{
-		{file: "overview", uid: "rdma-events-fleet", span: hour, hosts: fleet(), choice: grafana.Choice{"policy": {"autogen"}}},
+		{file: "overview", uid: "rdma-events-fleet", span: hour, hosts: fleetHosts(), choice: grafana.Choice{"policy": {"autogen"}}},
 		{file: "host", uid: "rdma-events-host", span: hour, hosts: []history.Host{bad}, choice: choice},
 		{
 			file: "device", uid: "rdma-events-device", span: hour, past: []history.Host{well}, hosts: []history.Host{bad}, choice: choice,
 		},
 		{
-			file: "applications", uid: "rdma-events-applications", span: hour, hosts: applied(),
+			file: "applications", uid: "rdma-events-applications", span: hour, hosts: applicationHosts(),
 			choice: grafana.Choice{"policy": {"autogen"}},
 		},
 	}
 }
 
-// end returns the time at which the histories end. It is always the same, so that
+// historyEnd returns the time at which the histories end. It is always the same, so that
 // equal dashboards give equal images, and no tick is at the end of an axis.
-func end() time.Time { return time.Date(2026, 1, 15, 11, 57, 0, 0, time.UTC) }
+func historyEnd() time.Time { return time.Date(2026, 1, 15, 11, 57, 0, 0, time.UTC) }
 
 // Draw writes <dashboard>-dark.png and -light.png into Out. It blocks while
 // InfluxDB and Chromium run, and stops both when ctx ends. The error wraps ErrBlank
@@ -104,10 +104,10 @@ func (c *Config) picture(ctx context.Context, s *subject, board *assets.Dashboar
 	if err != nil {
 		return nil, err
 	}
-	shown := grafana.Range{From: end().Add(-s.span), To: end()}
+	shown := grafana.Range{From: historyEnd().Add(-s.span), To: historyEnd()}
 	p := &picture{Title: board.Title, Caption: caption, Head: head, From: shown.From.UnixMilli(), To: shown.To.UnixMilli()}
 	err = c.withDatabase(ctx, s, func(db *influx.Server) error {
-		p.Panels, err = data(ctx, grafana.Source{Server: db, Database: database}, board, rules, s.choice, shown)
+		p.Panels, err = dashboardData(ctx, grafana.Source{Server: db, Database: database}, board, rules, s.choice, shown)
 		return err
 	})
 	return p, err
@@ -129,10 +129,10 @@ func (c *Config) withDatabase(ctx context.Context, s *subject, do func(*influx.S
 		return err
 	}
 	w := db.NewWriter(ctx, database)
-	start := end().Add(-s.span - before)
+	start := historyEnd().Add(-s.span - before)
 	for _, h := range []history.Config{
 		{Start: start.Add(-5 * time.Hour), End: start, Hosts: s.past},
-		{Start: start, End: end(), Hosts: s.hosts},
+		{Start: start, End: historyEnd(), Hosts: s.hosts},
 	} {
 		h.Interval = interval
 		if err := h.Write(ctx, w); err != nil {
@@ -173,15 +173,15 @@ func (c *Config) draw(ctx context.Context, file string, p *picture) error {
 		if err != nil {
 			return err
 		}
-		if err := shoot(ctx, dir, theme, out, rows(p.Panels)); err != nil {
+		if err := takeScreenshot(ctx, dir, theme, out, gridRows(p.Panels)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// shoot runs Chromium without a network and with its own profile.
-func shoot(ctx context.Context, dir, theme, out string, rows int) error {
+// takeScreenshot runs Chromium without a network and with its own profile.
+func takeScreenshot(ctx context.Context, dir, theme, out string, rows int) error {
 	address, err := filepath.Abs(filepath.Join(dir, "page.html"))
 	if err != nil {
 		return err
@@ -191,10 +191,10 @@ func shoot(ctx context.Context, dir, theme, out string, rows int) error {
 		return err
 	}
 	defer os.RemoveAll(profile)
-	const width = 1432
+	const panelWidth = 1432
 	cmd := exec.CommandContext(ctx, "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 		"--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "--user-data-dir="+profile,
-		fmt.Sprintf("--window-size=%d,%d", width, head+rows*gridRow+gridGap), "--virtual-time-budget=10000",
+		fmt.Sprintf("--window-size=%d,%d", panelWidth, head+rows*gridRow+gridGap), "--virtual-time-budget=10000",
 		"--screenshot="+out, "file://"+address+"#"+theme)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run chromium: %w: %s", err, text)

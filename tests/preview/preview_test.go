@@ -24,7 +24,7 @@ func requireProblem(t *testing.T, rows []visible, host, device, title string, ag
 		ms, err := v.cells["since"].(interface{ Float64() (float64, error) }).Float64()
 		require.NoError(t, err)
 		began := time.UnixMilli(int64(ms))
-		require.InDelta(t, age.Seconds(), end().Sub(began).Seconds(), 2*interval.Seconds()+1, "age of %s of %s", title, host)
+		require.InDelta(t, age.Seconds(), historyEnd().Sub(began).Seconds(), 2*interval.Seconds()+1, "age of %s of %s", title, host)
 		require.NotEmpty(t, v.cells["what to do"])
 		return
 	}
@@ -67,7 +67,7 @@ func TestEachOfSixFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing
 		require.GreaterOrEqual(t, i, 0, "%s in %s: %v", host, f.table, rows)
 		cells := rows[i].cells
 		require.Equal(t, f.device, cells["device"])
-		want := end().Sub(end().Add(-overview.span - before + f.at))
+		want := historyEnd().Sub(historyEnd().Add(-overview.span - before + f.at))
 		require.InDelta(t, want.Seconds(), float64(integer(t, cells["age"]))/1e9, 2*interval.Seconds()+1, "age of %s", host)
 		tables[f.table]++
 		for _, rule := range f.rules {

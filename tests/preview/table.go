@@ -45,7 +45,7 @@ func tableOf(p *grafana.Panel, answers []answer) (*table, error) {
 		return nil, err
 	}
 	t := &table{Rows: f.Rows}
-	left, open := width(p), 0
+	left, open := panelWidth(p), 0
 	for _, name := range f.Columns {
 		w := columnWidth(p, name)
 		t.Columns = append(t.Columns, tableColumn{name, w})
@@ -62,8 +62,8 @@ func tableOf(p *grafana.Panel, answers []answer) (*table, error) {
 	return t, nil
 }
 
-// width returns the pixels that a panel has for what it shows.
-func width(p *grafana.Panel) int {
+// panelWidth returns the width of a panel's content in pixels.
+func panelWidth(p *grafana.Panel) int {
 	const border = 2
 	return p.GridPos.W*(gridWidth+gridGap)/24 - gridGap - border
 }
@@ -89,8 +89,8 @@ type alert struct {
 	Since    int64  `json:"since"` // unix ms
 }
 
-// alerts evaluates the rules over the range that a dashboard shows.
-func alerts(ctx context.Context, src emulated.Source, rules *grafana.RuleFile, r emulated.Range) ([]alert, error) {
+// firingAlerts evaluates the rules over the range that a dashboard shows.
+func firingAlerts(ctx context.Context, src emulated.Source, rules *grafana.RuleFile, r emulated.Range) ([]alert, error) {
 	found, err := emulated.Alerts(ctx, src, rules, r)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (p *picture) above(pixels int) []visible {
 			v := visible{d.Panel.Title, map[string]any{}}
 			right := 0
 			for c, column := range d.Table.Columns {
-				if right += column.Width; right <= width(&d.Panel) {
+				if right += column.Width; right <= panelWidth(&d.Panel) {
 					v.cells[column.Name] = row[c]
 				}
 			}

@@ -20,17 +20,19 @@ var ErrRefused = errors.New("refused by Prometheus")
 // Query asks for the value of each series at a moment.
 func (s *Server) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	var v model.Vector
-	return v, s.ask(ctx, "query", url.Values{"query": {expr}, "time": {unix(at)}}, &v)
+	return v, s.ask(ctx, "query", url.Values{"query": {expr}, "time": {unixSeconds(at)}}, &v)
 }
 
 // QueryRange asks for the values of each series from one time to another.
 func (s *Server) QueryRange(ctx context.Context, expr string, from, to time.Time, step time.Duration) (model.Matrix, error) {
 	var m model.Matrix
-	form := url.Values{"query": {expr}, "start": {unix(from)}, "end": {unix(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}}
+	form := url.Values{"query": {expr}, "start": {unixSeconds(from)}, "end": {unixSeconds(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}}
 	return m, s.ask(ctx, "query_range", form, &m)
 }
 
-func unix(at time.Time) string { return strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64) }
+func unixSeconds(at time.Time) string {
+	return strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64)
+}
 
 // ask decodes the result of a query.
 func (s *Server) ask(ctx context.Context, kind string, form url.Values, result any) error {

@@ -18,15 +18,15 @@ func (p Promtool) Blocks(ctx context.Context, file, dir string, span time.Durati
 	if span > 0 {
 		args = append(args, "--max-block-duration="+span.String())
 	}
-	return p.run(ctx, append(args, file, blocks(dir))...)
+	return p.run(ctx, append(args, file, blocksDir(dir))...)
 }
 
 // Record evaluates the recording rules of a file on a running server, from one time
 // to another, and makes blocks of the result. The server sees them once it has
 // been started again.
 func (p Promtool) Record(ctx context.Context, s *Server, rules, dir string, from, to time.Time) error {
-	return p.run(ctx, "tsdb", "create-blocks-from", "rules", "--url="+s.URL(), "--start="+unix(from), "--end="+unix(to),
-		"--output-dir="+blocks(dir), rules)
+	return p.run(ctx, "tsdb", "create-blocks-from", "rules", "--url="+s.URL(), "--start="+unixSeconds(from), "--end="+unixSeconds(to),
+		"--output-dir="+blocksDir(dir), rules)
 }
 
 // TestRules runs a file of unit tests of rules.

@@ -29,8 +29,8 @@ type Config struct {
 	Lookback time.Duration
 }
 
-// blocks returns the directory of a server's blocks.
-func blocks(dir string) string { return filepath.Join(dir, "data") }
+// blocksDir returns the directory of a server's blocks.
+func blocksDir(dir string) string { return filepath.Join(dir, "data") }
 
 // Server is a running Prometheus, which scrapes nothing. Its methods may be called
 // concurrently.
@@ -49,14 +49,14 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{}
 	var err error
-	if s.addr, err = free(ctx); err != nil {
+	if s.addr, err = freeAddress(ctx); err != nil {
 		return nil, err
 	}
 	if s.log, err = os.Create(filepath.Join(c.Dir, "prometheus.log")); err != nil {
 		return nil, err
 	}
 	args := []string{
-		"--config.file=" + conf, "--storage.tsdb.path=" + blocks(c.Dir), "--storage.tsdb.retention.time=100y",
+		"--config.file=" + conf, "--storage.tsdb.path=" + blocksDir(c.Dir), "--storage.tsdb.retention.time=100y",
 		"--web.listen-address=" + s.addr, "--query.max-samples=500000000",
 	}
 	if c.Lookback > 0 {
@@ -73,8 +73,8 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// free returns an address of this host that no program listens on.
-func free(ctx context.Context) (string, error) {
+// freeAddress returns an address of this host that no program listens on.
+func freeAddress(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find a free port: %w", err)

@@ -17,7 +17,7 @@ import (
 func Hold(t testing.TB, pid int) {
 	t.Helper()
 	seized, ended, release := make(chan error), make(chan error, 1), make(chan struct{})
-	go func() { ended <- hold(pid, seized, release) }()
+	go func() { ended <- traceProcess(pid, seized, release) }()
 	if err := <-seized; err != nil {
 		t.Fatalf("hold process %d: %v", pid, err)
 	}
@@ -30,10 +30,10 @@ func Hold(t testing.TB, pid int) {
 	})
 }
 
-// hold traces the first thread of the process: the process exists as long as this
+// traceProcess traces the first thread of the process: the process exists as long as this
 // thread does. The tracer is a thread too. It stops tracing when it ends, and it
 // ends with the goroutine, which stays locked to it.
-func hold(pid int, seized chan<- error, release <-chan struct{}) error {
+func traceProcess(pid int, seized chan<- error, release <-chan struct{}) error {
 	runtime.LockOSThread()
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXIT, 0, 0)
 	if errno != 0 {

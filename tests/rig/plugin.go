@@ -36,7 +36,7 @@ func StartPlugin(t testing.TB, prefix []string, plugin string, stderrFull bool) 
 		"-config", config, "-poll_interval_disabled")
 	p.cmd = exec.Command(line[0], line[1:]...)
 	p.cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+p.dir)
-	stdin, stdout, stderr := pipe(t), pipe(t), pipe(t)
+	stdin, stdout, stderr := newPipe(t), newPipe(t), newPipe(t)
 	p.Stdin, p.Stdout, p.Stderr = stdin[1], stdout[0], stderr[0]
 	if stderrFull {
 		Fill(t, stderr[1])
@@ -59,9 +59,9 @@ func StartPlugin(t testing.TB, prefix []string, plugin string, stderrFull bool) 
 	return p
 }
 
-// pipe returns the read end and the write end of a pipe, which are open until the
+// newPipe returns the read end and the write end of a pipe, which are open until the
 // end of the test.
-func pipe(t testing.TB) [2]*os.File {
+func newPipe(t testing.TB) [2]*os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {

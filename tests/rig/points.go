@@ -22,7 +22,7 @@ func Parse(text []byte) ([]Point, error) {
 	dec := lineprotocol.NewDecoderWithBytes(text)
 	var points []Point
 	for dec.Next() {
-		p, err := next(dec)
+		p, err := nextPoint(dec)
 		if err != nil {
 			return points, fmt.Errorf("parse line %d: %w", len(points)+1, err)
 		}
@@ -31,7 +31,7 @@ func Parse(text []byte) ([]Point, error) {
 	return points, nil
 }
 
-func next(dec *lineprotocol.Decoder) (Point, error) {
+func nextPoint(dec *lineprotocol.Decoder) (Point, error) {
 	p := Point{Tags: map[string]string{}, Fields: map[string]any{}}
 	name, err := dec.Measurement()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // Children returns the processes that pid has started and that still run.
 func Children(t testing.TB, pid int) []int {
 	t.Helper()
-	running, _ := family(t, pid)
+	running, _ := processFamily(t, pid)
 	return running
 }
 
@@ -20,11 +20,11 @@ func Children(t testing.TB, pid int) []int {
 // which pid has not waited.
 func Zombies(t testing.TB, pid int) []int {
 	t.Helper()
-	_, ended := family(t, pid)
+	_, ended := processFamily(t, pid)
 	return ended
 }
 
-func family(t testing.TB, pid int) (running, ended []int) {
+func processFamily(t testing.TB, pid int) (running, ended []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -77,17 +77,17 @@ func Running(pid int) bool {
 // far, RssAnon is the resident memory that belongs to no file.
 func Memory(t testing.TB, pid int, figure string) int64 {
 	t.Helper()
-	return status(t, pid, figure) << 10
+	return statusNumber(t, pid, figure) << 10
 }
 
 // Threads returns how many threads a process has.
 func Threads(t testing.TB, pid int) int64 {
 	t.Helper()
-	return status(t, pid, "Threads")
+	return statusNumber(t, pid, "Threads")
 }
 
-// status returns a number of proc_pid_status(5), without its unit.
-func status(t testing.TB, pid int, figure string) int64 {
+// statusNumber returns a number of proc_pid_status(5), without its unit.
+func statusNumber(t testing.TB, pid int, figure string) int64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

@@ -184,11 +184,11 @@ func (r *Telegraf) execd(c Config) string {
   signal = "STDIN"
   restart_delay = %q
   data_format = "influx"
-`, quoted(command), cmp.Or(c.RestartDelay, "10s"))
+`, quoteTexts(command), cmp.Or(c.RestartDelay, "10s"))
 }
 
-// quoted returns strings as the elements of a TOML array.
-func quoted(texts []string) string {
+// quoteTexts returns strings as the elements of a TOML array.
+func quoteTexts(texts []string) string {
 	var b strings.Builder
 	for _, text := range texts {
 		fmt.Fprintf(&b, "%q, ", text)
@@ -273,13 +273,13 @@ func (r *Telegraf) Await(what string, timeout time.Duration, cond func([]Point) 
 		}
 		select {
 		case <-deadline.C:
-			r.t.Fatalf("%s: not within %v; the last points:\n%s\nthe log:\n%s", what, timeout, tail(points), r.Log())
+			r.t.Fatalf("%s: not within %v; the last points:\n%s\nthe log:\n%s", what, timeout, lastPointsText(points), r.Log())
 		case <-poll.C:
 		}
 	}
 }
 
-func tail(points []Point) string {
+func lastPointsText(points []Point) string {
 	var b strings.Builder
 	for _, p := range points[max(0, len(points)-12):] {
 		fmt.Fprintf(&b, "%s %v\n", p.Series(), p.Fields)

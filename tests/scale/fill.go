@@ -74,7 +74,7 @@ func (p *progress) stage(s span) stage {
 
 func (p *progress) file() string { return filepath.Join(p.Plan.Dir, "progress.json") }
 
-func load(plan Plan, now time.Time) (*progress, error) {
+func loadProgress(plan Plan, now time.Time) (*progress, error) {
 	p := &progress{Plan: plan, End: now.Truncate(time.Hour)}
 	text, err := os.ReadFile(p.file())
 	if errors.Is(err, os.ErrNotExist) {

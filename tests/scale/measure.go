@@ -44,7 +44,7 @@ func askOverview(ctx context.Context, db *influx.Server, root, policy string, r 
 	if err != nil {
 		return nil, err
 	}
-	return ask(ctx, db, requests)
+	return runQueries(ctx, db, requests)
 }
 
 // askRules runs the queries of every alert rule, as if it were evaluated at a
@@ -60,10 +60,10 @@ func askRules(ctx context.Context, db *influx.Server, root string, at time.Time)
 			requests = append(requests, grafana.RuleRequests(&g.Rules[i], at)...)
 		}
 	}
-	return ask(ctx, db, requests)
+	return runQueries(ctx, db, requests)
 }
 
-func ask(ctx context.Context, db *influx.Server, requests []grafana.Request) ([]answer, error) {
+func runQueries(ctx context.Context, db *influx.Server, requests []grafana.Request) ([]answer, error) {
 	var all []answer
 	for _, q := range requests {
 		a := answer{title: q.Title, ref: q.RefID}
@@ -85,8 +85,8 @@ func ask(ctx context.Context, db *influx.Server, requests []grafana.Request) ([]
 	return all, nil
 }
 
-// together returns the time that it takes to run all queries again.
-func together(all []answer) time.Duration {
+// totalTime returns the time that it takes to run all queries again.
+func totalTime(all []answer) time.Duration {
 	var d time.Duration
 	for _, a := range all {
 		d += a.then
@@ -94,7 +94,7 @@ func together(all []answer) time.Duration {
 	return d
 }
 
-func slowest(all []answer) time.Duration {
+func slowestQuery(all []answer) time.Duration {
 	var d time.Duration
 	for _, a := range all {
 		d = max(d, a.first, a.then)
@@ -102,7 +102,7 @@ func slowest(all []answer) time.Duration {
 	return d
 }
 
-func table(all []answer) string {
+func answerTable(all []answer) string {
 	slices.SortStableFunc(all, func(a, b answer) int { return int(b.first - a.first) })
 	var b strings.Builder
 	b.WriteString("| title | query | series | first, ms | again, ms |\n|---|---|---|---|---|\n")
@@ -112,9 +112,9 @@ func table(all []answer) string {
 	return b.String()
 }
 
-// keep runs once the statements that the continuous queries run every five minutes,
-// and reports how long all of them take.
-func keep(ctx context.Context, db *influx.Server, end time.Time, say func(string, ...any)) error {
+// runContinuousQueries runs once the statements that the continuous queries run every
+// five minutes, and reports how long all of them take.
+func runContinuousQueries(ctx context.Context, db *influx.Server, end time.Time, say func(string, ...any)) error {
 	var whole time.Duration
 	for _, statement := range influxdb.Selects(end.Add(-10*time.Minute), end) {
 		began := time.Now()
@@ -127,8 +127,8 @@ func keep(ctx context.Context, db *influx.Server, end time.Time, say func(string
 	return nil
 }
 
-// cardinality returns the number of series of the database.
-func cardinality(ctx context.Context, db *influx.Server) (int64, error) {
+// seriesCount returns the number of series of the database.
+func seriesCount(ctx context.Context, db *influx.Server) (int64, error) {
 	got, err := db.Query(ctx, place.Database, "SHOW SERIES EXACT CARDINALITY ON "+influx.Quote(place.Database))
 	if err != nil {
 		return 0, err
@@ -146,8 +146,8 @@ func cardinality(ctx context.Context, db *influx.Server) (int64, error) {
 	return all, nil
 }
 
-// size returns the number of bytes of the files below a directory.
-func size(dir string) (int64, error) {
+// dirSize returns the number of bytes of the files below a directory.
+func dirSize(dir string) (int64, error) {
 	var all int64
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -162,9 +162,9 @@ func size(dir string) (int64, error) {
 	return all, err
 }
 
-// memory returns the resident set of a process in bytes (proc(5), status), 0 if it
+// residentMemory returns the resident set of a process in bytes (proc(5), status), 0 if it
 // is not known.
-func memory(pid int) int64 {
+func residentMemory(pid int) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0

@@ -135,9 +135,9 @@ func (p *prometheus) blocks(ctx context.Context, span time.Duration, write func(
 	return p.tool.Blocks(ctx, name, p.dir, span)
 }
 
-// rack is the rack of a host; twenty hosts are in one. Names of hosts and racks have one length each, so that a copy
-// differs by them alone.
-func rack(host int) string { return fmt.Sprintf("rack%02d", host/originals%100) }
+// rackName returns the rack of a host; twenty hosts share one. All names of hosts have the same length, and so have all names
+// of racks, so that a copy differs only in the names.
+func rackName(host int) string { return fmt.Sprintf("rack%02d", host/originals%100) }
 
 func hostName(host int) string { return fmt.Sprintf("node%04d", host+1) }
 
@@ -169,7 +169,7 @@ func (p *prometheus) writeHour(ctx context.Context, w *bufio.Writer) (err error)
 		}
 		for host := i; host < p.plan.Hosts; host += originals {
 			copied := bytes.ReplaceAll(text, []byte(hostName(i)), []byte(hostName(host)))
-			if _, err := w.Write(bytes.ReplaceAll(copied, []byte(rack(i)), []byte(rack(host)))); err != nil {
+			if _, err := w.Write(bytes.ReplaceAll(copied, []byte(rackName(i)), []byte(rackName(host)))); err != nil {
 				return err
 			}
 		}
@@ -179,7 +179,7 @@ func (p *prometheus) writeHour(ctx context.Context, w *bufio.Writer) (err error)
 
 // original returns the scrapes of a host in the format OpenMetrics.
 func (p *prometheus) original(ctx context.Context, telegraf *scrapes.Telegraf, output *scrapes.Output, h history.Host, i int) ([]byte, error) {
-	h.Tags = map[string]string{"site": "north", "rack": rack(i)}
+	h.Tags = map[string]string{"site": "north", "rack": rackName(i)}
 	begin := p.end.Add(-time.Hour)
 	c := history.Config{Start: begin, End: p.end, Interval: p.plan.Interval, Hosts: []history.Host{h}}
 	var lines, text bytes.Buffer

@@ -39,7 +39,7 @@ func (p *prometheus) measure(ctx context.Context) (err error) {
 	if len(count) != 1 {
 		return fmt.Errorf("count of series: %d answers", len(count))
 	}
-	bytes, err := size(filepath.Join(p.dir, "data"))
+	bytes, err := dirSize(filepath.Join(p.dir, "data"))
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (p *prometheus) measure(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.say("memory of prometheus: %d MB\n", memory(s.PID())>>20)
+	p.say("memory of prometheus: %d MB\n", residentMemory(s.PID())>>20)
 	switch {
 	case worst > Limit:
 		return fmt.Errorf("%w: %.2f s in Prometheus, want %v", ErrSlow, worst.Seconds(), Limit)
@@ -80,7 +80,7 @@ func (p *prometheus) askOverview(ctx context.Context, s *prom.Server) (time.Dura
 		}
 		for _, target := range panel.Targets {
 			expr := grafana.PromQL(target.Expr, d.Templating.List, nil, r, step, scrape)
-			one, err := timed(func() (int, error) {
+			one, err := timeQuery(func() (int, error) {
 				if target.Instant {
 					found, err := s.Query(ctx, expr, r.To)
 					return len(found), err
@@ -95,8 +95,8 @@ func (p *prometheus) askOverview(ctx context.Context, s *prom.Server) (time.Dura
 			all = append(all, one)
 		}
 	}
-	p.say("\nOverview of Prometheus, an hour, slowest %.2f s, %d queries\n\n%s", slowest(all).Seconds(), len(all), table(all))
-	return slowest(all), nil
+	p.say("\nOverview of Prometheus, an hour, slowest %.2f s, %d queries\n\n%s", slowestQuery(all).Seconds(), len(all), answerTable(all))
+	return slowestQuery(all), nil
 }
 
 // askGroups evaluates each group of rules and returns the name of one that takes too long, or "".
@@ -120,7 +120,7 @@ func (p *prometheus) askGroups(ctx context.Context, s *prom.Server) (late string
 		}
 		var all []answer
 		for _, r := range g.Rules {
-			one, err := timed(func() (int, error) {
+			one, err := timeQuery(func() (int, error) {
 				found, err := s.Query(ctx, r.Expr, p.end)
 				return len(found), err
 			})
@@ -130,16 +130,16 @@ func (p *prometheus) askGroups(ctx context.Context, s *prom.Server) (late string
 			one.title = r.Alert + r.Record
 			all = append(all, one)
 		}
-		if together(all) > interval/groupShare {
+		if totalTime(all) > interval/groupShare {
 			late = g.Name
 		}
-		p.say("\nRules of %s, every %v, together %.2f s\n\n%s\n", g.Name, interval, together(all).Seconds(), table(all))
+		p.say("\nRules of %s, every %v, together %.2f s\n\n%s\n", g.Name, interval, totalTime(all).Seconds(), answerTable(all))
 	}
 	return late, nil
 }
 
-// timed runs a query once, and again, and returns the times.
-func timed(query func() (series int, err error)) (answer, error) {
+// timeQuery runs a query once, then again, and returns the times.
+func timeQuery(query func() (series int, err error)) (answer, error) {
 	var a answer
 	for i := range 1 + repeats {
 		began := time.Now()

@@ -68,7 +68,7 @@ func (c *Config) runInfluxDB(ctx context.Context, say func(string, ...any)) (mea
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return false, err
 	}
-	p, err := load(c.Plan, c.Now())
+	p, err := loadProgress(c.Plan, c.Now())
 	if err != nil {
 		return false, err
 	}
@@ -77,7 +77,7 @@ func (c *Config) runInfluxDB(ctx context.Context, say func(string, ...any)) (mea
 		return false, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := prepare(ctx, db); err != nil {
+	if err := prepareDatabase(ctx, db); err != nil {
 		return false, err
 	}
 	filling, stop := ctx, context.CancelFunc(func() {})
@@ -92,7 +92,7 @@ func (c *Config) runInfluxDB(ctx context.Context, say func(string, ...any)) (mea
 		say("not full yet: run it again\n")
 		return false, nil
 	}
-	if err := settle(ctx, dir, 2*c.Cold); err != nil {
+	if err := awaitCompaction(ctx, dir, 2*c.Cold); err != nil {
 		return false, err
 	}
 	return true, c.measure(ctx, db, p, say)
@@ -121,19 +121,19 @@ func (c *Config) fill(ctx, filling context.Context, db *influx.Server, p *progre
 
 // weigh stores the size of the raw hour while its policy has no other data.
 func (c *Config) weigh(ctx context.Context, p *progress) error {
-	if err := settle(ctx, filepath.Join(c.Plan.Dir, "influxdb"), 2*c.Cold); err != nil {
+	if err := awaitCompaction(ctx, filepath.Join(c.Plan.Dir, "influxdb"), 2*c.Cold); err != nil {
 		return err
 	}
 	var err error
-	if p.RawBytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", place.Database, p.spans()[0].policy)); err != nil {
+	if p.RawBytes, err = dirSize(filepath.Join(c.Plan.Dir, "influxdb/data", place.Database, p.spans()[0].policy)); err != nil {
 		return err
 	}
 	return p.save()
 }
 
-// settle waits until the server has compacted the data: until the size of its files
+// awaitCompaction waits until the server has compacted the data: until the size of its files
 // has stayed the same for the duration still.
-func settle(ctx context.Context, dir string, still time.Duration) error {
+func awaitCompaction(ctx context.Context, dir string, still time.Duration) error {
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
 	last, same := int64(0), 0
@@ -143,7 +143,7 @@ func settle(ctx context.Context, dir string, still time.Duration) error {
 			return ctx.Err()
 		case <-poll.C:
 		}
-		now, err := size(dir)
+		now, err := dirSize(dir)
 		if err != nil && !errors.Is(err, os.ErrNotExist) { // compaction removes files
 			return err
 		}
@@ -154,9 +154,9 @@ func settle(ctx context.Context, dir string, still time.Duration) error {
 	return nil
 }
 
-// prepare creates the database and its retention policies. It drops the continuous
+// prepareDatabase creates the database and its retention policies. It drops the continuous
 // queries again: otherwise the server would run them during the measurement.
-func prepare(ctx context.Context, db *influx.Server) error {
+func prepareDatabase(ctx context.Context, db *influx.Server) error {
 	if _, err := db.Query(ctx, "", influxdb.Downsampling); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func prepare(ctx context.Context, db *influx.Server) error {
 }
 
 func (c *Config) measure(ctx context.Context, db *influx.Server, p *progress, say func(string, ...any)) error {
-	series, err := cardinality(ctx, db)
+	series, err := seriesCount(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *Config) measure(ctx context.Context, db *influx.Server, p *progress, sa
 	for _, s := range p.spans() {
 		bytes := s.bytes
 		if bytes == 0 {
-			if bytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", place.Database, s.policy)); err != nil {
+			if bytes, err = dirSize(filepath.Join(c.Plan.Dir, "influxdb/data", place.Database, s.policy)); err != nil {
 				return err
 			}
 		}
@@ -196,19 +196,19 @@ func (c *Config) measure(ctx context.Context, db *influx.Server, p *progress, sa
 		if err != nil {
 			return err
 		}
-		worst = max(worst, slowest(all))
-		say("\nOverview, %s (policy %s), slowest %.2f s, %d queries\n\n%s", s.name, s.policy, slowest(all).Seconds(), len(all), table(all))
+		worst = max(worst, slowestQuery(all))
+		say("\nOverview, %s (policy %s), slowest %.2f s, %d queries\n\n%s", s.name, s.policy, slowestQuery(all).Seconds(), len(all), answerTable(all))
 	}
 	all, err := askRules(ctx, db, c.Root, p.End)
 	if err != nil {
 		return err
 	}
-	worst = max(worst, slowest(all))
-	say("\nRules, slowest %.2f s, together %.2f s\n\n%s\n", slowest(all).Seconds(), together(all).Seconds(), table(all))
-	if err := keep(ctx, db, p.End, say); err != nil {
+	worst = max(worst, slowestQuery(all))
+	say("\nRules, slowest %.2f s, together %.2f s\n\n%s\n", slowestQuery(all).Seconds(), totalTime(all).Seconds(), answerTable(all))
+	if err := runContinuousQueries(ctx, db, p.End, say); err != nil {
 		return err
 	}
-	say("memory of influxd: %d MB\n", memory(db.PID())>>20)
+	say("memory of influxd: %d MB\n", residentMemory(db.PID())>>20)
 	if worst > Limit {
 		return fmt.Errorf("%w: %.2f s, want %v", ErrSlow, worst.Seconds(), Limit)
 	}

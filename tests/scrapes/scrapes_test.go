@@ -14,7 +14,7 @@ import (
 	"rdma_events/tests/scrapes"
 )
 
-func shipped(t *testing.T) string {
+func shippedConfig(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../assets/prometheus/telegraf.conf")
 	require.NoError(t, err)
@@ -23,17 +23,17 @@ func shipped(t *testing.T) string {
 
 // An option that is emulated nowhere would make scrapes that a real Telegraf does not show.
 func TestAnUnknownOptionOfTheOutputIsRefused(t *testing.T) {
-	_, err := scrapes.ReadOutput(strings.Replace(shipped(t), "  metric_version = 2\n", "  metric_version = 2\n  name_sanitization = \"utf8\"\n", 1))
+	_, err := scrapes.ReadOutput(strings.Replace(shippedConfig(t), "  metric_version = 2\n", "  metric_version = 2\n  name_sanitization = \"utf8\"\n", 1))
 	require.ErrorContains(t, err, "option outputs.prometheus_client.name_sanitization")
-	_, err = scrapes.ReadOutput(strings.Replace(shipped(t), "metric_version = 2", "metric_version = 1", 1))
+	_, err = scrapes.ReadOutput(strings.Replace(shippedConfig(t), "metric_version = 2", "metric_version = 1", 1))
 	require.ErrorContains(t, err, "metric_version")
 }
 
 // A label that changes is 0 at once and gone after three intervals; a host that ends is gone then too.
 func TestScrapesShowWhatTelegrafHasProcessedAndLetItExpire(t *testing.T) {
-	output, err := scrapes.ReadOutput(shipped(t))
+	output, err := scrapes.ReadOutput(shippedConfig(t))
 	require.NoError(t, err)
-	telegraf, err := scrapes.Start(rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large"), shipped(t), t.TempDir())
+	telegraf, err := scrapes.Start(rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large"), shippedConfig(t), t.TempDir())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, telegraf.Close()) }()
 	metrics, err := telegraf.Shape([]byte("rdma_device,device=d reason=\"ok\" 10000000000\nrdma_device,device=d reason=\"removed\" 20000000000\n"))

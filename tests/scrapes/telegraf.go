@@ -55,7 +55,7 @@ func Start(program, shipped, dir string) (*Telegraf, error) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		return nil, fmt.Errorf("make %s: %w", fifo, err)
 	}
-	if err := os.WriteFile(conf, []byte(around(fifo)+processor), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte(agentConfig(fifo)+processor), 0o600); err != nil {
 		return nil, err
 	}
 	if err := t.run(program, conf, filepath.Join(dir, "telegraf.log")); err != nil {
@@ -69,9 +69,9 @@ func Start(program, shipped, dir string) (*Telegraf, error) {
 	return t, nil
 }
 
-// around is what the processor needs beside it: the lines of the FIFO come in, and
-// all goes to standard output.
-func around(fifo string) string {
+// agentConfig returns the configuration around the processor: Telegraf reads lines from
+// the FIFO and writes all metrics to standard output.
+func agentConfig(fifo string) string {
 	return fmt.Sprintf(`[agent]
   interval = "1s"
   flush_interval = "100ms"

@@ -2,8 +2,8 @@ package stack
 
 import "fmt"
 
-// agent returns Telegraf's configuration without its inputs.
-func agent(url string) string {
+// agentConfig returns Telegraf's configuration without its inputs.
+func agentConfig(url string) string {
 	return fmt.Sprintf(`[agent]
   interval = "%v"
   flush_interval = "1s"
@@ -16,9 +16,9 @@ func agent(url string) string {
 `, interval, url, database)
 }
 
-// input returns Telegraf's configuration of a host: an instance of the plugin
+// inputConfig returns Telegraf's configuration of a host: an instance of the plugin
 // whose points have the name of the host.
-func input(program, conf, host string) string {
+func inputConfig(program, conf, host string) string {
 	return fmt.Sprintf(`[[inputs.execd]]
   command = [%q, "-config", %q, "-poll_interval_disabled"]
   signal = "STDIN"
@@ -29,8 +29,8 @@ func input(program, conf, host string) string {
 `, program, conf, host)
 }
 
-// plugin returns the plugin's configuration on a host.
-func plugin(s simulated, seed int) string {
+// pluginConfig returns the plugin's configuration on a host.
+func pluginConfig(s simulated, seed int) string {
 	return fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.sim]

@@ -36,7 +36,7 @@ const (
 // simulated is a host of the demonstration.
 type simulated struct{ name, profile, scenario string }
 
-func hosts() []simulated {
+func simulatedHosts() []simulated {
 	return []simulated{
 		{"mixed", "roce2", "mixed"},
 		{"calm-ib", "ib8", "healthy"},
@@ -103,7 +103,7 @@ func (c *Config) fill(ctx context.Context, db *influx.Server) error {
 	now := c.Now()
 	fmt.Fprintf(c.Out, "writing the hour before now\n")
 	h := history.Config{Start: now.Add(-past), End: now, Interval: interval}
-	for i, s := range hosts() {
+	for i, s := range simulatedHosts() {
 		h.Hosts = append(h.Hosts, history.Host{Name: s.name, Profile: s.profile, Scenario: s.scenario, Seed: int64(i), Applications: true})
 	}
 	w := db.NewWriter(ctx, database)
@@ -128,21 +128,21 @@ func (c *Config) collect(ctx context.Context, db *influx.Server, dir string) (er
 		return nil
 	case <-telegraf.Done():
 		text, _ := os.ReadFile(log) // the error has as much of the log as can be read
-		return fmt.Errorf("telegraf %w (%s):\n%s", ErrEnded, telegraf.State(), tail(string(text)))
+		return fmt.Errorf("telegraf %w (%s):\n%s", ErrEnded, telegraf.State(), logTail(string(text)))
 	case <-db.Done():
-		return fmt.Errorf("influxd %w:\n%s", ErrEnded, tail(db.Log()))
+		return fmt.Errorf("influxd %w:\n%s", ErrEnded, logTail(db.Log()))
 	}
 }
 
 func (c *Config) startTelegraf(db *influx.Server, dir, log string) (*child.Process, error) {
 	conf := filepath.Join(dir, "telegraf.conf")
-	text := agent(db.URL())
-	for i, s := range hosts() {
+	text := agentConfig(db.URL())
+	for i, s := range simulatedHosts() {
 		own := filepath.Join(dir, s.name+".conf")
-		if err := os.WriteFile(own, []byte(plugin(s, i)), 0o600); err != nil {
+		if err := os.WriteFile(own, []byte(pluginConfig(s, i)), 0o600); err != nil {
 			return nil, fmt.Errorf("write configuration: %w", err)
 		}
-		text += input(filepath.Join(c.Programs, "rdma-events"), own, s.name)
+		text += inputConfig(filepath.Join(c.Programs, "rdma-events"), own, s.name)
 	}
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write configuration: %w", err)
@@ -159,7 +159,7 @@ func (c *Config) startTelegraf(db *influx.Server, dir, log string) (*child.Proce
 
 func (c *Config) announce(db *influx.Server, log string) {
 	var names []string
-	for _, s := range hosts() {
+	for _, s := range simulatedHosts() {
 		names = append(names, s.name)
 	}
 	fmt.Fprintf(c.Out, `
@@ -184,7 +184,7 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-func tail(log string) string {
+func logTail(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	return strings.Join(lines[max(0, len(lines)-10):], "\n")
 }

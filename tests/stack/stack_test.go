@@ -36,7 +36,7 @@ type running struct {
 	done chan error
 }
 
-func start(t *testing.T) *running {
+func startStack(t *testing.T) *running {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "stack")
 	built, err := exec.Command("go", "build", "-o", program, "./cmd/stack").CombinedOutput()
@@ -138,13 +138,13 @@ func (r *running) awaitEnd() error {
 }
 
 func TestCtrlCStopsAllOfItAndLeavesNothingBehind(t *testing.T) {
-	r := start(t)
+	r := startStack(t)
 	began := time.Now()
-	past := r.number(`SELECT count(up) FROM rdma_port WHERE host = 'mixed' AND device = 'sim0' AND time < ` + at(began.Add(-time.Minute)))
+	past := r.number(`SELECT count(up) FROM rdma_port WHERE host = 'mixed' AND device = 'sim0' AND time < ` + timeLiteral(began.Add(-time.Minute)))
 	require.Greater(t, past, 700.0, "an hour of five seconds has 720 intervals")
 	for _, host := range []string{"mixed", "calm-ib", "calm-dual"} {
 		r.await("points of now of "+host, func() bool {
-			return r.number(`SELECT count(rounds) FROM rdma_cq_probe WHERE host = '`+host+`' AND time > `+at(began)) > 0
+			return r.number(`SELECT count(rounds) FROM rdma_cq_probe WHERE host = '`+host+`' AND time > `+timeLiteral(began)) > 0
 		})
 	}
 	family := r.family()
@@ -161,7 +161,7 @@ func TestCtrlCStopsAllOfItAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestProcessesOfAKilledStackEnd(t *testing.T) {
-	r := start(t)
+	r := startStack(t)
 	family := r.family()
 	require.NoError(t, r.cmd.Process.Kill())
 	require.Error(t, r.awaitEnd())
@@ -170,7 +170,7 @@ func TestProcessesOfAKilledStackEnd(t *testing.T) {
 	}
 }
 
-func at(t time.Time) string { return "'" + t.UTC().Format(time.RFC3339Nano) + "'" }
+func timeLiteral(t time.Time) string { return "'" + t.UTC().Format(time.RFC3339Nano) + "'" }
 
 func TestOnlyLoopbackIsServed(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:8086", ":8086", "192.0.2.1:8086", "8086"} {

@@ -24,8 +24,8 @@ func (a answer) set(name, column, value string) {
 	a[name][column] = value
 }
 
-// scales are the factors to the unit in which values are compared.
-func scale(unit string) float64 {
+// unitFactor returns the factor from a unit to the unit in which values are compared.
+func unitFactor(unit string) float64 {
 	switch unit {
 	case "ns":
 		return 1e-9
@@ -35,10 +35,10 @@ func scale(unit string) float64 {
 	return 1
 }
 
-func number(x float64) string { return strconv.FormatFloat(x, 'g', 10, 64) }
+func formatNumber(x float64) string { return strconv.FormatFloat(x, 'g', 10, 64) }
 
-// scaled returns a value in the unit in which values are compared.
-func scaled(value any, unit string) string {
+// scaledValue returns a value in the unit in which values are compared.
+func scaledValue(value any, unit string) string {
 	text := ""
 	switch x := value.(type) {
 	case nil:
@@ -51,7 +51,7 @@ func scaled(value any, unit string) string {
 		text = fmt.Sprint(x)
 	}
 	if x, err := strconv.ParseFloat(text, 64); err == nil {
-		return number(x * scale(unit))
+		return formatNumber(x * unitFactor(unit))
 	}
 	return text
 }
@@ -71,25 +71,25 @@ func unitOf(p *board.Panel, title string) string {
 	return p.FieldConfig.Defaults.Unit
 }
 
-// places are the columns that say where something is.
-func places() []string {
+// placeColumns returns the columns that locate a row: host, device, port and so on.
+func placeColumns() []string {
 	return []string{"host", "instance", "device", "port", "vector", "app", "own_group", "peer_group", "peer_host", "peer_device"}
 }
 
 // rows adds the rows of a table to an answer: under the names of the dashboard's columns, with the columns that it
 // leaves out.
 func (a answer) rows(p *board.Panel, rows []map[string]any) {
-	for _, row := range arranged(p, rows) {
+	for _, row := range applyTransformations(p, rows) {
 		var name []string
-		for _, place := range places() {
+		for _, place := range placeColumns() {
 			if text, ok := row[place]; ok && text != nil && text != "" {
 				name = append(name, fmt.Sprint(place, " ", text))
 			}
 		}
 		values := map[string]string{}
 		for title, value := range row {
-			if !slices.Contains(places(), title) {
-				values[title] = scaled(value, unitOf(p, title))
+			if !slices.Contains(placeColumns(), title) {
+				values[title] = scaledValue(value, unitOf(p, title))
 			}
 		}
 		if name == nil { // a row that counts: all but the count is its name
@@ -106,20 +106,20 @@ func (a answer) rows(p *board.Panel, rows []map[string]any) {
 	}
 }
 
-// arranged applies a panel's transformations that change names or rows. Order and limit change nothing here.
-func arranged(p *board.Panel, rows []map[string]any) []map[string]any {
+// applyTransformations applies a panel's transformations that change names or rows. Order and limit change nothing here.
+func applyTransformations(p *board.Panel, rows []map[string]any) []map[string]any {
 	for _, tr := range p.Transformations {
 		switch tr.ID {
 		case "groupBy":
-			rows = grouped(rows, tr.Options["fields"].(map[string]any))
+			rows = groupRows(rows, tr.Options["fields"].(map[string]any))
 		case "organize":
-			rows = organized(rows, tr.Options)
+			rows = organizeRows(rows, tr.Options)
 		}
 	}
 	return rows
 }
 
-func grouped(rows []map[string]any, fields map[string]any) []map[string]any {
+func groupRows(rows []map[string]any, fields map[string]any) []map[string]any {
 	var out []map[string]any
 	at := map[string]int{}
 	for _, row := range rows {
@@ -144,7 +144,7 @@ func grouped(rows []map[string]any, fields map[string]any) []map[string]any {
 	return out
 }
 
-func organized(rows []map[string]any, options map[string]any) []map[string]any {
+func organizeRows(rows []map[string]any, options map[string]any) []map[string]any {
 	names, _ := options["renameByName"].(map[string]any)
 	index, _ := options["indexByName"].(map[string]any)
 	var out []map[string]any
@@ -164,10 +164,10 @@ func organized(rows []map[string]any, options map[string]any) []map[string]any {
 	return out
 }
 
-// unlike lists what two answers differ in: names, counts, and times by more than a tenth.
-func unlike(a, b answer, p *board.Panel) []string {
+// answerDifferences lists the differences between two answers: in names, in counts, and in times by more than a tenth.
+func answerDifferences(a, b answer, p *board.Panel) []string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(union(a, b))) {
+	for _, name := range slices.Sorted(maps.Keys(unionOfNames(a, b))) {
 		switch {
 		case a[name] == nil:
 			all = append(all, fmt.Sprintf("InfluxDB does not show %s (%v)", name, b[name]))
@@ -176,7 +176,7 @@ func unlike(a, b answer, p *board.Panel) []string {
 		}
 		for column, value := range a[name] {
 			other, both := b[name][column]
-			if both && !same(value, other, tolerated(p, column)) {
+			if both && !sameWithin(value, other, toleratedPart(p, column)) {
 				all = append(all, fmt.Sprintf("%s, %s: InfluxDB %q, Prometheus %q", name, column, value, other))
 			}
 		}
@@ -184,7 +184,7 @@ func unlike(a, b answer, p *board.Panel) []string {
 	return all
 }
 
-func union(a, b answer) map[string]bool {
+func unionOfNames(a, b answer) map[string]bool {
 	all := map[string]bool{}
 	for name := range a {
 		all[name] = true
@@ -195,24 +195,24 @@ func union(a, b answer) map[string]bool {
 	return all
 }
 
-// tolerated returns the part by which values of a column may differ: times and memory by a tenth, counts of each
-// interval by as much as increase may be short of where a counter begins at 0, and anything else not at all. Four events
-// or fewer are the same number in both.
-func tolerated(p *board.Panel, column string) float64 {
+// toleratedPart returns the relative difference that is allowed between values of a column: a tenth for times and memory, a fifth
+// for counts of each interval (increase() falls short where a counter begins at 0), and none for anything else. Up to four events
+// must be the same number in both.
+func toleratedPart(p *board.Panel, column string) float64 {
 	if column == "sum" {
 		return 0.2
 	}
 	unit := unitOf(p, column)
-	if varies(unit) {
+	if alwaysVaries(unit) {
 		return 0.1
 	}
 	return 1e-6
 }
 
-// varies reports whether values of a unit are never the same twice: times and memory.
-func varies(unit string) bool { return unit == "ns" || unit == "s" || unit == "bytes" }
+// alwaysVaries reports whether values of a unit are never the same twice: times and memory.
+func alwaysVaries(unit string) bool { return unit == "ns" || unit == "s" || unit == "bytes" }
 
-func same(a, b string, part float64) bool {
+func sameWithin(a, b string, part float64) bool {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
 	if cmp.Or(errX, errY) != nil {
@@ -231,32 +231,32 @@ func (a answer) summary(p *board.Panel, name string, values []float64) {
 	if len(values) == 0 {
 		return
 	}
-	factor := scale(p.FieldConfig.Defaults.Unit)
-	if counts(p) {
+	factor := unitFactor(p.FieldConfig.Defaults.Unit)
+	if showsCounts(p) {
 		sum := 0.0
 		for _, v := range values {
 			sum += v
 		}
 		if sum > 0 {
-			a.set(name, "sum", number(sum*factor))
+			a.set(name, "sum", formatNumber(sum*factor))
 		}
 		return
 	}
 	a[name] = map[string]string{}
 	switch {
-	case !varies(p.FieldConfig.Defaults.Unit):
-		a.set(name, "last", number(values[len(values)-1]*factor))
+	case !alwaysVaries(p.FieldConfig.Defaults.Unit):
+		a.set(name, "last", formatNumber(values[len(values)-1]*factor))
 	case len(values) >= enough:
 		sum := 0.0
 		for _, v := range values {
 			sum += v
 		}
-		a.set(name, "mean", number(sum/float64(len(values))*factor))
+		a.set(name, "mean", formatNumber(sum/float64(len(values))*factor))
 	}
 }
 
-// counts reports whether a panel's values are counts of each interval.
-func counts(p *board.Panel) bool {
+// showsCounts reports whether a panel's values are counts of each interval.
+func showsCounts(p *board.Panel) bool {
 	if p.Title == "Hosts by trouble" { // bars, but a number of hosts at each moment
 		return false
 	}

@@ -28,8 +28,8 @@ import (
 // names both, once.
 type cluster struct{ groups, size int }
 
-// clusters returns the sizes that are tried: with -short those of up to eight hosts. make test-full PART=rules has all.
-func clusters() []cluster {
+// clusterSizes returns the sizes to test: with -short only up to eight hosts. make test-full PART=rules tests all.
+func clusterSizes() []cluster {
 	all := []cluster{{1, 2}, {1, 3}, {1, 4}, {1, 8}, {2, 2}, {2, 4}}
 	if !testing.Short() {
 		all = append(all, cluster{1, 32}, cluster{4, 8}, cluster{8, 4})
@@ -61,7 +61,7 @@ const (
 func (c cluster) fabric(t *testing.T) *history.Fabric {
 	t.Helper()
 	f := &history.Fabric{
-		Groups: c.groups, Size: c.size, Start: start(), End: start().Add(clustersLast), Interval: every,
+		Groups: c.groups, Size: c.size, Start: hourStart(), End: hourStart().Add(clustersLast), Interval: every,
 		Tags: map[string]string{"site": c.site(), "rack": "1"},
 	}
 	between := func(from, to int) verdict.Verdict {
@@ -111,7 +111,7 @@ func TestOneBadLinkIsOnePageThatNamesIt(t *testing.T) {
 	telegraf, err := scrapes.Start(rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large"), string(text), t.TempDir())
 	require.NoError(t, err)
 	defer func() { require.NoError(t, telegraf.Close()) }()
-	for _, c := range clusters() {
+	for _, c := range clusterSizes() {
 		var out strings.Builder
 		require.NoError(t, c.fabric(t).Write(&out))
 		lines, err := (&member{}).edited(out.String())
@@ -119,7 +119,7 @@ func TestOneBadLinkIsOnePageThatNamesIt(t *testing.T) {
 		w.write(t, c.site(), lines)
 		metrics, err := telegraf.Shape(lines)
 		require.NoError(t, err)
-		require.NoError(t, output.Each(metrics, firstScrape(), start().Add(clustersLast), interval, func(at time.Time, found []*dto.MetricFamily) error {
+		require.NoError(t, output.Each(metrics, firstScrape(), hourStart().Add(clustersLast), interval, func(at time.Time, found []*dto.MetricFamily) error {
 			scrapes.Label(found, "rdma", c.site()+":9273")
 			scraped.Add(at, found)
 			return nil
@@ -133,7 +133,7 @@ func TestOneBadLinkIsOnePageThatNamesIt(t *testing.T) {
 func requirePages(t *testing.T, src grafana.Source) {
 	file, err := grafana.Rules(root)
 	require.NoError(t, err)
-	alerts, err := grafana.Alerts(t.Context(), src, file, grafana.Range{From: start().Add(time.Minute + askew), To: start().Add(clustersLast)})
+	alerts, err := grafana.Alerts(t.Context(), src, file, grafana.Range{From: hourStart().Add(time.Minute + askew), To: hourStart().Add(clustersLast)})
 	require.NoError(t, err)
 	found := map[string][]string{}
 	for _, a := range alerts {
@@ -150,7 +150,7 @@ func requirePages(t *testing.T, src grafana.Source) {
 		t.Logf("%s: %s %v", site, a.Rule.UID, a.Labels)
 		found[site] = append(found[site], page)
 	}
-	for _, c := range clusters() {
+	for _, c := range clusterSizes() {
 		slices.Sort(found[c.site()])
 		require.Equal(t, c.pages(), found[c.site()], "%d groups of %d", c.groups, c.size)
 	}
@@ -159,7 +159,7 @@ func requirePages(t *testing.T, src grafana.Source) {
 // requireAlerts has promtool require the same of Prometheus.
 func requireAlerts(t *testing.T, scraped *scrapes.Series) {
 	test := prom.UnitTest{Interval: interval.String(), Series: scraped.Notation()}
-	for _, c := range clusters() {
+	for _, c := range clusterSizes() {
 		e := prom.UnitExpr{At: (clustersLast - time.Minute - early - offset).String()}
 		// A suspect and the host that blames itself are named by different labels. Two alerts about one link are 2.
 		e.Expr = fmt.Sprintf(`sum by (severity, link) (label_join(label_join(label_join(ALERTS{alertstate="firing", site=%q},

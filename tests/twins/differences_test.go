@@ -18,7 +18,7 @@ type difference struct {
 }
 
 func differenceOf(panel string) *difference {
-	for _, e := range differences() {
+	for _, e := range knownDifferences() {
 		if e.panel == panel {
 			return &e
 		}
@@ -26,17 +26,17 @@ func differenceOf(panel string) *difference {
 	return nil
 }
 
-func differences() []difference {
+func knownDifferences() []difference {
 	return []difference{
 		{
 			panel: "rdma-events-fleet 11",
 			reason: "promtool evaluates a recording rule at each time by itself, and the age in Prometheus is by one that reads its own past " +
 				"(a real Prometheus evaluates it in assets/prometheus)",
-			allowed: func(_ *view, a answer) answer { return without(a, "age") },
+			allowed: func(_ *view, a answer) answer { return dropColumn(a, "age") },
 		},
 		{
 			panel: "rdma-events-fleet 41", reason: "likewise, of the age of a command that is stuck",
-			allowed: func(_ *view, a answer) answer { return without(a, "age") },
+			allowed: func(_ *view, a answer) answer { return dropColumn(a, "age") },
 		},
 		{
 			panel:   "rdma-events-fleet 45",
@@ -45,30 +45,30 @@ func differences() []difference {
 		},
 		{
 			panel: "rdma-events-device 26", reason: "the line of the past begins in InfluxDB with four hours of reports, in Prometheus with the first",
-			allowed: func(_ *view, a answer) answer { return unnamed(a, "5 times its past") },
+			allowed: func(_ *view, a answer) answer { return rowsWithoutPrefix(a, "5 times its past") },
 		},
 		{
 			panel: "rdma-events-fleet 9", reason: "of the hosts that report, which fill up the twenty rows is chance",
 			allowed: func(v *view, a answer) answer {
-				if v.span.To.Sub(start()) > 40*time.Minute {
+				if v.span.To.Sub(hourStart()) > 40*time.Minute {
 					return answer{} // all of them report again
 				}
-				return only(a, "host plugin-silent")
+				return onlyRow(a, "host plugin-silent")
 			},
 		},
 		{
 			panel: "rdma-events-fleet 15",
 			reason: "InfluxDB takes the greatest of five minutes and Prometheus the present one, so that of devices that are alike other " +
 				"ones are the ten slowest",
-			allowed: func(_ *view, a answer) answer { return above(a, "p99", 200e-6) },
+			allowed: func(_ *view, a answer) answer { return rowsAbove(a, "p99", 200e-6) },
 		},
 		{
 			panel: "rdma-events-fleet 42", reason: "likewise, of the ten devices with the slowest commands",
-			allowed: func(_ *view, a answer) answer { return above(a, "p99", 200e-6) },
+			allowed: func(_ *view, a answer) answer { return rowsAbove(a, "p99", 200e-6) },
 		},
 		{
 			panel: "rdma-events-fleet 20", reason: "a scrape has no state that a change ended in",
-			allowed: func(_ *view, a answer) answer { return together(a) },
+			allowed: func(_ *view, a answer) answer { return sumCounts(a) },
 		},
 		{
 			panel: "rdma-events-device 13", reason: "a scrape has no single outages, only the time of all",
@@ -94,16 +94,16 @@ func differences() []difference {
 	}
 }
 
-// only returns one row of an answer.
-func only(a answer, name string) answer {
+// onlyRow returns one row of an answer.
+func onlyRow(a answer, name string) answer {
 	if a[name] == nil {
 		return nil
 	}
 	return answer{name: a[name]}
 }
 
-// above returns the rows whose value in a column is above a bound.
-func above(a answer, column string, bound float64) answer {
+// rowsAbove returns the rows whose value in a column is above a bound.
+func rowsAbove(a answer, column string, bound float64) answer {
 	some := answer{}
 	for name, values := range a {
 		if x, err := strconv.ParseFloat(values[column], 64); err == nil && x > bound {
@@ -113,8 +113,8 @@ func above(a answer, column string, bound float64) answer {
 	return some
 }
 
-// without removes a column of all rows.
-func without(a answer, column string) answer {
+// dropColumn removes a column from all rows.
+func dropColumn(a answer, column string) answer {
 	some := answer{}
 	for name, values := range a {
 		some[name] = maps.Clone(values)
@@ -138,8 +138,8 @@ func withFirstSteps(a answer) answer {
 	return some
 }
 
-// unnamed returns the rows whose name does not begin with a text.
-func unnamed(a answer, begin string) answer {
+// rowsWithoutPrefix returns the rows whose name does not begin with a text.
+func rowsWithoutPrefix(a answer, begin string) answer {
 	some := answer{}
 	for name, values := range a {
 		if !strings.HasPrefix(name, begin) {
@@ -149,12 +149,12 @@ func unnamed(a answer, begin string) answer {
 	return some
 }
 
-// together adds up all series of counts.
-func together(a answer) answer {
+// sumCounts adds up the counts of all series.
+func sumCounts(a answer) answer {
 	sum := 0.0
 	for _, values := range a {
 		n, _ := strconv.ParseFloat(values["sum"], 64) // counts are numbers
 		sum += n
 	}
-	return answer{"all": {"sum": number(sum)}}
+	return answer{"all": {"sum": formatNumber(sum)}}
 }

@@ -37,7 +37,7 @@ func (v *view) fromInfluxDB(d *board.Dashboard, p *board.Panel) (answer, error) 
 		case isFacts(p):
 			for _, s := range found {
 				for i := range s.Columns[1:] {
-					a.set("facts", strconv.Itoa(i), scaled(s.Values[len(s.Values)-1][i+1], ""))
+					a.set("facts", strconv.Itoa(i), scaledValue(s.Values[len(s.Values)-1][i+1], ""))
 				}
 			}
 		case p.Type == "table":
@@ -79,12 +79,12 @@ func (a answer) ofInfluxDB(p *board.Panel, target *board.Target, s *influx.Serie
 			continue
 		}
 		if p.Type == "stat" {
-			value := values[len(values)-1] * scale(p.FieldConfig.Defaults.Unit)
+			value := values[len(values)-1] * unitFactor(p.FieldConfig.Defaults.Unit)
 			if slices.ContainsFunc(p.Transformations, func(t board.Transform) bool { return t.ID == "calculateField" }) {
 				before, _ := strconv.ParseFloat(a[target.RefID]["value"], 64) // 0 before the first
 				value += before
 			}
-			a.set(target.RefID, "value", number(value))
+			a.set(target.RefID, "value", formatNumber(value))
 			continue
 		}
 		name := strings.ReplaceAll(target.Alias, "$col", column)
@@ -110,7 +110,7 @@ func (v *view) fromPrometheus(d *board.Dashboard, p *board.Panel) (answer, error
 				return nil, err
 			}
 			for _, s := range found {
-				a.summary(p, legend(target.LegendFormat, s.Metric), valuesOf(s))
+				a.summary(p, legendText(target.LegendFormat, s.Metric), valuesOf(s))
 			}
 			continue
 		}
@@ -122,7 +122,7 @@ func (v *view) fromPrometheus(d *board.Dashboard, p *board.Panel) (answer, error
 		case isFacts(p):
 			for _, s := range found {
 				for i, label := range shownLabels(p) {
-					a.set("facts", strconv.Itoa(i), scaled(string(s.Metric[model.LabelName(label)]), ""))
+					a.set("facts", strconv.Itoa(i), scaledValue(string(s.Metric[model.LabelName(label)]), ""))
 				}
 			}
 		case p.Type == "table":
@@ -130,10 +130,10 @@ func (v *view) fromPrometheus(d *board.Dashboard, p *board.Panel) (answer, error
 			if len(p.Targets) > 1 {
 				column += " #" + target.RefID
 			}
-			merged = merge(merged, found, column)
+			merged = mergeRows(merged, found, column)
 		default:
 			for _, s := range found {
-				a.set(target.RefID, "value", number(float64(s.Value)*scale(p.FieldConfig.Defaults.Unit)))
+				a.set(target.RefID, "value", formatNumber(float64(s.Value)*unitFactor(p.FieldConfig.Defaults.Unit)))
 			}
 		}
 	}
@@ -156,15 +156,15 @@ func (a answer) zeros(p *board.Panel) {
 	}
 }
 
-// merge adds the values of a vector to the rows with the same labels, as Grafana's transformation merge does.
-func merge(rows []map[string]any, found model.Vector, column string) []map[string]any {
+// mergeRows adds the values of a vector to the rows with the same labels, as Grafana's transformation merge does.
+func mergeRows(rows []map[string]any, found model.Vector, column string) []map[string]any {
 	for _, s := range found {
 		row := map[string]any{}
 		for name, value := range s.Metric {
 			row[string(name)] = string(value)
 		}
 		row = rowWith(&rows, row)
-		row[column] = number(float64(s.Value))
+		row[column] = formatNumber(float64(s.Value))
 	}
 	return rows
 }
@@ -208,7 +208,7 @@ func valuesOf(s *model.SampleStream) []float64 {
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-func legend(format string, labels model.Metric) string {
+func legendText(format string, labels model.Metric) string {
 	return legendLabel.ReplaceAllStringFunc(format, func(name string) string {
 		return string(labels[model.LabelName(strings.Trim(name, "{}"))])
 	})

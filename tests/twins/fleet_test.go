@@ -19,8 +19,8 @@ const (
 	every = 10 * time.Second // Telegraf's interval
 )
 
-// start is the begin of the hour.
-func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+// hourStart returns the start of the simulated hour.
+func hourStart() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 // member is a plugin on a host of the fleet.
 type member struct {
@@ -43,12 +43,12 @@ type run struct {
 	timeline string
 }
 
-func faulty(name, timeline string) member {
+func faultyMember(name, timeline string) member {
 	return member{name: name, runs: []run{{timeline: timeline}}}
 }
 
-// apps is a run with an application for each of these experiences.
-func apps(experiences ...string) []run {
+// appRuns returns a run that has one application with each of the experiences.
+func appRuns(experiences ...string) []run {
 	var r run
 	for _, one := range experiences {
 		r.timeline += "[[app]]\nname = \"python3\"\nunit = \"job_1870\"\n" + one + "\n"
@@ -56,59 +56,60 @@ func apps(experiences ...string) []run {
 	return []run{r}
 }
 
-// hanging is an event whose acknowledgement hangs.
-func hanging(at, lasts string) string {
+// hangingEvent returns the timeline of an event whose acknowledgement hangs.
+func hangingEvent(at, lasts string) string {
 	return fmt.Sprintf("[[fault]]\nkind = \"hang_ack\"\nat = %[1]q\nfor = %[2]q\n[[event]]\ntype = \"sm_change\"\nat = %[1]q\n", at, lasts)
 }
 
-// fleet has some thirty hosts. One of them has two plugins.
-func fleet() []member {
+// fleetMembers returns about thirty hosts. One of them has two plugins.
+func fleetMembers() []member {
 	all := []member{
 		{name: "port-down", profile: "fleet2", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\"\ndevice = \"sim0\""}}},
 		{
 			name: "ports-down-together", profile: "fleet8", rack: "dark",
 			runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}},
 		},
-		faulty("port-flapping", "[[link]]\nat = \"15m\"\nevery = \"3m\"\ntimes = 4\ndown_for = \"40ms\""),
-		faulty("link-slow", "[[link]]\nat = \"15m\"\ndown_for = \"1s\"\nlanes = 1\n[[link]]\nat = \"40m\"\ndown_for = \"1s\""),
+		faultyMember("port-flapping", "[[link]]\nat = \"15m\"\nevery = \"3m\"\ntimes = 4\ndown_for = \"40ms\""),
+		faultyMember("link-slow", "[[link]]\nat = \"15m\"\ndown_for = \"1s\"\nlanes = 1\n[[link]]\nat = \"40m\"\ndown_for = \"1s\""),
 		// The reader is held up for longer than the plugin waits for an event, so that only link_downed counts the drop.
-		faulty("link-disagrees", hanging("15m4s", "9s")+"[[link]]\nat = \"15m4500ms\"\ndown_for = \"40ms\""),
-		faulty("gid-moved", "[[gid]]\nat = \"15m\"\nindex = 3\nto = 6\naway = \"400ms\""),
+		faultyMember("link-disagrees", hangingEvent("15m4s", "9s")+"[[link]]\nat = \"15m4500ms\"\ndown_for = \"40ms\""),
+		faultyMember("gid-moved", "[[gid]]\nat = \"15m\"\nindex = 3\nto = 6\naway = \"400ms\""),
 		{
 			name: "sm-unstable", profile: "ib8", site: "south",
 			runs: []run{{timeline: "[[event]]\ntype = \"sm_change\"\nat = \"15m\"\nevery = \"2m\"\ntimes = 3"}},
 		},
 		{name: "device-missing", profile: "fleet2", runs: []run{{timeline: "[[fault]]\nkind = \"removed\"\nat = \"15m\"\nfor = \"20m\"\ndevice = \"sim0\""}}},
 		{name: "devices-too-few", edit: withoutTwo},
-		faulty("device-fatal", "[[event]]\ntype = \"device_fatal\"\nat = \"15m\""),
-		faulty("unacked-events", hanging("15m", "60s")),
-		faulty("command-stuck", "[[command]]\nat = \"15m\"\nfor = \"20m\"\nwhat = \"fails\""),
-		faulty("command-slow", "[[command]]\nat = \"15m\"\nfor = \"20m\"\nwhat = \"slow\"\ntook = \"2s\""),
-		faulty("probe-errors", "[[fault]]\nkind = \"completion_error\"\nat = \"15m\"\nfor = \"9s\""),
-		faulty("lost-events", "[[fault]]\nkind = \"lost_event\"\nat = \"15m\"\nfor = \"9s\""),
-		faulty("lost-completions", "[[fault]]\nkind = \"lost_completion\"\nat = \"15m\"\nfor = \"9s\""),
+		faultyMember("device-fatal", "[[event]]\ntype = \"device_fatal\"\nat = \"15m\""),
+		faultyMember("unacked-events", hangingEvent("15m", "60s")),
+		faultyMember("command-stuck", "[[command]]\nat = \"15m\"\nfor = \"20m\"\nwhat = \"fails\""),
+		faultyMember("command-slow", "[[command]]\nat = \"15m\"\nfor = \"20m\"\nwhat = \"slow\"\ntook = \"2s\""),
+		faultyMember("probe-errors", "[[fault]]\nkind = \"completion_error\"\nat = \"15m\"\nfor = \"9s\""),
+		faultyMember("lost-events", "[[fault]]\nkind = \"lost_event\"\nat = \"15m\"\nfor = \"9s\""),
+		faultyMember("lost-completions", "[[fault]]\nkind = \"lost_completion\"\nat = \"15m\"\nfor = \"9s\""),
 		{name: "wake-slow", runs: []run{{from: early, timeline: "[[fault]]\nkind = \"slow\"\nat = \"65m\"\nfor = \"30m\"\nfactor = 40"}}},
 		{name: "plugin-silent", runs: []run{{to: 10 * time.Minute}, {from: 40 * time.Minute}}},
-		faulty("worker-down", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"15m\"\nfor = \"20m\""),
-		faulty("worker-restarts", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\nevery = \"3m\"\ntimes = 3"),
-		{name: "app-errors", applications: true, eventsAlone: true, runs: apps("event = \"qp_fatal\"\nevent_at = \"15m\"\nread_after = \"1m\"")},
-		{name: "app-errors-unread", applications: true, runs: apps(
+		faultyMember("worker-down",
+			"[[fault]]\nkind = \"crash\"\nat = \"15m\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"15m\"\nfor = \"20m\""),
+		faultyMember("worker-restarts", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\nevery = \"3m\"\ntimes = 3"),
+		{name: "app-errors", applications: true, eventsAlone: true, runs: appRuns("event = \"qp_fatal\"\nevent_at = \"15m\"\nread_after = \"1m\"")},
+		{name: "app-errors-unread", applications: true, runs: appRuns(
 			"event = \"comm_est\"\nevent_at = \"5m\"\nread_after = \"1m\"", "event = \"cq_err\"\nevent_at = \"15m\"\nread_after = \"25m\"",
 		)},
-		{name: "app-destroy-hangs", applications: true, runs: apps("hang_at = \"15m\"\nhang_for = \"25m\"")},
+		{name: "app-destroy-hangs", applications: true, runs: appRuns("hang_at = \"15m\"\nhang_for = \"25m\"")},
 		{
 			name: "tracer-blind", applications: true,
 			runs: []run{{timeline: "[[fault]]\nkind = \"tracer_crash\"\nat = \"15m\"\n[[fault]]\nkind = \"tracer_refused\"\nat = \"15m\"\nfor = \"25m\""}},
 		},
 		{name: "fabric", fabrics: []history.Fabric{faultyFabric(), smallFabric(), slowFabric()}},
-		{name: "link-degrading", edit: uncorrectable},
+		{name: "link-degrading", edit: loseBlocks},
 		{name: "bond-leg-down", edit: withoutLeg},
 		{name: "node-missing", edit: withoutNode},
 		{name: "function-removed", edit: withoutFunction},
-		faulty("device-flapping", "[[fault]]\nkind = \"removed\"\nat = \"15m\"\nfor = \"10s\"\nevery = \"3m\"\ntimes = 3"),
+		faultyMember("device-flapping", "[[fault]]\nkind = \"removed\"\nat = \"15m\"\nfor = \"10s\"\nevery = \"3m\"\ntimes = 3"),
 		{name: "pcie-degraded", edit: halfWidth},
-		{name: "plugin-late", edit: late},
-		{name: "recorder-failing", edit: unrecorded},
+		{name: "plugin-late", edit: skipIntervals},
+		{name: "recorder-failing", edit: loseRecords},
 		{name: "twofold", instance: "a", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
 		{name: "twofold", instance: "b", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
 	}
@@ -118,16 +119,16 @@ func fleet() []member {
 	return all
 }
 
-// late has a plugin skip four intervals. The simulator's is never late.
-func late(at time.Duration, line string) string {
+// skipIntervals lets a plugin skip four intervals. In the simulator the plugin is never late.
+func skipIntervals(at time.Duration, line string) string {
 	if at < 15*time.Minute {
 		return line
 	}
 	return strings.Replace(line, "skipped_intervals=0i", "skipped_intervals=4i", 1)
 }
 
-// with adds fields to a line of a measurement.
-func with(measurement, fields, line string) string {
+// addFields adds fields to a line of a measurement.
+func addFields(measurement, fields, line string) string {
 	if !strings.HasPrefix(line, measurement+",") {
 		return line
 	}
@@ -135,36 +136,36 @@ func with(measurement, fields, line string) string {
 	return line[:end] + "," + fields + line[end:]
 }
 
-// lasting is the time in which a fault lasts that the simulator does not have.
-func lasting(at time.Duration) bool { return 15*time.Minute <= at && at < 35*time.Minute }
+// faultLasts reports whether a fault that the simulator does not have lasts at a time.
+func faultLasts(at time.Duration) bool { return 15*time.Minute <= at && at < 35*time.Minute }
 
-// uncorrectable has an active link lose blocks.
-func uncorrectable(at time.Duration, line string) string {
+// loseBlocks lets an active link lose blocks (uncorrectable FEC errors).
+func loseBlocks(at time.Duration, line string) string {
 	if at < 15*time.Minute {
-		return with("rdma_port", "fec_uncorrectable_active=0i", line)
+		return addFields("rdma_port", "fec_uncorrectable_active=0i", line)
 	}
-	return with("rdma_port", "fec_uncorrectable_active=3i", line)
+	return addFields("rdma_port", "fec_uncorrectable_active=3i", line)
 }
 
 // withoutLeg has a bond lose one of its two legs.
 func withoutLeg(at time.Duration, line string) string {
-	if lasting(at) {
-		return with("rdma_port", "legs=2i,legs_up=1i", line)
+	if faultLasts(at) {
+		return addFields("rdma_port", "legs=2i,legs_up=1i", line)
 	}
-	return with("rdma_port", "legs=2i,legs_up=2i", line)
+	return addFields("rdma_port", "legs=2i,legs_up=2i", line)
 }
 
 // withoutTwo has a host lack two of the devices that its configuration expects.
 func withoutTwo(at time.Duration, line string) string {
-	if lasting(at) {
-		return with("rdma_collector", "expected_missing=2i", line)
+	if faultLasts(at) {
+		return addFields("rdma_collector", "expected_missing=2i", line)
 	}
-	return with("rdma_collector", "expected_missing=0i", line)
+	return addFields("rdma_collector", "expected_missing=0i", line)
 }
 
 // withoutNode has the device's file in /dev/infiniband missing.
 func withoutNode(at time.Duration, line string) string {
-	if !lasting(at) || !strings.HasPrefix(line, "rdma_device,") {
+	if !faultLasts(at) || !strings.HasPrefix(line, "rdma_device,") {
 		return line
 	}
 	return strings.Replace(line, `reason="ok"`, `reason="node_missing"`, 1)
@@ -181,14 +182,14 @@ func withoutFunction(at time.Duration, line string) string {
 // halfWidth has the device's PCIe link lose half of its lanes.
 func halfWidth(at time.Duration, line string) string {
 	width := "pcie_width=16i"
-	if lasting(at) {
+	if faultLasts(at) {
 		width = "pcie_width=8i"
 	}
-	return with("rdma_device", width+",pcie_width_best=16i,pcie_speed_gts=32,pcie_speed_best_gts=32", line)
+	return addFields("rdma_device", width+",pcie_width_best=16i,pcie_speed_gts=32,pcie_speed_best_gts=32", line)
 }
 
-// unrecorded has a disk fail for some minutes, which loses records. The simulator has none.
-func unrecorded(at time.Duration, line string) string {
+// loseRecords lets a disk fail for some minutes, so that records are lost. The simulator has no disk.
+func loseRecords(at time.Duration, line string) string {
 	if at < 15*time.Minute {
 		return line
 	}
@@ -208,7 +209,7 @@ func (m *member) lines(ctx context.Context) ([]byte, error) {
 	}
 	for _, r := range runs {
 		c := history.Config{
-			Start: start().Add(r.from), End: start().Add(cmp.Or(r.to, hour)), Interval: every,
+			Start: hourStart().Add(r.from), End: hourStart().Add(cmp.Or(r.to, hour)), Interval: every,
 			Hosts: []history.Host{{
 				Name: m.name, Profile: cmp.Or(m.profile, "fleet1"), Timeline: r.timeline, Seed: 1, Tags: tags,
 				Applications: m.applications, EventsAlone: m.eventsAlone,
@@ -219,7 +220,7 @@ func (m *member) lines(ctx context.Context) ([]byte, error) {
 		}
 	}
 	for _, f := range m.fabrics {
-		f.Start, f.End, f.Interval = start(), start().Add(hour), every
+		f.Start, f.End, f.Interval = hourStart(), hourStart().Add(hour), every
 		if err := f.Write(&out); err != nil {
 			return nil, err
 		}
@@ -242,7 +243,7 @@ func (m *member) edited(lines string) ([]byte, error) {
 		if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &ns); err != nil {
 			return nil, fmt.Errorf("time of %q: %w", line, err)
 		}
-		at := time.Unix(0, ns).Sub(start())
+		at := time.Unix(0, ns).Sub(hourStart())
 		if m.edit != nil {
 			line = m.edit(at, line)
 		}

@@ -16,9 +16,9 @@ import (
 	"rdma_events/tests/grafana"
 )
 
-// moments are the times at which the dashboards are looked at: while the faults last, and after them. Each is a second
-// after a scrape and the begin is just before one, so that no point and no scrape there is in one engine alone.
-func moments() []time.Duration {
+// viewTimes returns the times at which the dashboards are viewed: during the faults and after them. Each is one second after a
+// scrape, and the range begins just before one, so that both engines have the same points at both ends.
+func viewTimes() []time.Duration {
 	return []time.Duration{33*time.Minute + offset + time.Second, 59*time.Minute + offset + time.Second}
 }
 
@@ -31,17 +31,17 @@ func (w *twins) comparePanels(t *testing.T) {
 		theirs := prometheusDashboard(t, file)
 		d := ours[strings.TrimSuffix(theirs.UID, "-prometheus")]
 		require.NotNil(t, d, theirs.UID)
-		for _, at := range moments() {
-			for _, choice := range choices(file) {
+		for _, at := range viewTimes() {
+			for _, choice := range variableChoices(file) {
 				v := view{
 					twins: w, ctx: t.Context(), choice: choice, title: fmt.Sprintf("%s %s, %v", file, choice["host"], at),
-					span: grafana.Range{From: start().Add(80 * time.Second), To: start().Add(at)},
+					span: grafana.Range{From: hourStart().Add(80 * time.Second), To: hourStart().Add(at)},
 				}
 				v.compare(t, d, theirs, found)
 			}
 		}
 	}
-	for _, e := range differences() {
+	for _, e := range knownDifferences() {
 		require.True(t, found[e.panel], "the difference of %s is no more: remove it", e.panel)
 	}
 }
@@ -55,13 +55,13 @@ func prometheusDashboard(t *testing.T, file string) *board.Dashboard {
 	return d
 }
 
-// choices are the values of the variables with which a dashboard is shown.
-func choices(file string) []grafana.Choice {
+// variableChoices returns the values of the variables with which a dashboard is shown.
+func variableChoices(file string) []grafana.Choice {
 	if file == "overview" || file == "applications" || file == "fabric" {
 		return []grafana.Choice{{}}
 	}
 	var all []grafana.Choice
-	for _, m := range fleet() {
+	for _, m := range fleetMembers() {
 		c := grafana.Choice{"host": {m.name}}
 		if file == "device" {
 			c["device"] = []string{"sim0"}
@@ -98,11 +98,11 @@ func (v *view) compare(t *testing.T, ours, theirs *board.Dashboard, found map[st
 		name := fmt.Sprintf("%s %d", ours.UID, p.ID)
 		e := differenceOf(name)
 		if e != nil && e.allowed != nil {
-			before := unlike(a, b, &p)
+			before := answerDifferences(a, b, &p)
 			a, b = e.allowed(v, a), e.allowed(v, b)
 			found[name] = found[name] || len(before) > 0
 		}
-		unlike := unlike(a, b, &p)
+		unlike := answerDifferences(a, b, &p)
 		if e != nil && e.allowed == nil {
 			found[name] = found[name] || len(unlike) > 0
 			continue

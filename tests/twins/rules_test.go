@@ -38,8 +38,8 @@ func (w *twins) compareRules(t *testing.T) {
 			require.NoError(t, err)
 			f := firing{alert: gen.AlertName(strings.TrimPrefix(r.UID, "rdma-")), every: watcher.Interval(), alerts: map[time.Duration][]string{}}
 			for at := time.Duration(0); at < hour; at += f.every {
-				require.NoError(t, watcher.Evaluate(t.Context(), w.influx, start().Add(at+askew)))
-				f.alerts[at] = labelled(watcher.In(grafana.Firing))
+				require.NoError(t, watcher.Evaluate(t.Context(), w.influx, hourStart().Add(at+askew)))
+				f.alerts[at] = labelledAlerts(watcher.In(grafana.Firing))
 			}
 			f.requireFiresAndClears(t)
 			test.Exprs = append(test.Exprs, f.exprs()...)
@@ -55,18 +55,18 @@ func requireUnits(t *testing.T, test prom.UnitTest) {
 	require.NoError(t, prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool")).TestUnits(t.Context(), f, t.TempDir()))
 }
 
-// identifying are the labels that distinguish alerts, by their names in Prometheus.
-func identifying() []string {
+// identifyingLabels returns the labels that distinguish alerts, by their names in Prometheus.
+func identifyingLabels() []string {
 	return []string{"site", "rack", "rail", "host", "plugin_instance", "device", "port", "vector", "method", "call", "app", "unit", "object",
 		"own_group", "peer_group", "peer_host", "peer_device", "scope"}
 }
 
-// labelled returns alerts of InfluxDB with the labels of Prometheus.
-func labelled(alerts []map[string]string) []string {
+// labelledAlerts returns the alerts of InfluxDB with the labels of Prometheus.
+func labelledAlerts(alerts []map[string]string) []string {
 	all := []string{}
 	for _, labels := range alerts {
 		var parts []string
-		for _, name := range identifying() {
+		for _, name := range identifyingLabels() {
 			if value := labels[strings.TrimPrefix(name, "plugin_")]; value != "" {
 				parts = append(parts, fmt.Sprintf("%s=%q", name, value))
 			}
@@ -107,7 +107,7 @@ func (f *firing) requireFiresAndClears(t *testing.T) {
 
 func (f *firing) exprs() []prom.UnitExpr {
 	var all []prom.UnitExpr
-	expr := fmt.Sprintf(`max by (%s) (ALERTS{alertname=%q, alertstate="firing"})`, strings.Join(identifying(), ", "), f.alert)
+	expr := fmt.Sprintf(`max by (%s) (ALERTS{alertname=%q, alertstate="firing"})`, strings.Join(identifyingLabels(), ", "), f.alert)
 	for _, at := range f.settled() {
 		e := prom.UnitExpr{Expr: expr, At: (at + askew - early - offset).String()}
 		for _, labels := range f.alerts[at] {

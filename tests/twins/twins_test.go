@@ -41,7 +41,7 @@ type twins struct {
 
 func TestBothEnginesSayTheSameOfOneHour(t *testing.T) {
 	began := time.Now()
-	w := fill(t)
+	w := fillDatabases(t)
 	t.Logf("both databases are filled after %v", time.Since(began).Round(time.Second))
 	t.Run("panels", w.comparePanels)
 	t.Logf("panels are compared after %v", time.Since(began).Round(time.Second))
@@ -49,8 +49,8 @@ func TestBothEnginesSayTheSameOfOneHour(t *testing.T) {
 	t.Logf("rules are compared after %v", time.Since(began).Round(time.Second))
 }
 
-// fill writes the hour into both databases.
-func fill(t *testing.T) *twins {
+// fillDatabases writes the hour into both databases.
+func fillDatabases(t *testing.T) *twins {
 	t.Helper()
 	w := &twins{influx: grafana.Source{Server: influx.Start(t), Database: "rdma"}, series: scrapes.NewSeries(firstScrape(), interval)}
 	require.NoError(t, w.influx.Server.CreateDatabase(t.Context(), w.influx.Database))
@@ -67,13 +67,13 @@ func fill(t *testing.T) *twins {
 	require.NoError(t, err)
 	defer f.Close()
 	out := bufio.NewWriter(f)
-	emitted := simulate(t)
-	for i, m := range fleet() {
+	emitted := simulateFleet(t)
+	for i, m := range fleetMembers() {
 		lines := <-emitted[i]
 		w.write(t, m.name, lines)
 		metrics, err := telegraf.Shape(lines)
 		require.NoError(t, err, m.name)
-		require.NoError(t, output.Each(metrics, firstScrape(), start().Add(hour), interval, func(at time.Time, found []*dto.MetricFamily) error {
+		require.NoError(t, output.Each(metrics, firstScrape(), hourStart().Add(hour), interval, func(at time.Time, found []*dto.MetricFamily) error {
 			scrapes.Label(found, "rdma", m.name+m.instance+":9273")
 			w.series.Add(at, found)
 			return scrapes.WriteOpenMetrics(out, at, found)
@@ -83,11 +83,11 @@ func fill(t *testing.T) *twins {
 	require.NoError(t, out.Flush())
 	tool := prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool"))
 	require.NoError(t, tool.Blocks(t.Context(), file, dir, 0))
-	record(t, tool, dir)
-	w.prom = serve(t, prom.Config{Dir: dir})
+	recordRules(t, tool, dir)
+	w.prom = startPrometheus(t, prom.Config{Dir: dir})
 	other := t.TempDir()
 	require.NoError(t, os.CopyFS(other, os.DirFS(dir)))
-	w.past = serve(t, prom.Config{Dir: other, Lookback: 2 * interval})
+	w.past = startPrometheus(t, prom.Config{Dir: other, Lookback: 2 * interval})
 	return w
 }
 
@@ -102,12 +102,12 @@ func (w *twins) write(t *testing.T, name string, lines []byte) {
 	require.NoError(t, to.Flush(), name)
 }
 
-// simulate has each member's lines made in the background, two at a time.
-func simulate(t *testing.T) []chan []byte {
+// simulateFleet makes each member's lines in the background, two members at a time.
+func simulateFleet(t *testing.T) []chan []byte {
 	t.Helper()
-	emitted := make([]chan []byte, len(fleet()))
+	emitted := make([]chan []byte, len(fleetMembers()))
 	turn := make(chan struct{}, 2)
-	for i, m := range fleet() {
+	for i, m := range fleetMembers() {
 		emitted[i] = make(chan []byte, 1)
 		go func() {
 			turn <- struct{}{}
@@ -120,17 +120,17 @@ func simulate(t *testing.T) []chan []byte {
 	return emitted
 }
 
-// record adds to the blocks in a directory what the recording rules would have recorded.
-func record(t *testing.T, tool prom.Promtool, dir string) {
+// recordRules adds the results of the recording rules to the blocks in a directory.
+func recordRules(t *testing.T, tool prom.Promtool, dir string) {
 	t.Helper()
 	s, err := prom.Open(t.Context(), prom.Config{Program: rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), Dir: dir})
 	require.NoError(t, err)
-	err = tool.Record(t.Context(), s, rulesFile(t), dir, start().Add(early), start().Add(hour))
+	err = tool.Record(t.Context(), s, rulesFile(t), dir, hourStart().Add(early), hourStart().Add(hour))
 	require.NoError(t, errors.Join(err, s.Close()))
 }
 
-// serve runs a Prometheus until the end of the test.
-func serve(t *testing.T, c prom.Config) *prom.Server {
+// startPrometheus runs a Prometheus until the end of the test.
+func startPrometheus(t *testing.T, c prom.Config) *prom.Server {
 	t.Helper()
 	c.Program = rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus")
 	s, err := prom.Open(t.Context(), c)
@@ -146,4 +146,4 @@ func rulesFile(t *testing.T) string {
 	return path
 }
 
-func firstScrape() time.Time { return start().Add(early + offset) }
+func firstScrape() time.Time { return hourStart().Add(early + offset) }

@@ -27,12 +27,12 @@ type Row struct {
 }
 
 // Row returns the row of the command. It panics if there is none.
-func (c Command) Row() Row { return table()[c] }
+func (c Command) Row() Row { return commandTable()[c] }
 
 // Commands returns all commands.
 func Commands() []Command {
-	all := make([]Command, 0, len(table()))
-	for c := range Command(len(table())) {
+	all := make([]Command, 0, len(commandTable()))
+	for c := range Command(len(commandTable())) {
 		all = append(all, c)
 	}
 	return all

@@ -109,8 +109,8 @@ const (
 	trustsFile        = "trusts a file that another user may have changed: install it anew if you do not know"
 )
 
-// table returns the rows, by command.
-func table() []Row {
+// commandTable returns the rows, by command.
+func commandTable() []Row {
 	const drop = "/etc/systemd/system/telegraf.service.d"
 	const caps = "chgrp telegraf {file} && chmod 0750 {file} && setcap {capabilities}=ep {file}"
 	const packaged = "echo {capabilities}=ep >{list} && rdma-events-tracer-caps"

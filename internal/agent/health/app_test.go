@@ -67,7 +67,7 @@ func TestATracerIsBlindWhileItIsNotAttached(t *testing.T) {
 	k := NewKeeper("v1", "gpu-17")
 	require.Empty(t, observeFor(k, of(status.ReasonNoPermission), noon, 10*time.Minute-10*time.Second).Problems)
 	s := observeFor(k, of(status.ReasonNoPermission), noon.Add(10*time.Minute), day)
-	require.Equal(t, "tracer-blind", ids(s))
+	require.Equal(t, "tracer-blind", problemIDs(s))
 	require.Equal(t, "the events of applications are not seen: no_permission", s.Problems[0].Text)
 	for _, reason := range []status.Reason{status.ReasonUnsupported, status.ReasonNoDevice} {
 		require.Empty(t, observeFor(NewKeeper("v1", "gpu-17"), of(reason), noon, time.Hour).Problems, reason)

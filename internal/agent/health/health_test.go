@@ -32,7 +32,7 @@ func observeFor(k *Keeper, h *healthtest.Host, begin time.Time, lasting time.Dur
 	return s
 }
 
-func ids(s *Status) string {
+func problemIDs(s *Status) string {
 	var all []string
 	for _, p := range s.Problems {
 		all = append(all, p.ID)
@@ -69,7 +69,7 @@ func TestAStateIsAProblemOnceItHasLasted(t *testing.T) {
 				require.Empty(t, observeFor(k, h, begin, tt.hold-10*time.Second).Problems)
 			}
 			s := observeFor(k, h, begin.Add(tt.hold), 0)
-			require.Equal(t, tt.id, ids(s))
+			require.Equal(t, tt.id, problemIDs(s))
 			require.Equal(t, begin, s.Problems[0].Since)
 			require.Empty(t, observeFor(k, healthtest.Healthy(), begin.Add(tt.hold+time.Minute), 0).Problems)
 		})
@@ -110,13 +110,13 @@ func TestACounterIsAProblemForAsLongAsTheRuleLooksBack(t *testing.T) {
 			}
 			s := step(tt.n)
 			grown := at
-			require.Equal(t, tt.id, ids(s))
+			require.Equal(t, tt.id, problemIDs(s))
 			require.Equal(t, grown, s.Problems[0].Since)
 			at = grown.Add(tt.window - time.Minute)
-			require.Equal(t, tt.id, ids(step(tt.n)))
+			require.Equal(t, tt.id, problemIDs(step(tt.n)))
 			at = grown.Add(tt.window)
 			require.Empty(t, step(tt.n).Problems)
-			require.Equal(t, tt.id, ids(step(2*tt.n)), "grown by %d in one interval", tt.n)
+			require.Equal(t, tt.id, problemIDs(step(2*tt.n)), "grown by %d in one interval", tt.n)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestReleasedEventsAreAProblemAfterAWhile(t *testing.T) {
 	observeFor(k, h, noon, 0)
 	h.Async.Released = 1
 	require.Empty(t, observeFor(k, h, noon.Add(time.Minute), 3*time.Minute-10*time.Second).Problems)
-	require.Equal(t, "unacked-events", ids(observeFor(k, h, noon.Add(4*time.Minute), 0)))
+	require.Equal(t, "unacked-events", problemIDs(observeFor(k, h, noon.Add(4*time.Minute), 0)))
 	require.Empty(t, observeFor(k, h, noon.Add(time.Hour), 0).Problems)
 }
 
@@ -195,12 +195,12 @@ func TestAStateIsAProblemForAsLongAsItLasts(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	observeFor(k, h, noon, 0)
 	h.Port.State = verbs.PortDown
-	require.Equal(t, "port-down", ids(observeFor(k, h, noon.Add(time.Minute), time.Hour)))
+	require.Equal(t, "port-down", problemIDs(observeFor(k, h, noon.Add(time.Minute), time.Hour)))
 	for at := noon.Add(2 * time.Hour); at.Before(noon.Add(3 * day)); at = at.Add(10 * time.Minute) {
-		require.Equal(t, "port-down", ids(observeFor(k, h, at, 0)))
+		require.Equal(t, "port-down", problemIDs(observeFor(k, h, at, 0)))
 	}
 	restarted := NewKeeper("v1", "gpu-17")
-	require.Equal(t, "port-down", ids(observeFor(restarted, h, noon.Add(3*day), time.Minute)))
+	require.Equal(t, "port-down", problemIDs(observeFor(restarted, h, noon.Add(3*day), time.Minute)))
 }
 
 func TestTheKeeperForgetsWhatIsGone(t *testing.T) {
@@ -227,7 +227,7 @@ func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
 	require.Equal(t, []Pending{{Device: "mlx5_0", Port: 1, Text: "the port is down"}}, s.Pending)
 
 	s = observeFor(k, h, noon.Add(2*time.Minute), 10*time.Second)
-	require.Equal(t, "port-down", ids(s))
+	require.Equal(t, "port-down", problemIDs(s))
 	require.Empty(t, s.Pending)
 
 	h.Port.State = verbs.PortActive
@@ -251,7 +251,7 @@ func TestShortageOfDevicesIsPendingOnlyFromTheStart(t *testing.T) {
 	s = observeFor(k, h, noon.Add(2*time.Minute), 50*time.Second)
 	require.Empty(t, s.Problems)
 	require.Empty(t, s.Pending, "a plugin that runs can tell that a shortage is no problem before it has lasted")
-	require.Equal(t, "devices-too-few", ids(observeFor(k, h, noon.Add(3*time.Minute), 0)))
+	require.Equal(t, "devices-too-few", problemIDs(observeFor(k, h, noon.Add(3*time.Minute), 0)))
 }
 
 func TestOfSeveralPluginsOneHasADeviceOpen(t *testing.T) {
@@ -266,7 +266,7 @@ func TestProblemsOfAPortForManagementAreWarnings(t *testing.T) {
 	observeFor(k, h, noon, 0)
 	h.Port.State, h.Command.Stuck = verbs.PortDown, true
 	s := observeFor(k, h, noon.Add(time.Minute), time.Minute)
-	require.Equal(t, "port-down command-stuck", ids(s))
+	require.Equal(t, "port-down command-stuck", problemIDs(s))
 	require.Equal(t, alerts.Warning, s.Worst())
 	h.Port.Role = "storage"
 	require.Equal(t, alerts.Critical, observeFor(k, h, noon.Add(3*time.Minute), time.Minute).Worst())
@@ -277,7 +277,7 @@ func TestManyFlapsOfADayAreAProblem(t *testing.T) {
 	h.Port.FlapsDay = 5
 	require.Empty(t, observeFor(k, h, noon, time.Minute).Problems)
 	h.Port.FlapsDay = 6
-	require.Equal(t, "port-flapping", ids(observeFor(k, h, noon.Add(2*time.Minute), 0)))
+	require.Equal(t, "port-flapping", problemIDs(observeFor(k, h, noon.Add(2*time.Minute), 0)))
 }
 
 func TestOneLookJudgesAtOnceAndKnowsNoPast(t *testing.T) {
@@ -286,7 +286,7 @@ func TestOneLookJudgesAtOnceAndKnowsNoPast(t *testing.T) {
 	h.Device.Open, h.Device.Reason, h.Device.Worker.State = false, status.ReasonNoPermission, status.StateBackingOff
 	s := JudgeOnce("v1", "gpu-17", h.Points(noon), noon)
 	require.Equal(t, SourceLook, s.Source)
-	require.Equal(t, "port-down worker-down", ids(s))
+	require.Equal(t, "port-down worker-down", problemIDs(s))
 }
 
 func TestFunctionsThatAreNotWatchedAreCounted(t *testing.T) {
@@ -324,11 +324,11 @@ func TestSlowCommandsAreNoProblemWhileTheyAreStuck(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Command.TookP = aggregate.Percentiles{Count: 1, P99: 60_000_000_000}
 	h.Command.Stuck, h.Command.Errors, h.Command.Status = true, 3, "ETIMEDOUT"
-	require.Equal(t, "command-stuck", ids(observeFor(k, h, noon, 20*time.Minute)))
+	require.Equal(t, "command-stuck", problemIDs(observeFor(k, h, noon, 20*time.Minute)))
 	h.Command.Stuck = false
 	require.Empty(t, observeFor(k, h, noon.Add(21*time.Minute), 9*time.Minute).Problems)
 	s := observeFor(k, h, noon.Add(30*time.Minute+10*time.Second), time.Minute)
-	require.Equal(t, "command-slow", ids(s))
+	require.Equal(t, "command-slow", problemIDs(s))
 	require.Equal(t, "the firmware takes 60.0 s for hw_counters (p99)", s.Problems[0].Text)
 }
 

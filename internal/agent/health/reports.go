@@ -14,7 +14,7 @@ const repeatProblems = 59 * time.Second
 // Reports turns the problems of a host into points: one when a problem begins, one each minute while it lasts,
 // and one when it has ended. It is not safe for concurrent use.
 type Reports struct {
-	firstSteps map[string]string // by the ID of the alert
+	firstSteps map[string]string               // by the ID of the alert
 	open       map[measure.Key]measure.Problem // last reports of problems that have not ended
 }
 

@@ -32,11 +32,11 @@ func (w watcher) Watch(ctx context.Context, _ verbs.Options, h worker.Handler) e
 	return w.err
 }
 
-func batch(items ...verbs.Item) verbs.Batch { return verbs.Batch{Items: items} }
+func newBatch(items ...verbs.Item) verbs.Batch { return verbs.Batch{Items: items} }
 
 func TestTrialEndsWhenEachPortHasAnswered(t *testing.T) {
-	round := batch(verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 2}, Round: verbs.Round{Outcome: verbs.OutcomeSuccess}}})
-	w := watcher{batches: []verbs.Batch{batch(
+	round := newBatch(verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 2}, Round: verbs.Round{Outcome: verbs.OutcomeSuccess}}})
+	w := watcher{batches: []verbs.Batch{newBatch(
 		verbs.Item{Opened: &verbs.DeviceAttr{Ports: 2}},
 		verbs.Item{Command: &verbs.Command{Port: 1, Call: verbs.CommandQueryPort, Status: "EINVAL"}},
 		verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodNone}, Reason: "the port is not active"}},

@@ -16,21 +16,21 @@ import (
 
 func appEvent(typ verbs.EventType, number uint32, n uint64) *measure.AppEvent {
 	return &measure.AppEvent{
-		Device: "mlx5_0", App: "python3", Type: typ, Count: n, PID: 4711, Number: number, Unit: "pod_3f2a", At: at(977),
+		Device: "mlx5_0", App: "python3", Type: typ, Count: n, PID: 4711, Number: number, Unit: "pod_3f2a", At: timeAt(977),
 	}
 }
 
-// async returns the errors of an application some seconds after the start. Its oldest unread error has waited for age.
-func async(after, age time.Duration, errors, read, discarded uint64) *measure.AppAsync {
+// appAsync returns the event counters of an application some time after the start. Its oldest unread error has waited for age.
+func appAsync(after, age time.Duration, errors, read, discarded uint64) *measure.AppAsync {
 	a := &measure.AppAsync{
-		Device: "mlx5_0", App: "python3", Unread: errors, UnreadErrors: errors, UnreadAge: int64(age), At: at(977).Add(after),
+		Device: "mlx5_0", App: "python3", Unread: errors, UnreadErrors: errors, UnreadAge: int64(age), At: timeAt(977).Add(after),
 	}
 	a.Read, a.Discarded = read, discarded
 	return a
 }
 
-func hang(after time.Duration, threads int) *measure.AppHang {
-	h := &measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: threads, At: at(977).Add(after)}
+func appHang(after time.Duration, threads int) *measure.AppHang {
+	h := &measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: threads, At: timeAt(977).Add(after)}
 	if threads > 0 {
 		h.Age, h.Missing, h.PID, h.TID, h.Number = int64(after), 1, 4711, 4713, 284
 		h.Unit, h.Proof = "pod_3f2a", trace.ProofAsleep
@@ -38,9 +38,9 @@ func hang(after time.Duration, threads int) *measure.AppHang {
 	return h
 }
 
-func tracer(attached bool, why status.Reason, gaps uint64, blind time.Duration) *measure.Tracer {
+func tracerView(attached bool, why status.Reason, gaps uint64, blind time.Duration) *measure.Tracer {
 	return &measure.Tracer{
-		Attached: attached, Hooks: "kprobe", Missing: 1, Worker: status.Status{Reason: why}, Gaps: gaps, Blind: int64(blind), At: at(0),
+		Attached: attached, Hooks: "kprobe", Missing: 1, Worker: status.Status{Reason: why}, Gaps: gaps, Blind: int64(blind), At: timeAt(0),
 	}
 }
 
@@ -49,12 +49,12 @@ func tracer(attached bool, why status.Reason, gaps uint64, blind time.Duration) 
 func failingApplication() []measure.Point {
 	const s = time.Second
 	return []measure.Point{
-		tracer(false, status.ReasonStarting, 0, 0), tracer(true, status.ReasonOK, 0, 0), tracer(true, status.ReasonOK, 0, 0),
+		tracerView(false, status.ReasonStarting, 0, 0), tracerView(true, status.ReasonOK, 0, 0), tracerView(true, status.ReasonOK, 0, 0),
 		appEvent(verbs.EventQPFatal, 284, 1), appEvent(verbs.EventQPReqErr, 0, 3),
-		async(9*s, 9*s, 1, 4, 0), async(10*s, 10*s+s/2, 1, 4, 0), async(11*s, 11*s, 2, 4, 0),
-		hang(12*s, 1), hang(13*s, 1), hang(14*s, 2), hang(15*s, 0), hang(16*s, 0),
-		async(42*s, 0, 0, 6, 0), async(43*s, 0, 0, 6, 0),
-		async(60*s, 60*s, 3, 6, 0), async(70*s, 0, 0, 6, 3),
+		appAsync(9*s, 9*s, 1, 4, 0), appAsync(10*s, 10*s+s/2, 1, 4, 0), appAsync(11*s, 11*s, 2, 4, 0),
+		appHang(12*s, 1), appHang(13*s, 1), appHang(14*s, 2), appHang(15*s, 0), appHang(16*s, 0),
+		appAsync(42*s, 0, 0, 6, 0), appAsync(43*s, 0, 0, 6, 0),
+		appAsync(60*s, 60*s, 3, 6, 0), appAsync(70*s, 0, 0, 6, 3),
 	}
 }
 
@@ -106,7 +106,7 @@ func TestTheJSONOfApplicationsIsAsItsSchemaSays(t *testing.T) {
 func TestApplicationsAreShownOnlyWhereTheyAreAskedFor(t *testing.T) {
 	gather := func(time.Time) []measure.Point { return failingApplication() }
 	wait := func(s *Screen) {
-		drop(s)
+		emitDrop(s)
 		<-time.After(1500 * time.Millisecond)
 	}
 	require.Equal(t, runScreen(t, Config{}, gatherNothing, wait), runScreen(t, Config{}, gather, func(s *Screen) {
@@ -121,8 +121,8 @@ func TestApplicationsAreShownOnlyWhereTheyAreAskedFor(t *testing.T) {
 func TestOfAnIntervalOnlyWhatIsNewOfApplicationsIsShown(t *testing.T) {
 	gather := func(time.Time) []measure.Point {
 		return []measure.Point{
-			device("mlx5_0", true, status.ReasonOK), portView("mlx5_0", verbs.PortActive), &measure.App{Device: "mlx5_0", App: "python3"},
-			async(10*time.Second, 10*time.Second, 1, 4, 0), hang(12*time.Second, 1), tracer(true, status.ReasonOK, 0, 0),
+			deviceView("mlx5_0", true, status.ReasonOK), portView("mlx5_0", verbs.PortActive), &measure.App{Device: "mlx5_0", App: "python3"},
+			appAsync(10*time.Second, 10*time.Second, 1, 4, 0), appHang(12*time.Second, 1), tracerView(true, status.ReasonOK, 0, 0),
 		}
 	}
 	require.Equal(t, `17:00:00.000000              applications traced: kprobe, 1 hook missing
@@ -137,21 +137,21 @@ func TestATracerThatIsNotAttachedIsShownWithItsReason(t *testing.T) {
 17:00:00.000000              applications traced: kprobe, 1 hook missing, not for 3.1s before
 17:00:00.000000              applications not traced: crashed
 `, showApplications(t, Config{Apps: true}, []measure.Point{
-		tracer(false, status.ReasonNoPermission, 0, 0), tracer(false, status.ReasonNoPermission, 0, 0),
-		tracer(true, status.ReasonOK, 0, 0), tracer(true, status.ReasonOK, 1, 3100*time.Millisecond),
-		tracer(false, status.ReasonCrashed, 2, 3100*time.Millisecond),
+		tracerView(false, status.ReasonNoPermission, 0, 0), tracerView(false, status.ReasonNoPermission, 0, 0),
+		tracerView(true, status.ReasonOK, 0, 0), tracerView(true, status.ReasonOK, 1, 3100*time.Millisecond),
+		tracerView(false, status.ReasonCrashed, 2, 3100*time.Millisecond),
 	}))
 }
 
 // A program can have any name, and a compromised tracer can report any text.
 func TestANameThatCommandsATerminalIsShownHarmless(t *testing.T) {
 	const hostile = "\x1b]0;x\x07\u009b2J\nE! all is lost"
-	event, unread, hangs := appEvent(verbs.EventQPFatal, 284, 1), async(10*time.Second, 10*time.Second, 1, 0, 0), hang(time.Second, 1)
-	seen := tracer(true, status.ReasonOK, 0, 0)
+	event, unread, hangs := appEvent(verbs.EventQPFatal, 284, 1), appAsync(10*time.Second, 10*time.Second, 1, 0, 0), appHang(time.Second, 1)
+	seen := tracerView(true, status.ReasonOK, 0, 0)
 	event.Device, event.App, event.Unit, seen.Hooks = hostile, hostile, hostile, hostile
 	unread.Device, unread.App, unread.Unit = hostile, hostile, hostile
 	hangs.Device, hangs.App, hangs.Unit = hostile, hostile, hostile
-	over := hang(2*time.Second, 0)
+	over := appHang(2*time.Second, 0)
 	over.Device, over.App = hostile, hostile
 	got := showApplications(t, Config{Apps: true}, []measure.Point{event, unread, hangs, over, seen})
 	require.Equal(t, 5, strings.Count(got, "\n"), got)

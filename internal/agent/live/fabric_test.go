@@ -14,8 +14,8 @@ import (
 	"rdma_events/tests/schema"
 )
 
-// pair returns the current state of a pair of a port of mlx5_0 and a host.
-func pair(port int, host string, ofPair, ofPort verdict.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
+// pairRecord returns the current state of a pair of a port of mlx5_0 and a host.
+func pairRecord(port int, host string, ofPair, ofPort verdict.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: port, PeerHost: host, PeerDevice: "mlx5_0", PeerGroup: "rack1", Scope: "group", Verdict: ofPair, Path: -1,
 		AgeNS: int64(4200 * time.Millisecond), Probes: verdict.Counts{Sent: 1023, Answered: 1006, ForwardLost: 17},
@@ -28,9 +28,9 @@ func pair(port int, host string, ofPair, ofPort verdict.Verdict, change ...func(
 
 func somePairs() []timeline.Record {
 	return []timeline.Record{
-		pair(1, "gpu01", "ok", "ok"), pair(1, "gpu02", "path", "ok", func(p *measure.FabricPeer) { p.SilentNS, p.Bad = 4.5e9, true }),
-		pair(2, "gpu03", "", "own_link", func(p *measure.FabricPeer) { p.Reason, p.PeerDevice, p.AgeNS = "key", "", 61e9 }),
-		pair(2, "gpu04", "own_link", "own_link"),
+		pairRecord(1, "gpu01", "ok", "ok"), pairRecord(1, "gpu02", "path", "ok", func(p *measure.FabricPeer) { p.SilentNS, p.Bad = 4.5e9, true }),
+		pairRecord(2, "gpu03", "", "own_link", func(p *measure.FabricPeer) { p.Reason, p.PeerDevice, p.AgeNS = "key", "", 61e9 }),
+		pairRecord(2, "gpu04", "own_link", "own_link"),
 	}
 }
 
@@ -103,9 +103,9 @@ func TestChangesOfPairsAreLinesOfWatch(t *testing.T) {
 	play := func(s *Screen) {
 		one := &measure.FabricPeer{
 			Device: "mlx5_0", Port: 1, PeerHost: "gpu042", PeerDevice: "mlx5_0", PeerGroup: "rack2", Scope: "across",
-			Verdict: "path", Bad: true, SilentNS: 270e6, Path: -1, At: at(977),
+			Verdict: "path", Bad: true, SilentNS: 270e6, Path: -1, At: timeAt(977),
 		}
-		own := &measure.FabricPort{Device: "mlx5_0", Port: 1, Verdict: "own_link", Bad: true, At: at(980)}
+		own := &measure.FabricPort{Device: "mlx5_0", Port: 1, Verdict: "own_link", Bad: true, At: timeAt(980)}
 		for range 2 {
 			s.Emit(one)
 			s.Emit(own)

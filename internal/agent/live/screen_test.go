@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func at(ms int) time.Time {
+func timeAt(ms int) time.Time {
 	return time.Date(2026, 11, 21, 17, 0, 0, ms*int(time.Millisecond), time.Local)
 }
 
@@ -48,44 +48,44 @@ func runScreen(t *testing.T, c Config, gather func(time.Time) []measure.Point, p
 	return out.String()
 }
 
-func device(name string, open bool, why status.Reason) *measure.Device {
+func deviceView(name string, open bool, why status.Reason) *measure.Device {
 	return &measure.Device{
-		Device: name, Present: true, Open: open, Reason: why, At: at(0),
+		Device: name, Present: true, Open: open, Reason: why, At: timeAt(0),
 		Attr: verbs.DeviceAttr{Ports: 1, Driver: "rdma_rxe", EventsSupported: true},
 	}
 }
 
 func portView(name string, s verbs.PortState) *measure.Port {
 	return &measure.Port{
-		Device: name, Port: 1, Known: true, HasState: true, State: s, At: at(1),
+		Device: name, Port: 1, Known: true, HasState: true, State: s, At: timeAt(1),
 		Attr: verbs.PortAttr{RateGbps: 100, Width: "4x", LinkLayer: verbs.LinkEthernet, NetDev: "eth0"},
 	}
 }
 
-func event(typ verbs.EventType, port int, n uint64, ms int) *measure.Event {
-	return &measure.Event{Device: "mlx5_0", Type: typ, Port: port, Count: n, At: at(ms)}
+func asyncEvent(typ verbs.EventType, port int, n uint64, ms int) *measure.Event {
+	return &measure.Event{Device: "mlx5_0", Type: typ, Port: port, Count: n, At: timeAt(ms)}
 }
 
-func change(from, to verbs.PortState, w verbs.Witness, lasted time.Duration, ms int) *measure.Change {
+func portChange(from, to verbs.PortState, w verbs.Witness, lasted time.Duration, ms int) *measure.Change {
 	return &measure.Change{
 		Device: "mlx5_0", Port: 1, From: from, To: to, Witness: w,
-		LastedNS: lasted.Nanoseconds(), HasLasted: lasted > 0, At: at(ms),
+		LastedNS: lasted.Nanoseconds(), HasLasted: lasted > 0, At: timeAt(ms),
 	}
 }
 
-func drop(s *Screen) {
-	s.Emit(device("mlx5_0", true, status.ReasonOK))
+func emitDrop(s *Screen) {
+	s.Emit(deviceView("mlx5_0", true, status.ReasonOK))
 	s.Emit(portView("mlx5_0", verbs.PortActive))
-	s.Emit(event(verbs.EventPortErr, 1, 1, 100))
-	s.Emit(change(verbs.PortActive, verbs.PortDown, verbs.WitnessEvent, 99*time.Millisecond, 100))
+	s.Emit(asyncEvent(verbs.EventPortErr, 1, 1, 100))
+	s.Emit(portChange(verbs.PortActive, verbs.PortDown, verbs.WitnessEvent, 99*time.Millisecond, 100))
 	s.Emit(portView("mlx5_0", verbs.PortDown))
-	s.Emit(event(verbs.EventPKeyChange, 1, 3, 110))
-	s.Emit(event(verbs.EventDeviceFatal, 0, 1, 120))
-	s.Emit(change(verbs.PortDown, verbs.PortActive, verbs.WitnessQuery, 40_123_000, 140))
+	s.Emit(asyncEvent(verbs.EventPKeyChange, 1, 3, 110))
+	s.Emit(asyncEvent(verbs.EventDeviceFatal, 0, 1, 120))
+	s.Emit(portChange(verbs.PortDown, verbs.PortActive, verbs.WitnessQuery, 40_123_000, 140))
 }
 
 func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
-	got := runScreen(t, Config{}, gatherNothing, drop)
+	got := runScreen(t, Config{}, gatherNothing, emitDrop)
 	require.Equal(t, `17:00:00.000000  mlx5_0      opened: rdma_rxe, 1 port
 17:00:00.001000  mlx5_0:1    (first look)         active, 100 Gb/s (4x), ethernet on eth0
 17:00:00.100000  mlx5_0:1    port_err             active > down, active for 99ms
@@ -96,7 +96,7 @@ func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
 }
 
 func TestJSONIsOneObjectALine(t *testing.T) {
-	got := runScreen(t, Config{JSON: true, Colours: true}, gatherNothing, drop)
+	got := runScreen(t, Config{JSON: true, Colours: true}, gatherNothing, emitDrop)
 	var all []map[string]any
 	for line := range strings.Lines(got) {
 		var one map[string]any
@@ -124,11 +124,11 @@ func TestAMovedGIDAndAChangedAttributeAreShown(t *testing.T) {
 			{Action: verbs.GIDAdded, From: -1, To: 7},
 			{Action: verbs.GIDReturned, From: 5, To: 5, AwayNS: 1e9},
 		} {
-			c.Device, c.Port, c.Changes, c.At = "mlx5_0", 1, 1, at(100)
+			c.Device, c.Port, c.Changes, c.At = "mlx5_0", 1, 1, timeAt(100)
 			c.GID = verbs.GID{Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0"}
 			s.Emit(&c)
 		}
-		s.Emit(&measure.AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(110)})
+		s.Emit(&measure.AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: timeAt(110)})
 	}
 	require.Equal(t, `17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 removed from index 3
 17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 moved from index 3 to 5, away 412ms
@@ -150,10 +150,10 @@ func TestACommandThatNoFirmwareAnswersIsShownOnceAndItsEndToo(t *testing.T) {
 			{Calls: 2, Status: measure.CommandOK},
 			{Calls: 5, Errors: 3, Status: "ETIMEDOUT", Stuck: true},
 		} {
-			c.Device, c.Port, c.Call, c.At = "mlx5_0", 1, verbs.CommandHWCounters, at(100)
+			c.Device, c.Port, c.Call, c.At = "mlx5_0", 1, verbs.CommandHWCounters, timeAt(100)
 			s.Emit(&c)
 		}
-		other := measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandQueryPort, Calls: 3, Errors: 3, Status: "EIO", Stuck: true, At: at(110)}
+		other := measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandQueryPort, Calls: 3, Errors: 3, Status: "EIO", Stuck: true, At: timeAt(110)}
 		s.Emit(&other)
 	}
 	require.Equal(t, `17:00:00.100000  mlx5_0:1    command              hw_counters not answered for 5s
@@ -170,13 +170,13 @@ func TestACommandThatNoFirmwareAnswersIsShownOnceAndItsEndToo(t *testing.T) {
 func TestDeviceChangesAreShownOnce(t *testing.T) {
 	got := runScreen(t, Config{}, gatherNothing, func(s *Screen) {
 		for _, v := range []*measure.Device{
-			device("a", false, status.ReasonStarting),
-			device("a", true, status.ReasonOK),
-			device("a", true, status.ReasonOK),
-			device("a", false, status.ReasonRemoved),
-			device("a", false, status.ReasonRemoved),
-			device("b", false, status.ReasonNoPermission),
-			device("a", true, status.ReasonOK),
+			deviceView("a", false, status.ReasonStarting),
+			deviceView("a", true, status.ReasonOK),
+			deviceView("a", true, status.ReasonOK),
+			deviceView("a", false, status.ReasonRemoved),
+			deviceView("a", false, status.ReasonRemoved),
+			deviceView("b", false, status.ReasonNoPermission),
+			deviceView("a", true, status.ReasonOK),
 		} {
 			s.Emit(v)
 		}
@@ -201,8 +201,8 @@ func TestTheLogStandsAmongTheLines(t *testing.T) {
 	require.Regexp(t, `^\S+  a           warning: worker of a died of SIGSEGV; error: x\n\S+ +info: no devices\n$`, got)
 }
 
-// probed returns a probe with four rounds in each second, and its histogram.
-func probed(method verbs.Method, seconds uint64) (*measure.Probe, *measure.Histogram) {
+// probeView returns a probe with four rounds in each second, and its histogram.
+func probeView(method verbs.Method, seconds uint64) (*measure.Probe, *measure.Histogram) {
 	v := &measure.Probe{
 		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: method}, OK: true, HasOK: true,
 		Wake: aggregate.Stat{Count: 4, Mean: 45_123}, WakeP: aggregate.Percentiles{P50: 44_000, P99: 1_234_000},
@@ -219,7 +219,7 @@ func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 	var seconds uint64
 	gather := func(time.Time) []measure.Point {
 		seconds++
-		v, h := probed(verbs.MethodRCWrite, seconds)
+		v, h := probeView(verbs.MethodRCWrite, seconds)
 		none := verbs.ProbeKey{Port: 2}
 		return []measure.Point{
 			v, h, &measure.Probe{Device: "mlx5_0", ProbeKey: none}, &measure.Histogram{Device: "mlx5_0", ProbeKey: none},
@@ -245,8 +245,8 @@ func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
 	var seconds uint64
 	gather := func(time.Time) []measure.Point {
 		seconds++
-		old, histogram := probed(verbs.MethodRCWrite, seconds)
-		now, _ := probed(verbs.MethodFlush, seconds)
+		old, histogram := probeView(verbs.MethodRCWrite, seconds)
+		now, _ := probeView(verbs.MethodFlush, seconds)
 		if seconds == 1 {
 			now.Wake.Count, now.HasOK = 0, false
 		} else {
@@ -263,12 +263,12 @@ func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 	var seconds uint64
 	gather := func(time.Time) []measure.Point {
 		seconds++
-		v, h := probed(verbs.MethodRCWrite, seconds)
+		v, h := probeView(verbs.MethodRCWrite, seconds)
 		return []measure.Point{v, h}
 	}
 	got := runScreen(t, Config{Probes: true, Colours: true, Width: func() int { return 40 }}, gather, func(s *Screen) {
 		<-time.After(1100 * time.Millisecond)
-		s.Emit(event(verbs.EventPortErr, 1, 1, 100))
+		s.Emit(asyncEvent(verbs.EventPortErr, 1, 1, 100))
 		<-time.After(100 * time.Millisecond)
 	})
 	require.Equal(t, strings.Join([]string{
@@ -300,7 +300,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("no reader
 func TestAnErrorOfWritingEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Out: bufio.NewWriterSize(brokenWriter{}, 1), Now: time.Now})
-		s.Emit(event(verbs.EventPortErr, 1, 1, 100))
+		s.Emit(asyncEvent(verbs.EventPortErr, 1, 1, 100))
 		require.ErrorContains(t, s.Run(t.Context(), gatherNothing), "no reader")
 	})
 }
@@ -313,8 +313,8 @@ func TestLinesAreInTheOrderOfTheirTimes(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx, gatherNothing) }()
-		late, early := device("sim1", true, status.ReasonOK), device("sim0", true, status.ReasonOK)
-		late.At, early.At = at(20), at(10)
+		late, early := deviceView("sim1", true, status.ReasonOK), deviceView("sim0", true, status.ReasonOK)
+		late.At, early.At = timeAt(20), timeAt(10)
 		s.Emit(late)
 		time.Sleep(holdTime / 2)
 		s.Emit(early)

@@ -26,10 +26,10 @@ const (
 	minute = int64(time.Minute)
 )
 
-func named(name string) verbs.Found { return verbs.Found{Name: name} }
+func foundDevice(name string) verbs.Found { return verbs.Found{Name: name} }
 
-// directory returns a directory like the one of the status files.
-func directory(t *testing.T) string {
+// newDirectory returns a directory like the directory of the status files.
+func newDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "release") //nolint:usetesting // the path of a socket has to be short
 	require.NoError(t, err)
@@ -38,13 +38,13 @@ func directory(t *testing.T) string {
 	return dir
 }
 
-func write(t *testing.T, dir string, e Entry) {
+func writeEntry(t *testing.T, dir string, e Entry) {
 	t.Helper()
 	require.NoError(t, Write(dir, boot, e))
 }
 
-// released returns the end of a device's release, or 0 if the device is not released.
-func released(t *testing.T, dir string, f verbs.Found, at int64) int64 {
+// releaseEnd returns the end of a device's release, or 0 if the device is not released.
+func releaseEnd(t *testing.T, dir string, f verbs.Found, at int64) int64 {
 	t.Helper()
 	s, err := Read([]string{dir}, boot, now)
 	require.NoError(t, err)
@@ -57,54 +57,54 @@ func released(t *testing.T, dir string, f verbs.Found, at int64) int64 {
 }
 
 func TestReleaseHoldsUntilItsEndAndNoLonger(t *testing.T) {
-	dir := directory(t)
-	require.Zero(t, released(t, dir, named("mlx5_0"), now))
-	write(t, dir, Entry{Until: now + minute})
-	require.Equal(t, now+minute, released(t, dir, named("mlx5_0"), now))
-	require.Equal(t, now+minute, released(t, dir, named("any other"), now+minute-1))
-	require.Zero(t, released(t, dir, named("mlx5_0"), now+minute))
+	dir := newDirectory(t)
+	require.Zero(t, releaseEnd(t, dir, foundDevice("mlx5_0"), now))
+	writeEntry(t, dir, Entry{Until: now + minute})
+	require.Equal(t, now+minute, releaseEnd(t, dir, foundDevice("mlx5_0"), now))
+	require.Equal(t, now+minute, releaseEnd(t, dir, foundDevice("any other"), now+minute-1))
+	require.Zero(t, releaseEnd(t, dir, foundDevice("mlx5_0"), now+minute))
 	require.NoError(t, Remove(dir))
-	require.Zero(t, released(t, dir, named("mlx5_0"), now))
+	require.Zero(t, releaseEnd(t, dir, foundDevice("mlx5_0"), now))
 	require.NoError(t, Remove(dir), "there is none any more")
 }
 
 func TestLastWordAboutADeviceCounts(t *testing.T) {
-	dir := directory(t)
-	write(t, dir, Entry{Device: "mlx5_0", Until: now + minute})
-	require.Equal(t, now+minute, released(t, dir, named("mlx5_0"), now))
-	require.Zero(t, released(t, dir, named("mlx5_1"), now))
-	write(t, dir, Entry{Until: now + 10*minute})
-	require.Equal(t, now+10*minute, released(t, dir, named("mlx5_0"), now), "all devices were released later")
-	write(t, dir, Entry{Device: "mlx5_0"})
-	require.Zero(t, released(t, dir, named("mlx5_0"), now), "it was resumed alone")
-	require.Equal(t, now+10*minute, released(t, dir, named("mlx5_1"), now))
-	write(t, dir, Entry{Device: "mlx5_0", Until: now + 20*minute})
-	require.Equal(t, now+20*minute, released(t, dir, named("mlx5_0"), now))
+	dir := newDirectory(t)
+	writeEntry(t, dir, Entry{Device: "mlx5_0", Until: now + minute})
+	require.Equal(t, now+minute, releaseEnd(t, dir, foundDevice("mlx5_0"), now))
+	require.Zero(t, releaseEnd(t, dir, foundDevice("mlx5_1"), now))
+	writeEntry(t, dir, Entry{Until: now + 10*minute})
+	require.Equal(t, now+10*minute, releaseEnd(t, dir, foundDevice("mlx5_0"), now), "all devices were released later")
+	writeEntry(t, dir, Entry{Device: "mlx5_0"})
+	require.Zero(t, releaseEnd(t, dir, foundDevice("mlx5_0"), now), "it was resumed alone")
+	require.Equal(t, now+10*minute, releaseEnd(t, dir, foundDevice("mlx5_1"), now))
+	writeEntry(t, dir, Entry{Device: "mlx5_0", Until: now + 20*minute})
+	require.Equal(t, now+20*minute, releaseEnd(t, dir, foundDevice("mlx5_0"), now))
 	require.NoError(t, RemoveDevice(dir, "mlx5_0"))
-	require.Equal(t, now+10*minute, released(t, dir, named("mlx5_0"), now))
+	require.Equal(t, now+10*minute, releaseEnd(t, dir, foundDevice("mlx5_0"), now))
 }
 
 func TestReleasedDeviceIsRecognizedUnderAnotherName(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	function := verbs.Found{Name: "mlx5_0", NodeGUID: "0002:c903:0000:0001", PCI: "0000:3b:00.0"}
-	write(t, dir, Entry{Device: "rocep59s0f0", NodeGUID: function.NodeGUID, PCI: function.PCI, Until: now + minute})
-	require.Equal(t, now+minute, released(t, dir, function, now), "before udev renames it")
+	writeEntry(t, dir, Entry{Device: "rocep59s0f0", NodeGUID: function.NodeGUID, PCI: function.PCI, Until: now + minute})
+	require.Equal(t, now+minute, releaseEnd(t, dir, function, now), "before udev renames it")
 	for _, other := range []verbs.Found{
 		{Name: "mlx5_0", NodeGUID: function.NodeGUID, PCI: "0000:3b:00.1"},
 		{Name: "mlx5_0", NodeGUID: "0002:c903:0000:0002", PCI: function.PCI}, // as a scalable function
 		{Name: "mlx5_0"},
 	} {
-		require.Zero(t, released(t, dir, other, now), other)
+		require.Zero(t, releaseEnd(t, dir, other, now), other)
 	}
-	write(t, dir, Entry{Device: "vf", NodeGUID: "0000:0000:0000:0000", Until: now + minute})
-	require.Zero(t, released(t, dir, verbs.Found{Name: "vf2", NodeGUID: "0000:0000:0000:0000"}, now), "no GUID was given to it")
+	writeEntry(t, dir, Entry{Device: "vf", NodeGUID: "0000:0000:0000:0000", Until: now + minute})
+	require.Zero(t, releaseEnd(t, dir, verbs.Found{Name: "vf2", NodeGUID: "0000:0000:0000:0000"}, now), "no GUID was given to it")
 }
 
 func TestReleaseOfAnotherBootOrDayIsVoid(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	require.NoError(t, Write(dir, "the boot before", Entry{Until: now + minute}))
-	require.Zero(t, released(t, dir, named("mlx5_0"), now))
-	write(t, dir, Entry{Until: now + int64(MaxDuration) + 1})
+	require.Zero(t, releaseEnd(t, dir, foundDevice("mlx5_0"), now))
+	writeEntry(t, dir, Entry{Until: now + int64(MaxDuration) + 1})
 	s, err := Read([]string{dir}, boot, now)
 	require.ErrorContains(t, err, "it releases for more than 24h0m0s")
 	require.False(t, s.Active(now))
@@ -137,8 +137,8 @@ func TestFileOfAStrangerReleasesNothing(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := directory(t)
-			write(t, dir, Entry{Until: now + minute})
+			dir := newDirectory(t)
+			writeEntry(t, dir, Entry{Until: now + minute})
 			c.change(t, dir, filepath.Join(dir, "released"))
 			s, err := Read([]string{dir}, boot, now)
 			require.ErrorContains(t, err, c.want)
@@ -149,7 +149,7 @@ func TestFileOfAStrangerReleasesNothing(t *testing.T) {
 }
 
 func TestUserWhoMayNotWriteReleasesNothing(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	require.NoError(t, os.Chmod(dir, 0o555))
 	var read, written error
 	asNobody(func() {
@@ -182,14 +182,14 @@ type testClock struct{ began time.Time }
 func (m testClock) now() int64 { return now + int64(time.Since(m.began)) }
 
 func TestKeeperEndsTheReleaseWhenTheTimeIsOver(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	synctest.Test(t, func(t *testing.T) {
 		m := testClock{time.Now()}
-		write(t, dir, Entry{Until: now + minute})
+		writeEntry(t, dir, Entry{Until: now + minute})
 		// A keeper that starts during the release applies it. The same happens when a plugin is restarted.
 		for range 2 {
 			k := NewKeeper(Config{Dirs: []string{dir}, Now: m.now, Boot: boot})
-			_, ok := k.Until(named("mlx5_0"))
+			_, ok := k.Until(foundDevice("mlx5_0"))
 			require.True(t, ok)
 		}
 		k := NewKeeper(Config{Dirs: []string{dir}, Now: m.now, Boot: boot})
@@ -199,7 +199,7 @@ func TestKeeperEndsTheReleaseWhenTheTimeIsOver(t *testing.T) {
 		go func() {
 			defer close(done)
 			k.Run(ctx, false, func() {
-				if _, ok := k.Until(named("mlx5_0")); !ok && ended == 0 {
+				if _, ok := k.Until(foundDevice("mlx5_0")); !ok && ended == 0 {
 					ended = time.Since(m.began)
 				}
 			})
@@ -211,17 +211,17 @@ func TestKeeperEndsTheReleaseWhenTheTimeIsOver(t *testing.T) {
 
 		// The files are not read again until Reload is called.
 		ended = 0
-		write(t, dir, Entry{Until: m.now() + minute})
+		writeEntry(t, dir, Entry{Until: m.now() + minute})
 		time.Sleep(time.Hour)
-		_, ok := k.Until(named("mlx5_0"))
+		_, ok := k.Until(foundDevice("mlx5_0"))
 		require.False(t, ok)
-		write(t, dir, Entry{Until: m.now() + minute})
+		writeEntry(t, dir, Entry{Until: m.now() + minute})
 		k.Reload()
-		_, ok = k.Until(named("mlx5_0"))
+		_, ok = k.Until(foundDevice("mlx5_0"))
 		require.True(t, ok)
 		require.NoError(t, Remove(dir)) // by hand
 		time.Sleep(10 * time.Second)
-		_, ok = k.Until(named("mlx5_0"))
+		_, ok = k.Until(foundDevice("mlx5_0"))
 		require.False(t, ok)
 		cancel()
 		<-done
@@ -229,7 +229,7 @@ func TestKeeperEndsTheReleaseWhenTheTimeIsOver(t *testing.T) {
 }
 
 func TestPollingKeeperNoticesAReleaseByItself(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	synctest.Test(t, func(t *testing.T) {
 		m := testClock{time.Now()}
 		k := NewKeeper(Config{Dirs: []string{filepath.Join(dir, "missing"), dir}, Now: m.now, Boot: boot})
@@ -240,9 +240,9 @@ func TestPollingKeeperNoticesAReleaseByItself(t *testing.T) {
 			k.Run(ctx, true, func() {})
 		}()
 		time.Sleep(time.Minute)
-		write(t, dir, Entry{Until: m.now() + minute})
+		writeEntry(t, dir, Entry{Until: m.now() + minute})
 		time.Sleep(10 * time.Second)
-		_, ok := k.Until(named("mlx5_0"))
+		_, ok := k.Until(foundDevice("mlx5_0"))
 		require.True(t, ok)
 		cancel()
 		<-done
@@ -282,8 +282,8 @@ func (p *plugin) reviewed() bool {
 	return p.reviews > 0
 }
 
-// serve runs a Server in a directory until the returned function is called.
-func serve(t *testing.T, dir string, p *plugin) (stop func()) {
+// startServer runs a Server in a directory until the returned function is called.
+func startServer(t *testing.T, dir string, p *plugin) (stop func()) {
 	t.Helper()
 	s, err := Listen(dir, p)
 	require.NoError(t, err)
@@ -303,9 +303,9 @@ func serve(t *testing.T, dir string, p *plugin) (stop func()) {
 }
 
 func TestCommandReturnsWhenTheWorkersHaveLetGo(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	p := &plugin{devices: []Device{{Device: "mlx5_0", Open: true}}}
-	serve(t, dir, p)
+	startServer(t, dir, p)
 	asked := make(chan []Plugin)
 	go func() { asked <- AskPlugins(t.Context(), dir) }()
 	require.Eventually(t, p.reviewed, time.Minute, time.Millisecond)
@@ -323,8 +323,8 @@ func TestCommandReturnsWhenTheWorkersHaveLetGo(t *testing.T) {
 }
 
 func TestCommandThatWaitsTooLongSaysSo(t *testing.T) {
-	dir := directory(t)
-	serve(t, dir, &plugin{devices: []Device{{Device: "mlx5_0", Open: true}}})
+	dir := newDirectory(t)
+	startServer(t, dir, &plugin{devices: []Device{{Device: "mlx5_0", Open: true}}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	got := AskPlugins(ctx, dir)
@@ -333,9 +333,9 @@ func TestCommandThatWaitsTooLongSaysSo(t *testing.T) {
 }
 
 func TestPluginThatEndsHasNothingOpen(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	p := &plugin{err: errors.New("it is stopping")}
-	stop := serve(t, dir, p)
+	stop := startServer(t, dir, p)
 	asked := make(chan []Plugin)
 	go func() { asked <- AskPlugins(t.Context(), dir) }()
 	require.Eventually(t, p.reviewed, time.Minute, time.Millisecond)
@@ -347,7 +347,7 @@ func TestPluginThatEndsHasNothingOpen(t *testing.T) {
 }
 
 func TestSocketOfAKilledPluginIsNobody(t *testing.T) {
-	dir := directory(t)
+	dir := newDirectory(t)
 	s, err := Listen(dir, &plugin{})
 	require.NoError(t, err)
 	s.listener.SetUnlinkOnClose(false) // as a kill leaves it
@@ -355,7 +355,7 @@ func TestSocketOfAKilledPluginIsNobody(t *testing.T) {
 	require.FileExists(t, s.path)
 	require.Empty(t, AskPlugins(t.Context(), dir))
 	require.NoError(t, os.Rename(s.path, filepath.Join(dir, "1-1.sock")))
-	serve(t, dir, &plugin{})
+	startServer(t, dir, &plugin{})
 	require.NoFileExists(t, filepath.Join(dir, "1-1.sock"), "the next plugin removes it")
 	require.Len(t, AskPlugins(t.Context(), dir), 1)
 }

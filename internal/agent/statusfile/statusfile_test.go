@@ -19,8 +19,8 @@ import (
 	"rdma_events/internal/sys/clock"
 )
 
-// write writes one status with a Writer, and returns the path of the file.
-func write(t *testing.T, dir string, s *health.Status) string {
+// writeStatus writes one status with a Writer, and returns the path of the file.
+func writeStatus(t *testing.T, dir string, s *health.Status) string {
 	t.Helper()
 	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func write(t *testing.T, dir string, s *health.Status) string {
 	return w.path
 }
 
-func status(device string) *health.Status {
+func newStatus(device string) *health.Status {
 	return &health.Status{Schema: health.Schema, Host: "gpu-17", Devices: []health.Device{{Device: device}}, Problems: []health.Problem{}}
 }
 
@@ -45,7 +45,7 @@ func changeProcess(t *testing.T, path string, how func(*writingProcess)) {
 
 func TestAStatusIsReadWhileItsPluginRuns(t *testing.T) {
 	dir := t.TempDir()
-	path := write(t, dir, status("mlx5_0"))
+	path := writeStatus(t, dir, newStatus("mlx5_0"))
 	found, err := Read(dir)
 	require.NoError(t, err)
 	require.Equal(t, "mlx5_0", found.Devices[0].Device)
@@ -80,7 +80,7 @@ func TestAStaleStatusIsNotUsed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
-			changeProcess(t, write(t, dir, status("mlx5_0")), tt.how)
+			changeProcess(t, writeStatus(t, dir, newStatus("mlx5_0")), tt.how)
 			_, err := Read(dir)
 			if tt.want == "" {
 				require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestTheFilesOfKilledPluginsAreRemovedByTheNext(t *testing.T) {
 		"1-2.json": func(w *writingProcess) { w.Namespace, w.WrittenNS = 1, clock.Boot()-int64(2*time.Hour) },
 		"1-3.json": func(w *writingProcess) { w.Namespace = 1 },
 	} {
-		path := write(t, dir, status(name))
+		path := writeStatus(t, dir, newStatus(name))
 		changeProcess(t, path, how)
 		require.NoError(t, os.Rename(path, filepath.Join(dir, name)))
 	}
@@ -110,7 +110,7 @@ func TestTheFilesOfKilledPluginsAreRemovedByTheNext(t *testing.T) {
 	require.NoError(t, os.WriteFile(unfinishedFile, nil, 0o644))
 	require.NoError(t, os.Chtimes(unfinishedFile, time.Time{}, time.Now().Add(-time.Hour)))
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "fifo.json"), 0o644))
-	write(t, dir, status("own"))
+	writeStatus(t, dir, newStatus("own"))
 	here, err := pidNamespace()
 	require.NoError(t, err)
 	removeStaleFiles(dir, here)
@@ -129,8 +129,8 @@ func TestRunWritesTheLastStatusAndRemovesItAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	w.Put(status("mlx5_0"))
-	w.Put(status("mlx5_1"))
+	w.Put(newStatus("mlx5_0"))
+	w.Put(newStatus("mlx5_1"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan struct{})
@@ -159,7 +159,7 @@ func TestALinkInTheDirectoryIsNotFollowed(t *testing.T) {
 	for _, path := range []string{w.path, w.path + tempMarker} {
 		require.NoError(t, os.Symlink(target, path))
 	}
-	require.NoError(t, w.write(status("mlx5_0")))
+	require.NoError(t, w.write(newStatus("mlx5_0")))
 	text, err := os.ReadFile(target)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(text))
@@ -178,7 +178,7 @@ func TestTheFirstOfSeveralErrorsIsLogged(t *testing.T) {
 		defer cancel()
 		go w.Run(ctx)
 		put := func() {
-			w.Put(status("mlx5_0"))
+			w.Put(newStatus("mlx5_0"))
 			synctest.Wait()
 		}
 		put()
@@ -219,7 +219,7 @@ func TestTheDirectoryIsTheServicesElseTheSystemsElseTheUsers(t *testing.T) {
 
 	user := t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", user)
-	write(t, service, status("mlx5_0"))
+	writeStatus(t, service, newStatus("mlx5_0"))
 	require.NoError(t, os.Rename(service, filepath.Join(user, dirName)))
 	found, err := Read("")
 	require.NoError(t, err)

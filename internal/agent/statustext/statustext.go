@@ -57,7 +57,7 @@ func writeDevice(b *strings.Builder, d *health.Device, now time.Time) {
 		link = verbs.PCILink(*d.PCILink).String()
 	}
 	fmt.Fprintf(b, "%s: %s\n", joinNonEmpty("", d.Device),
-		joinNonEmpty(", ", d.Driver, prefixed("firmware ", d.Firmware), d.BoardID, d.PCIAddress, link, numa, describeWatch(d, now)))
+		joinNonEmpty(", ", d.Driver, withPrefix("firmware ", d.Firmware), d.BoardID, d.PCIAddress, link, numa, describeWatch(d, now)))
 	for i := range d.Ports {
 		p := &d.Ports[i]
 		fmt.Fprintf(b, "    port %d: %s\n", p.Port, describePort(p, now))
@@ -175,7 +175,7 @@ func describeCommand(c *health.Command) string {
 	if c.BusyNS > 0 {
 		lasts = "for " + health.FormatLatency(c.BusyNS)
 	} else {
-		last = prefixed("the last one ended in ", c.Status)
+		last = withPrefix("the last one ended in ", c.Status)
 	}
 	return joinNonEmpty(", ", joinNonEmpty(" ", "the firmware does not answer", lasts), last, countNoun(c.Errors, "error"))
 }
@@ -244,8 +244,8 @@ func formatTime(t, now time.Time) string {
 	return t.Format(layout)
 }
 
-// prefixed returns the value after a prefix, or "" if the value is empty.
-func prefixed(name, value string) string {
+// withPrefix returns the value after a prefix, or "" if the value is empty.
+func withPrefix(name, value string) string {
 	if value == "" {
 		return ""
 	}

@@ -30,8 +30,8 @@ func observeFor(k *health.Keeper, h *healthtest.Host, begin time.Time, lasting t
 	return s
 }
 
-// screen returns the screen of a host with additional points, right after the start of its plugin.
-func screen(t *testing.T, h *healthtest.Host, more ...measure.Point) string {
+// screenText returns the screen of a host with additional points, right after the start of its plugin.
+func screenText(t *testing.T, h *healthtest.Host, more ...measure.Point) string {
 	t.Helper()
 	s := health.NewKeeper("v1", "gpu-17").Observe(append(h.Points(noon), more...), noon)
 	var b strings.Builder
@@ -161,14 +161,14 @@ func TestALineOfOneLookNamesEachProblem(t *testing.T) {
 func TestFunctionsThatAreNotWatchedTakeALine(t *testing.T) {
 	h := healthtest.Healthy()
 	h.Collector.FunctionsSkipped = 2
-	require.Contains(t, screen(t, h), "\n2 virtual or scalable functions left out; virtual_functions = true watches all\nno problems\n")
+	require.Contains(t, screenText(t, h), "\n2 virtual or scalable functions left out; virtual_functions = true watches all\nno problems\n")
 }
 
 func TestDeviceInAnotherNamespaceIsShownWithItsTime(t *testing.T) {
 	h := healthtest.Healthy()
 	h.Device.Open, h.Device.Reason, h.Port.Known = false, status.ReasonOtherNetns, false
 	h.Device.InOtherNetns, h.Device.OtherNetnsNS, h.Device.At = true, int64(90*time.Minute), noon
-	text := screen(t, h)
+	text := screenText(t, h)
 	require.Contains(t, text, "mlx5_0: mlx5_core, other_netns since 10:30\n")
 	require.Contains(t, text, "no problems\n")
 }
@@ -176,18 +176,18 @@ func TestDeviceInAnotherNamespaceIsShownWithItsTime(t *testing.T) {
 func TestOnlyCommandsThatAreStuckTakeALine(t *testing.T) {
 	h := healthtest.Healthy()
 	h.Command.TookP.P99 = 45_000
-	require.NotContains(t, screen(t, h), "hw_counters", "what is well takes no line")
+	require.NotContains(t, screenText(t, h), "hw_counters", "what is well takes no line")
 	h.Command.Stuck, h.Command.BusyNS = true, 6_100_000_000
-	require.Contains(t, screen(t, h), "\n        hw_counters: the firmware does not answer for 6.1 s\n")
+	require.Contains(t, screenText(t, h), "\n        hw_counters: the firmware does not answer for 6.1 s\n")
 }
 
 func TestAPortShowsHowManyOfItsPairsHaveMet(t *testing.T) {
 	p := &measure.FabricPort{Device: "mlx5_0", Port: 1, Verdict: "ok", At: noon}
 	p.Pairs, p.PairsMet = 8, 8
-	require.Contains(t, screen(t, healthtest.Healthy(), p), "infiniband, 8 of 8 pairs met\n")
+	require.Contains(t, screenText(t, healthtest.Healthy(), p), "infiniband, 8 of 8 pairs met\n")
 	p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown = 7, 2, 1, 3
-	require.Contains(t, screen(t, healthtest.Healthy(), p), "infiniband, 7 of 8 pairs met, 2 bad, 1 busy, 3 down\n")
+	require.Contains(t, screenText(t, healthtest.Healthy(), p), "infiniband, 7 of 8 pairs met, 2 bad, 1 busy, 3 down\n")
 	for _, other := range []*measure.FabricPort{{Device: "mlx5_0", Port: 2, At: noon}, {Device: "mlx5_1", Port: 1, At: noon}} {
-		require.NotContains(t, screen(t, healthtest.Healthy(), other), "pairs", "it is not of a port that is shown")
+		require.NotContains(t, screenText(t, healthtest.Healthy(), other), "pairs", "it is not of a port that is shown")
 	}
 }

@@ -27,8 +27,8 @@ func (h fakeHook) Close() error {
 	return nil
 }
 
-// attached attaches to a kernel that has all functions of Linux 6.1 and refuses some programs.
-func attached(t *testing.T, refuses map[string]error) (kept, closed, missing []string, err error) {
+// attachPrograms attaches to a kernel that has all functions of Linux 6.1 and refuses some programs.
+func attachPrograms(t *testing.T, refuses map[string]error) (kept, closed, missing []string, err error) {
 	t.Helper()
 	f := fitted{functions: functionsOf(t), has: func(function string) bool { return function != "uverbs_async_event_free_event_queue" }}
 	c, err := choosePrograms(f.functions, f.has)
@@ -50,7 +50,7 @@ func attached(t *testing.T, refuses map[string]error) (kept, closed, missing []s
 }
 
 func TestFunctionThatCannotBeProbedSwitchesOffItsPartAlone(t *testing.T) {
-	all, closed, missing, err := attached(t, nil)
+	all, closed, missing, err := attachPrograms(t, nil)
 	require.NoError(t, err)
 	require.Empty(t, closed)
 	require.Empty(t, missing)
@@ -67,7 +67,7 @@ func TestFunctionThatCannotBeProbedSwitchesOffItsPartAlone(t *testing.T) {
 		}, "ib_uverbs_cq_event_handler"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kept, closed, missing, err := attached(t, map[string]error{c.refuses: unix.EINVAL})
+			kept, closed, missing, err := attachPrograms(t, map[string]error{c.refuses: unix.EINVAL})
 			require.NoError(t, err)
 			require.Equal(t, []string{c.missing}, missing)
 			require.Equal(t, c.off, closed)
@@ -79,7 +79,7 @@ func TestFunctionThatCannotBeProbedSwitchesOffItsPartAlone(t *testing.T) {
 }
 
 func TestKernelThatLetsNothingBeProbedIsNotSupported(t *testing.T) {
-	kept, closed, _, err := attached(t, map[string]error{"cq_event": unix.EINVAL, "object_gone": unix.EBUSY})
+	kept, closed, _, err := attachPrograms(t, map[string]error{"cq_event": unix.EINVAL, "object_gone": unix.EBUSY})
 	require.ErrorIs(t, err, trace.ErrUnsupported)
 	require.ErrorContains(t, err, "attach to ib_uverbs_cq_event_handler: invalid argument")
 	require.Empty(t, kept)
@@ -88,7 +88,7 @@ func TestKernelThatLetsNothingBeProbedIsNotSupported(t *testing.T) {
 
 func TestMissingPrivilegeOrMemoryIsNoMatterOfAFunction(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOMEM, unix.EMFILE} {
-		_, _, _, err := attached(t, map[string]error{"read_begins": errno})
+		_, _, _, err := attachPrograms(t, map[string]error{"read_begins": errno})
 		require.ErrorIs(t, err, errno)
 	}
 }

@@ -37,7 +37,7 @@ func TestTheKernelKeepsTheContractWithSharedReceiveQueues(t *testing.T) {
 
 func keepsTheContract(t *testing.T, types ...verbs.EventType) {
 	tracetest.Run(t, tracetest.Fixture{
-		New:   func(t testing.TB) tracetest.Host { return app.NewHost(t, "rdma0", "d0", opens(t)) },
+		New:   func(t testing.TB) tracetest.Host { return app.NewHost(t, "rdma0", "d0", sourceOpener(t)) },
 		Types: types,
 		Lacks: app.Lacks(),
 	})
@@ -47,7 +47,7 @@ func keepsTheContract(t *testing.T, types ...verbs.EventType) {
 // is missed, the events that the process has read are counted at its next read.
 func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	const processes, rounds = 24, 3
-	host := app.NewHost(t, "rdma0", "d0", opens(t))
+	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
 	source, err := host.Open(time.Hour)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, source.Close()) }()
@@ -89,7 +89,7 @@ func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 
 // A process opens the device, starts a child that inherits it, and ends. Ended processes are checked every five seconds.
 func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
-	host := app.NewHost(t, "rdma0", "d0", opens(t))
+	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
 	source, err := host.Open(time.Hour)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, source.Close()) }()
@@ -130,7 +130,7 @@ func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
 
 // The programs read the names of a nested cgroup from the kernel.
 func TestAProcessHasTheUnitOfItsCgroup(t *testing.T) {
-	host := app.NewHost(t, "rdma0", "d0", opens(t))
+	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
 	root := t.TempDir()
 	require.NoError(t, unix.Mount("none", root, "cgroup2", 0, ""))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(root, unix.MNT_DETACH)) })
@@ -160,7 +160,7 @@ func TestAProcessHasTheUnitOfItsCgroup(t *testing.T) {
 
 // Events of ports are not counted, but reading one resets the time since which other events are unread.
 func TestTheKernelTimesAQueueByItsPortEventsToo(t *testing.T) {
-	host := app.NewHost(t, "rdma0", "d0", opens(t))
+	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
 	source, err := host.Open(time.Hour)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, source.Close()) }()
@@ -187,8 +187,8 @@ func onlyApp(t *testing.T, source trace.Source) trace.App {
 	return snap.Apps[0]
 }
 
-// opens returns a function that loads the programs and opens an audited Source.
-func opens(t testing.TB) func(hangAfter time.Duration) (trace.Source, error) {
+// sourceOpener returns a function that loads the programs and opens an audited Source.
+func sourceOpener(t testing.TB) func(hangAfter time.Duration) (trace.Source, error) {
 	return func(hangAfter time.Duration) (trace.Source, error) {
 		programs, err := ebpf.Load()
 		if err != nil {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0 OR MIT)
 //
-// The kernel's types, with the fields that trace.bpf.c uses and no others. Their offsets here mean nothing: the loader puts
-// in those of the running kernel (CO-RE). Names are those of Linux 6.1; a name with ___ and a suffix is a variant of the type
-// before it (libbpf calls it a flavor).
+// Types of the kernel, with only the fields that trace.bpf.c uses. The offsets in this file do not matter, because the loader
+// replaces them by the offsets of the running kernel (CO-RE). The names follow Linux 6.1. A name with ___ and a suffix is a
+// variant of the type above it (a flavor in libbpf).
 #pragma once
 
-#define __VMLINUX_H__ // bpf_tracing.h takes the kernel's names of registers
+#define __VMLINUX_H__ // bpf_tracing.h then uses the kernel's names of registers
 
 typedef unsigned char __u8;
 typedef unsigned short __u16;
@@ -129,7 +129,7 @@ struct ib_uverbs_async_event_file {
 } CORE;
 struct ib_uverbs_completion_event_file;
 
-// Of include/uapi/rdma/ib_user_verbs.h, and so the same on every kernel.
+// From include/uapi/rdma/ib_user_verbs.h, and therefore the same on every kernel.
 struct ib_uverbs_async_event_desc {
 	u64 element;
 	u32 event_type;

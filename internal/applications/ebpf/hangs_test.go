@@ -13,8 +13,8 @@ import (
 
 const tid = 4712
 
-// look simulates the look of a second. It returns the reported hangs and the threads that no longer wait.
-func look(h *hangDetector, second int, s ...traceSight) ([]trace.Hang, []uint32) {
+// simulateLook simulates the look in a given second. It returns the reported hangs and the threads that no longer wait.
+func simulateLook(h *hangDetector, second int, s ...traceSight) ([]trace.Hang, []uint32) {
 	sights := map[uint32]traceSight{}
 	for _, one := range s {
 		sights[one.Tid] = one
@@ -24,8 +24,8 @@ func look(h *hangDetector, second int, s ...traceSight) ([]trace.Hang, []uint32)
 	return snap.Hangs, over
 }
 
-// asleep returns the state of a thread that waits in its object, modified by changes.
-func asleep(changes ...func(*traceSight)) traceSight {
+// sleepingThread returns the state of a thread that waits in its object, modified by changes.
+func sleepingThread(changes ...func(*traceSight)) traceSight {
 	s := traceSight{Tid: tid, Call: unix.SYS_FUTEX, State: 0x2001, Argument: 0x1000 + 44, Switches: 5}
 	for _, change := range changes {
 		change(&s)
@@ -41,19 +41,19 @@ func TestAThreadHangsWhenItHasWaitedAtEachLook(t *testing.T) {
 	h := newHangDetector(3 * time.Second)
 	h.addWait(tid, newWait(1))
 	for second := 1; second <= 3; second++ {
-		reported, over := look(h, second, asleep())
+		reported, over := simulateLook(h, second, sleepingThread())
 		require.Empty(t, reported, second)
 		require.Empty(t, over)
 	}
 	want := trace.Hang{
 		Thread: tid, Object: verbs.ScopeQP, Number: 284, Since: int64(time.Second), Missing: 1, Proof: trace.ProofAsleep,
 	}
-	reported, _ := look(h, 4, asleep())
+	reported, _ := simulateLook(h, 4, sleepingThread())
 	require.Equal(t, []trace.Hang{want}, reported)
-	reported, _ = look(h, 5, asleep(func(s *traceSight) { s.Switches++ }))
+	reported, _ = simulateLook(h, 5, sleepingThread(func(s *traceSight) { s.Switches++ }))
 	want.Proof = trace.ProofWaiting
 	require.Equal(t, []trace.Hang{want}, reported, "some acknowledgements came")
-	reported, over := look(h, 6)
+	reported, over := simulateLook(h, 6)
 	require.Empty(t, reported)
 	require.Equal(t, []uint32{tid}, over)
 	require.True(t, h.isEmpty())
@@ -73,10 +73,10 @@ func TestNoOtherSleepIsAHang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHangDetector(0)
 			h.addWait(tid, newWait(1))
-			reported, over := look(h, 2, asleep(change))
+			reported, over := simulateLook(h, 2, sleepingThread(change))
 			require.Empty(t, reported)
 			require.Empty(t, over, "it may be on its way")
-			reported, over = look(h, 3, asleep(change))
+			reported, over = simulateLook(h, 3, sleepingThread(change))
 			require.Empty(t, reported)
 			require.Equal(t, []uint32{tid}, over)
 		})
@@ -86,14 +86,14 @@ func TestNoOtherSleepIsAHang(t *testing.T) {
 func TestAThreadThatIsSeenAwakeOnceHangsOn(t *testing.T) {
 	h := newHangDetector(0)
 	h.addWait(tid, newWait(1))
-	look(h, 2, asleep())
-	hang, _ := look(h, 3, asleep())
+	simulateLook(h, 2, sleepingThread())
+	hang, _ := simulateLook(h, 3, sleepingThread())
 	require.Len(t, hang, 1)
-	reported, over := look(h, 4, asleep(func(s *traceSight) { s.State = 0 }))
+	reported, over := simulateLook(h, 4, sleepingThread(func(s *traceSight) { s.State = 0 }))
 	require.Equal(t, hang, reported, "the host takes a hang that is not named for one that is over")
 	require.Empty(t, over)
 	for second := 5; second <= 6; second++ {
-		reported, _ = look(h, second, asleep())
+		reported, _ = simulateLook(h, second, sleepingThread())
 		require.Equal(t, hang, reported)
 	}
 }
@@ -101,15 +101,15 @@ func TestAThreadThatIsSeenAwakeOnceHangsOn(t *testing.T) {
 func TestAThreadThatDestroysAnotherObjectHasEndedItsHang(t *testing.T) {
 	h := newHangDetector(0)
 	h.addWait(tid, newWait(1))
-	look(h, 2, asleep())
-	reported, _ := look(h, 3, asleep())
+	simulateLook(h, 2, sleepingThread())
+	reported, _ := simulateLook(h, 3, sleepingThread())
 	require.Len(t, reported, 1)
 	require.EqualValues(t, time.Second, reported[0].Since)
 	h.addWait(tid, newWait(4))
-	reported, over := look(h, 5, asleep())
+	reported, over := simulateLook(h, 5, sleepingThread())
 	require.Empty(t, reported)
 	require.Empty(t, over)
-	reported, _ = look(h, 6, asleep())
+	reported, _ = simulateLook(h, 6, sleepingThread())
 	require.Len(t, reported, 1)
 	require.EqualValues(t, 4*time.Second, reported[0].Since)
 }

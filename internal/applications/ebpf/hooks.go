@@ -18,7 +18,7 @@ type feature struct {
 	oneOf []string
 }
 
-func features() []feature {
+func allFeatures() []feature {
 	return []feature{
 		{
 			name: "events",
@@ -49,7 +49,7 @@ func choosePrograms(functions map[string]string, has func(function string) bool)
 	fits := func(program string) bool { return functions[program] == "" || has(functions[program]) }
 	lacks := map[string]bool{}
 	uses := map[string]bool{}
-	for _, p := range features() {
+	for _, p := range allFeatures() {
 		wanted, missing := p.programs, programsWithout(p.programs, fits)
 		if of := slices.DeleteFunc(slices.Clone(p.oneOf), func(program string) bool { return !fits(program) }); len(of) > 0 {
 			wanted = append(slices.Clone(wanted), of...)
@@ -69,7 +69,7 @@ func choosePrograms(functions map[string]string, has func(function string) bool)
 		}
 	}
 	c := choice{missing: slices.Sorted(maps.Keys(lacks))}
-	for _, p := range features() {
+	for _, p := range allFeatures() {
 		if uses[p.programs[0]] {
 			maps.DeleteFunc(uses, func(_ string, used bool) bool { return !used })
 			c.programs = slices.Sorted(maps.Keys(uses))

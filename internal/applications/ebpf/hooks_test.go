@@ -28,7 +28,7 @@ func functionsOf(t *testing.T) map[string]string {
 
 func TestEveryProgramIsOfAPart(t *testing.T) {
 	var named []string
-	for _, p := range features() {
+	for _, p := range allFeatures() {
 		named = append(append(named, p.programs...), p.oneOf...)
 	}
 	named = append(named, optionalPrograms()...)

@@ -13,19 +13,19 @@ import (
 
 var python = traceProcess{Start: 987 * clockTick, Tgid: 4711, Device: 2}
 
-func chars(to []int8, s string) {
+func copyChars(to []int8, s string) {
 	for i := range s {
 		to[i] = int8(s[i])
 	}
 }
 
-// counted returns the map entry of a process with errors and other events.
-func counted(errors, others uint64) *traceApp {
+// newApp returns the map entry of a process with errors and other events.
+func newApp(errors, others uint64) *traceApp {
 	a := &traceApp{Queues: 1}
-	chars(a.Device[:], "mlx5_0")
-	chars(a.Comm[:], "python3")
-	chars(a.Cgroup[0][:], "cri-containerd-abc.scope")
-	chars(a.Cgroup[1][:], "kubepods-burstable-pod3f2a0000_1111_2222_3333_444455556666.slice")
+	copyChars(a.Device[:], "mlx5_0")
+	copyChars(a.Comm[:], "python3")
+	copyChars(a.Cgroup[0][:], "cri-containerd-abc.scope")
+	copyChars(a.Cgroup[1][:], "kubepods-burstable-pod3f2a0000_1111_2222_3333_444455556666.slice")
 	a.Queued[verbs.EventQPFatal], a.Queued[verbs.EventCommEst] = errors, others
 	return a
 }
@@ -38,7 +38,7 @@ func (p *processCounts) reported(now int64) *trace.Update {
 
 func TestAProcessIsNamedByWhatTheKernelSawFirst(t *testing.T) {
 	p := newProcessCounts()
-	p.setApp(python, counted(1, 0))
+	p.setApp(python, newApp(1, 0))
 	p.addQueue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 1}, Since: 50})
 	want := identity.Process{PID: 4711, Start: 987, Comm: "python3", Unit: "pod_3f2a0000-1111-2222-3333-444455556666"}
 	snap := p.reported(100)
@@ -49,18 +49,18 @@ func TestAProcessIsNamedByWhatTheKernelSawFirst(t *testing.T) {
 	require.EqualValues(t, 50, snap.Apps[0].UnreadSince)
 	require.Empty(t, p.reported(101).Apps, "nothing has changed")
 
-	renamed := counted(2, 0)
-	chars(renamed.Comm[:], "another")
+	renamed := newApp(2, 0)
+	copyChars(renamed.Comm[:], "another")
 	p.setApp(python, renamed)
 	require.Equal(t, want, p.reported(102).Apps[0].Process)
 }
 
 func TestAnEntryThatIsBeingWrittenIsTakenLater(t *testing.T) {
 	p := newProcessCounts()
-	p.setApp(python, counted(2, 1))
+	p.setApp(python, newApp(2, 1))
 	first := p.reported(1).Apps[0]
 	require.EqualValues(t, 3, first.Unread)
-	torn := counted(2, 1)
+	torn := newApp(2, 1)
 	torn.Read = [2]uint64{0, 3} // one of them was queued after the entry's counts had been copied
 	p.setApp(python, torn)
 	require.Empty(t, p.reported(2).Apps)
@@ -74,7 +74,7 @@ func TestAnEntryThatIsBeingWrittenIsTakenLater(t *testing.T) {
 
 func TestAProcessEndsASecondAfterItsLastQueue(t *testing.T) {
 	p := newProcessCounts()
-	gone := counted(1, 0)
+	gone := newApp(1, 0)
 	gone.Queues, gone.Discarded = 0, [2]uint64{0, 1}
 	p.setApp(python, gone)
 	require.False(t, p.reported(1).Apps[0].Ended, "what it had is reported first")
@@ -90,12 +90,12 @@ func TestAProcessEndsASecondAfterItsLastQueue(t *testing.T) {
 func TestQueueOutlivesTheProcessThatLeftItToAChild(t *testing.T) {
 	isGone := func(pid int) bool { return pid == 4711 }
 	p := newProcessCounts()
-	p.setApp(python, counted(2, 0))
+	p.setApp(python, newApp(2, 0))
 	p.reported(1)
 	p.markEnded(isGone)
 	require.Empty(t, p.reported(2).Apps)
 
-	c := counted(3, 0)
+	c := newApp(3, 0)
 	c.Read[1] = 1
 	p.setApp(python, c)
 	p.markEnded(isGone)
@@ -116,7 +116,7 @@ func TestQueueOutlivesTheProcessThatLeftItToAChild(t *testing.T) {
 // The process has destroyed an object and had no event.
 func TestProcessWithoutAQueueEndsWhenItIsGone(t *testing.T) {
 	p := newProcessCounts()
-	c := counted(0, 0)
+	c := newApp(0, 0)
 	c.Queues, c.DestroyedUnacked = 0, 1
 	p.setApp(python, c)
 	require.False(t, p.reported(1).Apps[0].Ended)
@@ -129,7 +129,7 @@ func TestProcessWithoutAQueueEndsWhenItIsGone(t *testing.T) {
 func TestTheLongestDelayIsOfTheLookThatIsOver(t *testing.T) {
 	p := newProcessCounts()
 	p.look = 7
-	c := counted(1, 0)
+	c := newApp(1, 0)
 	c.Read, c.Delays, c.DelaySum = [2]uint64{0, 1}, 1, 90
 	c.DelayMax[1].Ns, c.DelayMax[1].Look = 90, 7
 	p.setApp(python, c)
@@ -144,7 +144,7 @@ func TestTheLongestDelayIsOfTheLookThatIsOver(t *testing.T) {
 func TestALookWithoutAReadingReportsNothingTwice(t *testing.T) {
 	p := newProcessCounts()
 	p.look = 7
-	c := counted(2, 0)
+	c := newApp(2, 0)
 	c.Read, c.Delays, c.DelaySum = [2]uint64{0, 1}, 1, 90
 	c.DelayMax[1].Ns, c.DelayMax[1].Look = 90, 7
 	p.setApp(python, c)
@@ -166,7 +166,7 @@ func TestALookWithoutAReadingReportsNothingTwice(t *testing.T) {
 
 func TestALookWithoutAReadingEndsAProcessWithoutAQueue(t *testing.T) {
 	p := newProcessCounts()
-	gone := counted(1, 0)
+	gone := newApp(1, 0)
 	gone.Queues, gone.Discarded = 0, [2]uint64{0, 1}
 	p.setApp(python, gone)
 	require.False(t, p.reported(1).Apps[0].Ended)
@@ -177,9 +177,9 @@ func TestALookWithoutAReadingEndsAProcessWithoutAQueue(t *testing.T) {
 // The counts were copied before the last event was queued, and the number of queues after the last one was closed.
 func TestEntryThatIsBeingWrittenDoesNotEndItsProcess(t *testing.T) {
 	p := newProcessCounts()
-	p.setApp(python, counted(1, 0))
+	p.setApp(python, newApp(1, 0))
 	p.reported(1)
-	torn := counted(1, 0)
+	torn := newApp(1, 0)
 	torn.Queues, torn.Discarded = 0, [2]uint64{0, 2}
 	p.setApp(python, torn)
 	require.Empty(t, p.reported(2).Apps)
@@ -193,7 +193,7 @@ func TestEntryThatIsBeingWrittenDoesNotEndItsProcess(t *testing.T) {
 
 func TestWhatFoundNoPlaceIsToldWithoutAName(t *testing.T) {
 	p := newProcessCounts()
-	p.setNameless(2, counted(4, 0))
+	p.setNameless(2, newApp(4, 0))
 	p.setNameless(3, &traceApp{})
 	snap := p.reported(1)
 	require.Len(t, snap.Apps, 1)
@@ -204,7 +204,7 @@ func TestWhatFoundNoPlaceIsToldWithoutAName(t *testing.T) {
 
 func TestEventsAreInTheOrderOfTheirTimes(t *testing.T) {
 	p := newProcessCounts()
-	p.setApp(python, counted(2, 0))
+	p.setApp(python, newApp(2, 0))
 	records := []traceRecord{
 		{Ns: 20, Process: python, Type: uint32(verbs.EventQPFatal), Number: 284},
 		{Ns: 10, Process: traceProcess{Tgid: 1}, Type: uint32(verbs.EventCQErr)},

@@ -27,14 +27,14 @@ func (p *proc) write(pid int, name, text string) {
 	require.NoError(p.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 }
 
-func stat(pid int, comm string, start uint64) string {
+func statText(pid int, comm string, start uint64) string {
 	return strconv.Itoa(pid) + " (" + comm + ") S 1 1 1 0 -1 4194560 3142 0 5 0 12 4 0 0 20 0 3 0 " +
 		strconv.FormatUint(start, 10) + " 1234 567 18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 0 0 0 0 0\n"
 }
 
 func (p *proc) process(pid int, comm string, start uint64, cgroup string) {
 	p.write(pid, "status", "Name:\tx\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t"+strconv.Itoa(pid)+"\nNgid:\t0\n")
-	p.write(pid, "stat", stat(pid, comm, start))
+	p.write(pid, "stat", statText(pid, comm, start))
 	p.write(pid, "cgroup", cgroup)
 }
 
@@ -42,7 +42,7 @@ func TestAThreadIsItsProcess(t *testing.T) {
 	p := newProc(t)
 	p.process(4711, "python3", 987654, "0::/system.slice/train.service\n")
 	p.write(4712, "status", "Name:\tworker\nTgid:\t4711\n")
-	p.write(4712, "stat", stat(4712, "worker", 999999))
+	p.write(4712, "stat", statText(4712, "worker", 999999))
 
 	want := Process{PID: 4711, Start: 987654, Comm: "python3", Unit: "train.service"}
 	r := NewReader(p.root)
@@ -111,7 +111,7 @@ func TestThisTestFindsItself(t *testing.T) {
 }
 
 func FuzzFilesOfAProcess(f *testing.F) {
-	f.Add([]byte(stat(7, "a) b", 12)))
+	f.Add([]byte(statText(7, "a) b", 12)))
 	f.Add([]byte("Name:\tx\nTgid:\t12\n"))
 	f.Add([]byte("1 ()"))
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -16,7 +16,7 @@ import "strings"
 func Unit(cgroup string) string {
 	var best unitMatch
 	for line := range strings.Lines(cgroup) {
-		if f := innermostUnit(levels(line)); f.isBetter(best) {
+		if f := innermostUnit(cgroupLevels(line)); f.isBetter(best) {
 			best = f
 		}
 	}
@@ -40,9 +40,9 @@ func (f unitMatch) isBetter(than unitMatch) bool {
 	return f.depth > than.depth
 }
 
-// levels returns the components of the path in a line of /proc/PID/cgroup, outermost first. A line has hierarchy, controllers and path,
-// separated by colons (cgroups(7)). The path itself may contain colons.
-func levels(line string) []string {
+// cgroupLevels returns the components of the path in a line of /proc/PID/cgroup, outermost first. A line has hierarchy, controllers and
+// path, separated by colons (cgroups(7)). The path itself may contain colons.
+func cgroupLevels(line string) []string {
 	line = strings.TrimSuffix(strings.TrimRight(line, "\r\n"), " (deleted)")
 	_, rest, ok := strings.Cut(line, ":")
 	if !ok {

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each row of units.txt has a cgroup as kernels, kubelets, container engines, Slurm and systemd create it, and its unit.
-func rows(t *testing.T) [][3]string {
+// unitRows returns the rows of units.txt. Each has a cgroup as kernels, kubelets, container engines, Slurm and systemd create it, and its
+// unit.
+func unitRows(t *testing.T) [][3]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "units.txt"))
 	require.NoError(t, err)
@@ -30,7 +31,7 @@ func rows(t *testing.T) [][3]string {
 
 func TestTheUnitIsTheInnermostOfPodJobContainerAndService(t *testing.T) {
 	seen := map[string]bool{}
-	for _, row := range rows(t) {
+	for _, row := range unitRows(t) {
 		require.False(t, seen[row[0]], "%s is there twice", row[0])
 		seen[row[0]] = true
 		t.Run(row[0], func(t *testing.T) { require.Equal(t, row[1], Unit(row[2])) })

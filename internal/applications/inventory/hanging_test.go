@@ -12,8 +12,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// wait returns a thread of a process that has waited for missing acknowledgements for a second.
-func wait(who Owner, thread int, since int64, missing uint32) trace.Hang {
+// threadHang returns a thread of a process that has waited for missing acknowledgements for a second.
+func threadHang(who Owner, thread int, since int64, missing uint32) trace.Hang {
 	return trace.Hang{
 		Device: "d", Process: who.Process, Thread: thread, Object: verbs.ScopeQP, Number: uint32(100 + thread),
 		Since: since * int64(time.Second), Missing: missing, Proof: trace.ProofAsleep,
@@ -22,8 +22,8 @@ func wait(who Owner, thread int, since int64, missing uint32) trace.Hang {
 
 func TestAHangIsShownWhileItLastsAndOnceAtItsEnd(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	hang := wait(a, 11, 0, 2)
+	a := newProcess(1, "a")
+	hang := threadHang(a, 11, 0, 2)
 	b.second(trace.Update{Hangs: []trace.Hang{hang}})
 	want := &measure.AppHang{
 		Device: "d", App: "a", Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Second), Missing: 2, PID: 1, TID: 11, Number: 111,
@@ -37,7 +37,7 @@ func TestAHangIsShownWhileItLastsAndOnceAtItsEnd(t *testing.T) {
 	require.Empty(t, b.hanging())
 	require.Zero(t, b.Host().Hangs)
 
-	b.second(trace.Update{Hangs: []trace.Hang{wait(a, 12, 1, 1)}})
+	b.second(trace.Update{Hangs: []trace.Hang{threadHang(a, 12, 1, 1)}})
 	b.second(trace.Update{})
 	ended := b.hanging()
 	require.Len(t, ended, 1, "shown although it did not last for an interval")
@@ -46,8 +46,8 @@ func TestAHangIsShownWhileItLastsAndOnceAtItsEnd(t *testing.T) {
 
 func TestThreadsOfAnApplicationHangTogether(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	old, young, of := wait(a, 12, 0, 1), wait(a, 11, 1, 5), wait(a, 13, 1, 1)
+	a := newProcess(1, "a")
+	old, young, of := threadHang(a, 12, 0, 1), threadHang(a, 11, 1, 5), threadHang(a, 13, 1, 1)
 	of.Object = verbs.ScopeCQ
 	b.mono = int64(3 * time.Second)
 	b.second(trace.Update{Hangs: []trace.Hang{young, old, of}})
@@ -62,7 +62,7 @@ func TestThreadsOfAnApplicationHangTogether(t *testing.T) {
 
 func TestWhatADeadTracerSawHangEnds(t *testing.T) {
 	b := newBench(t, 1)
-	b.second(trace.Update{Hangs: []trace.Hang{wait(process(1, "a"), 11, 0, 1), wait(process(2, "b"), 12, 0, 1)}})
+	b.second(trace.Update{Hangs: []trace.Hang{threadHang(newProcess(1, "a"), 11, 0, 1), threadHang(newProcess(2, "b"), 12, 0, 1)}})
 	require.Len(t, b.hanging(), 2)
 	b.end()
 	b.begin()
@@ -75,17 +75,17 @@ func TestWhatADeadTracerSawHangEnds(t *testing.T) {
 
 func TestASeriesKeepsItsPlaceAfterAHangAsAfterAnEvent(t *testing.T) {
 	b := newBench(t, 1)
-	b.second(trace.Update{Hangs: []trace.Hang{wait(process(1, "a"), 11, 0, 1)}})
+	b.second(trace.Update{Hangs: []trace.Hang{threadHang(newProcess(1, "a"), 11, 0, 1)}})
 	b.mono += int64(keepPlaceFor)
-	next := apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0))
-	next.Hangs = []trace.Hang{wait(process(1, "a"), 11, 0, 1)}
+	next := updateOf(appCounts(newProcess(2, "b"), verbs.EventQPFatal, 1, 0, 0))
+	next.Hangs = []trace.Hang{threadHang(newProcess(1, "a"), 11, 0, 1)}
 	b.second(next)
 	b.second(trace.Update{})
 	b.mono += int64(keepPlaceFor) - 2*int64(time.Second)
-	b.second(apps(app(process(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(newProcess(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
 	require.NotContains(t, b.async(), "d c ")
 	b.mono += int64(time.Second)
-	b.second(apps(app(process(4, "e"), verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(newProcess(4, "e"), verbs.EventQPFatal, 1, 0, 0)))
 	require.Contains(t, b.async(), "d e ")
 }
 

@@ -99,7 +99,7 @@ func (l *life) leaves(a *trace.App, typ verbs.EventType) {
 func (l *life) step() {
 	if len(l.queues) == 0 || l.random.IntN(12) == 0 {
 		l.next++
-		o := process(l.next, "app"+strconv.Itoa(l.random.IntN(8)))
+		o := newProcess(l.next, "app"+strconv.Itoa(l.random.IntN(8)))
 		o.Process.Unit = []string{"", "job_1", "x.service"}[l.random.IntN(3)]
 		l.queues = append(l.queues, &queue{device: []string{"d", "e"}[l.random.IntN(2)], owner: o})
 	}

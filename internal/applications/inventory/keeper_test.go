@@ -17,11 +17,11 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// keeping runs a Keeper. It returns the Keeper and a function that returns the application names of its points. Each thread is a process
-// that is named after it. A process is found when hold provides a value, or at once if hold is nil.
-func keeping(t *testing.T, hold chan struct{}) (k *inventory.Keeper, names func() []string) {
+// startNamedKeeper runs a Keeper. It also returns a function for the application names of the Keeper's points. Each thread is a process
+// with a name derived from its number. If hold is nil, a process is found at once, and otherwise when hold provides a value.
+func startNamedKeeper(t *testing.T, hold chan struct{}) (k *inventory.Keeper, names func() []string) {
 	t.Helper()
-	k = run(t, inventory.Config{
+	k = startKeeper(t, inventory.Config{
 		Options: inventory.Options{By: []string{"app"}, MaxSeries: 9}, Now: time.Now, Mono: func() int64 { return 0 },
 		Process: func(thread int) (identity.Process, bool) {
 			if hold != nil {
@@ -39,8 +39,8 @@ func keeping(t *testing.T, hold chan struct{}) (k *inventory.Keeper, names func(
 	}
 }
 
-// run runs a Keeper until the test ends.
-func run(t *testing.T, c inventory.Config) *inventory.Keeper {
+// startKeeper runs a Keeper until the test ends.
+func startKeeper(t *testing.T, c inventory.Config) *inventory.Keeper {
 	t.Helper()
 	k, err := inventory.NewKeeper(c)
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func run(t *testing.T, c inventory.Config) *inventory.Keeper {
 	return k
 }
 
-func threads(numbers ...int) *verbs.Objects {
+func threadObjects(numbers ...int) *verbs.Objects {
 	o := &verbs.Objects{}
 	o.Lists[verbs.ObjectCQ].State = verbs.ListComplete
 	for _, n := range numbers {
@@ -63,11 +63,11 @@ func threads(numbers ...int) *verbs.Objects {
 
 func TestWhatWorkersSeeIsKeptUntilTheDeviceIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, names := keeping(t, nil)
-		first := threads(1)
+		k, names := startNamedKeeper(t, nil)
+		first := threadObjects(1)
 		k.AddObjects("d", first)
 		first.Holders[0].Thread = 7 // data of a worker is valid only during the call
-		k.AddObjects("e", threads(2))
+		k.AddObjects("e", threadObjects(2))
 		require.Equal(t, []string{"b", "c"}, names())
 		k.RemoveDevice("d")
 		require.Equal(t, []string{"c"}, names())
@@ -77,8 +77,8 @@ func TestWhatWorkersSeeIsKeptUntilTheDeviceIsGone(t *testing.T) {
 func TestADeviceThatGoesWhileItsThreadsAreLookedForDoesNotComeBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		k, names := keeping(t, hold)
-		k.AddObjects("d", threads(1))
+		k, names := startNamedKeeper(t, hold)
+		k.AddObjects("d", threadObjects(1))
 		synctest.Wait()
 		k.RemoveDevice("d")
 		hold <- struct{}{}
@@ -91,7 +91,7 @@ func tracedKeeper(t *testing.T, alive *sync.Map) (k *inventory.Keeper, emitted *
 	t.Helper()
 	began := time.Now()
 	emitted = &[]measure.Point{}
-	k = run(t, inventory.Config{
+	k = startKeeper(t, inventory.Config{
 		Options: inventory.Options{By: []string{"app"}, MaxSeries: 9, Events: true}, Now: time.Now,
 		Mono: func() int64 { return int64(time.Since(began)) },
 		Process: func(pid int) (identity.Process, bool) {
@@ -107,19 +107,19 @@ func tracedKeeper(t *testing.T, alive *sync.Map) (k *inventory.Keeper, emitted *
 	return k, emitted
 }
 
-func process(pid int, comm string) identity.Process {
+func newProcess(pid int, comm string) identity.Process {
 	return identity.Process{PID: pid, Start: uint64(pid), Comm: comm}
 }
 
-// unread returns a process with an unread qp_fatal.
-func unread(who identity.Process) trace.App {
+// unreadApp returns a process with an unread qp_fatal.
+func unreadApp(who identity.Process) trace.App {
 	a := trace.App{Device: "d", Process: who, Unread: 1, UnreadErrors: 1}
 	a.Queued[verbs.EventQPFatal] = 1
 	return a
 }
 
-// find returns the only point of a type.
-func find[P measure.Point](t *testing.T, points []measure.Point) P {
+// onlyPoint returns the only point of a type.
+func onlyPoint[P measure.Point](t *testing.T, points []measure.Point) P {
 	t.Helper()
 	var found []P
 	for _, p := range points {
@@ -134,10 +134,10 @@ func find[P measure.Point](t *testing.T, points []measure.Point) P {
 func TestEventsOfTheTracerAreEmittedAtOnceAndTheRestWithTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, emitted := tracedKeeper(t, &sync.Map{})
-		began, a := time.Now(), process(1, "a")
+		began, a := time.Now(), newProcess(1, "a")
 		time.Sleep(time.Second)
 		k.HandleUpdate(&trace.Update{
-			Mono: int64(time.Second), Apps: []trace.App{unread(a)},
+			Mono: int64(time.Second), Apps: []trace.App{unreadApp(a)},
 			Events: []trace.Event{{Device: "d", Process: a, Type: verbs.EventQPFatal, Number: 284, At: 300}},
 			Hangs:  []trace.Hang{{Device: "d", Process: a, Thread: 11, Object: verbs.ScopeQP, Missing: 1, Proof: trace.ProofAsleep}},
 		})
@@ -146,9 +146,9 @@ func TestEventsOfTheTracerAreEmittedAtOnceAndTheRestWithTheInterval(t *testing.T
 
 		points := k.Points(time.Now(), inventory.Worker{Status: status.Status{State: status.StateRunning}})
 		require.Len(t, points, 3)
-		require.EqualValues(t, 1, find[*measure.AppAsync](t, points).UnreadErrors)
-		require.Equal(t, 1, find[*measure.AppHang](t, points).Threads)
-		require.Equal(t, status.StateRunning, find[*measure.Tracer](t, points).Worker.State)
+		require.EqualValues(t, 1, onlyPoint[*measure.AppAsync](t, points).UnreadErrors)
+		require.Equal(t, 1, onlyPoint[*measure.AppHang](t, points).Threads)
+		require.Equal(t, status.StateRunning, onlyPoint[*measure.Tracer](t, points).Worker.State)
 		require.Equal(t, &measure.HostApps{Errors: 1, Hangs: 1, UnreadErrors: 1, Attached: true}, k.Host())
 		k.HandleTracerEnd()
 		require.Equal(t, &measure.HostApps{Errors: 1, UnreadErrors: 1}, k.Host())
@@ -158,13 +158,13 @@ func TestEventsOfTheTracerAreEmittedAtOnceAndTheRestWithTheInterval(t *testing.T
 func TestProcessesThatEndWithoutATracerAreMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var alive sync.Map
-		reused := process(3, "c")
+		reused := newProcess(3, "c")
 		reused.Start = 99
-		for _, p := range []identity.Process{process(1, "a"), process(2, "b"), reused} {
+		for _, p := range []identity.Process{newProcess(1, "a"), newProcess(2, "b"), reused} {
 			alive.Store(p.PID, p)
 		}
 		k, _ := tracedKeeper(t, &alive)
-		k.HandleUpdate(&trace.Update{Apps: []trace.App{unread(process(1, "a")), unread(process(2, "b")), unread(process(3, "c"))}})
+		k.HandleUpdate(&trace.Update{Apps: []trace.App{unreadApp(newProcess(1, "a")), unreadApp(newProcess(2, "b")), unreadApp(newProcess(3, "c"))}})
 		synctest.Wait()
 		require.EqualValues(t, 3, k.Host().UnreadErrors, "a tracer sees to them")
 		k.HandleTracerEnd()

@@ -27,7 +27,7 @@ func newPicture(t *testing.T, most int, by ...string) *Picture {
 	return p
 }
 
-func process(pid int, comm string) Owner {
+func newProcess(pid int, comm string) Owner {
 	return Owner{Process: identity.Process{PID: pid, Start: uint64(pid), Comm: comm, Unit: "u.service"}}
 }
 
@@ -46,7 +46,7 @@ type dump struct {
 
 type dumps map[verbs.ObjectKind]dump
 
-func listed(objects ...object) dump { return dump{state: verbs.ListComplete, objects: objects} }
+func completeDump(objects ...object) dump { return dump{state: verbs.ListComplete, objects: objects} }
 
 // lookAt returns a Listing with these lists.
 func lookAt(device string, at time.Time, found dumps) *Listing {
@@ -65,17 +65,17 @@ func lookAt(device string, at time.Time, found dumps) *Listing {
 	return look
 }
 
-// contexts returns a Listing with one context for each owner.
-func contexts(at time.Time, device string, owners ...Owner) *Listing {
+// contextListing returns a Listing with one context for each owner.
+func contextListing(at time.Time, device string, owners ...Owner) *Listing {
 	var objects []object
 	for _, o := range owners {
 		objects = append(objects, object{Owner: o})
 	}
-	return lookAt(device, at, dumps{verbs.ObjectContext: listed(objects...)})
+	return lookAt(device, at, dumps{verbs.ObjectContext: completeDump(objects...)})
 }
 
-// held returns the known numbers of contexts by "device app unit".
-func held(p *Picture) map[string]int64 {
+// contextCounts returns the known numbers of contexts by "device app unit".
+func contextCounts(p *Picture) map[string]int64 {
 	held := map[string]int64{}
 	for _, a := range p.Points(start) {
 		if a.Contexts.Known {
@@ -87,13 +87,13 @@ func held(p *Picture) map[string]int64 {
 
 func TestObjectsAreCountedByApplication(t *testing.T) {
 	p := newPicture(t, 10)
-	a, b, same := process(1, "a"), process(2, "b"), process(3, "a")
+	a, b, same := newProcess(1, "a"), newProcess(2, "b"), newProcess(3, "a")
 	p.AddListing(lookAt("d", start, dumps{
-		verbs.ObjectContext: listed(object{Owner: a}, object{Owner: b}, object{Owner: same}),
-		verbs.ObjectPD:      listed(object{Owner: a}),
-		verbs.ObjectCQ:      listed(object{Owner: b}, object{Owner: Owner{Kernel: true}}, object{}),
-		verbs.ObjectSRQ:     listed(),
-		verbs.ObjectQP: listed(object{Owner: a, State: 6}, object{Owner: a, State: 3}, object{Owner: same, State: 3}, object{State: 0},
+		verbs.ObjectContext: completeDump(object{Owner: a}, object{Owner: b}, object{Owner: same}),
+		verbs.ObjectPD:      completeDump(object{Owner: a}),
+		verbs.ObjectCQ:      completeDump(object{Owner: b}, object{Owner: Owner{Kernel: true}}, object{}),
+		verbs.ObjectSRQ:     completeDump(),
+		verbs.ObjectQP: completeDump(object{Owner: a, State: 6}, object{Owner: a, State: 3}, object{Owner: same, State: 3}, object{State: 0},
 			object{Owner: b, State: 9}, object{Owner: b, State: -1}),
 	}))
 	known := func(n int64) measure.Held { return measure.Held{Count: n, Known: true} }
@@ -113,95 +113,95 @@ func TestObjectsAreCountedByApplication(t *testing.T) {
 }
 
 func TestAUnitPartsASeriesOnlyWhenAskedFor(t *testing.T) {
-	here, there := process(1, "a"), process(2, "a")
+	here, there := newProcess(1, "a"), newProcess(2, "a")
 	there.Process.Unit = "job_7"
 	p := newPicture(t, 9)
-	p.AddListing(contexts(start, "d", here, there))
-	require.Equal(t, map[string]int64{"d a ": 2}, held(p))
+	p.AddListing(contextListing(start, "d", here, there))
+	require.Equal(t, map[string]int64{"d a ": 2}, contextCounts(p))
 	p = newPicture(t, 9, "app", "unit")
-	p.AddListing(contexts(start, "d", here, there, process(3, "other"), Owner{}))
-	require.Equal(t, map[string]int64{"d a u.service": 1, "d a job_7": 1, "d other ": 1, "d unknown ": 1}, held(p))
+	p.AddListing(contextListing(start, "d", here, there, newProcess(3, "other"), Owner{}))
+	require.Equal(t, map[string]int64{"d a u.service": 1, "d a job_7": 1, "d other ": 1, "d unknown ": 1}, contextCounts(p))
 }
 
 func TestTheFirstSeriesKeepTheirPlaces(t *testing.T) {
 	p := newPicture(t, 2)
-	p.AddListing(contexts(start, "d", process(2, "b"), process(1, "a"), process(3, "c")))
-	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1, "d other ": 1}, held(p))
-	p.AddListing(contexts(start.Add(time.Minute), "d", process(3, "c"), process(4, "c"), process(2, "b")))
-	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 2}, held(p))
-	p.AddListing(contexts(start, "e", process(1, "a")))
-	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 2, "e other ": 1}, held(p), "the places are for all devices together")
+	p.AddListing(contextListing(start, "d", newProcess(2, "b"), newProcess(1, "a"), newProcess(3, "c")))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1, "d other ": 1}, contextCounts(p))
+	p.AddListing(contextListing(start.Add(time.Minute), "d", newProcess(3, "c"), newProcess(4, "c"), newProcess(2, "b")))
+	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 2}, contextCounts(p))
+	p.AddListing(contextListing(start, "e", newProcess(1, "a")))
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 2, "e other ": 1}, contextCounts(p), "the places are for all devices together")
 }
 
 func TestASeriesWithoutAProcessYieldsItsPlaceAfterTenMinutesIfOneIsNeeded(t *testing.T) {
 	p := newPicture(t, 2)
-	p.AddListing(contexts(start, "d", process(1, "a"), process(2, "b")))
-	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
-	p.AddListing(contexts(start.Add(time.Minute), "d", process(2, "b")))
-	p.AddListing(contexts(start.Add(keepPlaceFor-1), "d", process(2, "b"), process(3, "c")))
-	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 1}, held(p), "not yet")
-	p.AddListing(contexts(start.Add(5*keepPlaceFor), "d", process(2, "b")))
-	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p), "no other needs it")
-	p.AddListing(contexts(start.Add(5*keepPlaceFor), "d", process(2, "b"), process(3, "c"), process(4, "x")))
-	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, held(p))
-	p.AddListing(contexts(start.Add(5*keepPlaceFor+1), "d", process(1, "a"), process(2, "b"), process(3, "c")))
-	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, held(p), "a returns as the last to come")
+	p.AddListing(contextListing(start, "d", newProcess(1, "a"), newProcess(2, "b")))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, contextCounts(p))
+	p.AddListing(contextListing(start.Add(time.Minute), "d", newProcess(2, "b")))
+	p.AddListing(contextListing(start.Add(keepPlaceFor-1), "d", newProcess(2, "b"), newProcess(3, "c")))
+	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 1}, contextCounts(p), "not yet")
+	p.AddListing(contextListing(start.Add(5*keepPlaceFor), "d", newProcess(2, "b")))
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, contextCounts(p), "no other needs it")
+	p.AddListing(contextListing(start.Add(5*keepPlaceFor), "d", newProcess(2, "b"), newProcess(3, "c"), newProcess(4, "x")))
+	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, contextCounts(p))
+	p.AddListing(contextListing(start.Add(5*keepPlaceFor+1), "d", newProcess(1, "a"), newProcess(2, "b"), newProcess(3, "c")))
+	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, contextCounts(p), "a returns as the last to come")
 }
 
 func TestTheSeriesThatHasBeenWithoutAProcessForLongestYieldsFirst(t *testing.T) {
 	p := newPicture(t, 3)
-	p.AddListing(contexts(start, "d", process(1, "a"), process(2, "b"), process(3, "c")))
-	p.AddListing(contexts(start.Add(time.Minute), "d", process(1, "a"), process(3, "c")))
-	p.AddListing(contexts(start.Add(2*time.Minute), "d", process(3, "c")))
+	p.AddListing(contextListing(start, "d", newProcess(1, "a"), newProcess(2, "b"), newProcess(3, "c")))
+	p.AddListing(contextListing(start.Add(time.Minute), "d", newProcess(1, "a"), newProcess(3, "c")))
+	p.AddListing(contextListing(start.Add(2*time.Minute), "d", newProcess(3, "c")))
 	late := start.Add(3 * keepPlaceFor)
-	p.AddListing(contexts(late, "d", process(3, "c"), process(4, "x")))
-	require.Equal(t, map[string]int64{"d c ": 1, "d x ": 1}, held(p))
+	p.AddListing(contextListing(late, "d", newProcess(3, "c"), newProcess(4, "x")))
+	require.Equal(t, map[string]int64{"d c ": 1, "d x ": 1}, contextCounts(p))
 	require.Contains(t, p.places.assigned, series{device: "d", app: "a"})
-	p.AddListing(contexts(late, "d", process(3, "c"), process(4, "x"), process(5, "y")))
-	require.Equal(t, map[string]int64{"d y ": 1, "d c ": 1, "d x ": 1}, held(p))
+	p.AddListing(contextListing(late, "d", newProcess(3, "c"), newProcess(4, "x"), newProcess(5, "y")))
+	require.Equal(t, map[string]int64{"d y ": 1, "d c ": 1, "d x ": 1}, contextCounts(p))
 }
 
 func TestASeriesWithAProcessNeverYields(t *testing.T) {
 	p := newPicture(t, 1)
-	p.AddListing(contexts(start, "quiet", process(1, "a")))
-	p.AddListing(contexts(start.Add(9*keepPlaceFor), "d", process(2, "b")))
-	require.Equal(t, map[string]int64{"quiet a ": 1, "d other ": 1}, held(p), "its device has only not been looked at since")
+	p.AddListing(contextListing(start, "quiet", newProcess(1, "a")))
+	p.AddListing(contextListing(start.Add(9*keepPlaceFor), "d", newProcess(2, "b")))
+	require.Equal(t, map[string]int64{"quiet a ": 1, "d other ": 1}, contextCounts(p), "its device has only not been looked at since")
 	p.RemoveDevice("quiet")
-	p.AddListing(contexts(start.Add(9*keepPlaceFor), "d", process(2, "b")))
-	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p))
+	p.AddListing(contextListing(start.Add(9*keepPlaceFor), "d", newProcess(2, "b")))
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, contextCounts(p))
 }
 
 func TestSeriesEndsAfterOneLineOfZeros(t *testing.T) {
 	p := newPicture(t, 9)
-	a, b := process(1, "a"), process(2, "b")
-	both := dumps{verbs.ObjectContext: listed(object{Owner: a}, object{Owner: b}), verbs.ObjectQP: listed(object{Owner: a}, object{Owner: b})}
+	a, b := newProcess(1, "a"), newProcess(2, "b")
+	both := dumps{verbs.ObjectContext: completeDump(object{Owner: a}, object{Owner: b}), verbs.ObjectQP: completeDump(object{Owner: a}, object{Owner: b})}
 	p.AddListing(lookAt("d", start, both))
-	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
-	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: b}), verbs.ObjectQP: listed(object{Owner: b})}))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, contextCounts(p))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: completeDump(object{Owner: b}), verbs.ObjectQP: completeDump(object{Owner: b})}))
 	last := p.Points(start)
 	require.Len(t, last, 2)
 	zero := measure.Held{Known: true}
 	require.Equal(t, [3]measure.Held{zero, zero, zero}, [3]measure.Held{last[0].Processes, last[0].Contexts, last[0].QPs})
-	require.Equal(t, map[string]int64{"d b ": 1}, held(p))
+	require.Equal(t, map[string]int64{"d b ": 1}, contextCounts(p))
 	p.AddListing(lookAt("d", start, both))
-	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p), "it comes back")
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, contextCounts(p), "it comes back")
 }
 
 func TestLastLineOfASeriesWaitsForAListThatIsKnown(t *testing.T) {
 	p := newPicture(t, 9)
-	p.AddListing(contexts(start, "d", process(1, "a")))
+	p.AddListing(contextListing(start, "d", newProcess(1, "a")))
 	require.Len(t, p.Points(start), 1)
 	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
 	require.Empty(t, p.Points(start))
-	p.AddListing(contexts(start, "d"))
-	require.Equal(t, map[string]int64{"d a ": 0}, held(p))
+	p.AddListing(contextListing(start, "d"))
+	require.Equal(t, map[string]int64{"d a ": 0}, contextCounts(p))
 	require.Empty(t, p.Points(start))
 }
 
 func TestAListThatFailedLeavesItsFieldsOut(t *testing.T) {
 	p := newPicture(t, 9)
-	a := process(1, "a")
-	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
+	a := newProcess(1, "a")
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectContext: completeDump(object{Owner: a}), verbs.ObjectQP: completeDump(object{Owner: a})}))
 	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: {}}))
 	points := p.Points(start)
 	require.Len(t, points, 1)
@@ -213,10 +213,10 @@ func TestAListThatFailedLeavesItsFieldsOut(t *testing.T) {
 
 func TestATypeThatWasNotAskedForKeepsItsList(t *testing.T) {
 	p := newPicture(t, 9)
-	a := process(1, "a")
-	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: a, State: 3})}))
+	a := newProcess(1, "a")
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: completeDump(object{Owner: a, State: 3})}))
 	a.Process.Comm = "renamed"
-	p.AddListing(contexts(start.Add(10*time.Second), "d", a))
+	p.AddListing(contextListing(start.Add(10*time.Second), "d", a))
 	for _, point := range p.Points(start) {
 		if point.App == "renamed" {
 			require.EqualValues(t, 1, point.QPs.Count)
@@ -230,8 +230,8 @@ func TestATypeThatWasNotAskedForKeepsItsList(t *testing.T) {
 
 func TestQueuePairsOfProcessesThatCameSinceTheirListAreNotKnown(t *testing.T) {
 	p := newPicture(t, 9)
-	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: listed(object{Owner: process(1, "a"), State: 3})}))
-	p.AddListing(contexts(start.Add(time.Second), "d", process(1, "a"), process(2, "a"), process(3, "b")))
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectQP: completeDump(object{Owner: newProcess(1, "a"), State: 3})}))
+	p.AddListing(contextListing(start.Add(time.Second), "d", newProcess(1, "a"), newProcess(2, "a"), newProcess(3, "b")))
 	qps := func() map[string]measure.Held {
 		found := map[string]measure.Held{}
 		for _, a := range p.Points(start.Add(time.Second)) {
@@ -241,13 +241,13 @@ func TestQueuePairsOfProcessesThatCameSinceTheirListAreNotKnown(t *testing.T) {
 		return found
 	}
 	require.Equal(t, map[string]measure.Held{"a": {Count: 1, Known: true}, "b": {}}, qps())
-	p.AddListing(lookAt("d", start.Add(2*time.Second), dumps{verbs.ObjectQP: listed(object{Owner: process(3, "b"), State: 3})}))
+	p.AddListing(lookAt("d", start.Add(2*time.Second), dumps{verbs.ObjectQP: completeDump(object{Owner: newProcess(3, "b"), State: 3})}))
 	require.Equal(t, map[string]measure.Held{"a": {Known: true}, "b": {Count: 1, Known: true}}, qps())
 }
 
 func TestWhatWasOnlyCountedIsOfUnknownOwners(t *testing.T) {
 	p := newPicture(t, 9)
-	look := contexts(start, "d", process(1, "a"))
+	look := contextListing(start, "d", newProcess(1, "a"))
 	look.Lists[verbs.ObjectQP] = verbs.ObjectList{State: verbs.ListCounted, Count: 20_000}
 	p.AddListing(look)
 	points := p.Points(start)
@@ -261,16 +261,16 @@ func TestWhatWasOnlyCountedIsOfUnknownOwners(t *testing.T) {
 
 func TestAReusedPIDIsCountedAsAnotherProcess(t *testing.T) {
 	p := newPicture(t, 9)
-	first, second := process(1, "a"), process(1, "a")
+	first, second := newProcess(1, "a"), newProcess(1, "a")
 	second.Process.Start = 99
-	p.AddListing(contexts(start, "d", first, second))
+	p.AddListing(contextListing(start, "d", first, second))
 	require.EqualValues(t, 2, p.Points(start)[0].Processes.Count)
 }
 
 func TestAListThatIsTooOldIsNotKnown(t *testing.T) {
 	p := newPicture(t, 9)
-	a := process(1, "a")
-	p.AddListing(lookAt("d", start, dumps{verbs.ObjectCQ: listed(object{Owner: a}), verbs.ObjectQP: listed(object{Owner: a})}))
+	a := newProcess(1, "a")
+	p.AddListing(lookAt("d", start, dumps{verbs.ObjectCQ: completeDump(object{Owner: a}), verbs.ObjectQP: completeDump(object{Owner: a})}))
 	known := func(after time.Duration) (cqs, qps bool) {
 		for _, point := range p.Points(start.Add(after)) {
 			cqs, qps = point.CQs.Known, point.QPs.Known
@@ -286,7 +286,7 @@ func TestAListThatIsTooOldIsNotKnown(t *testing.T) {
 }
 
 func TestALookIsWhatTheThreadsOfProcessesHold(t *testing.T) {
-	main := process(7, "python3").Process
+	main := newProcess(7, "python3").Process
 	o := verbs.Objects{Holders: []verbs.Holder{{Thread: 7}, {Thread: 8}, {Thread: 9}, {Kernel: true}, {}}}
 	for i := range o.Holders {
 		o.Holders[i].Counts[verbs.ObjectCQ] = 1
@@ -328,7 +328,7 @@ func (m *model) step() {
 	switch m.random.IntN(4) {
 	case 0: // a process starts
 		pid := 1 + m.random.IntN(1000)
-		o := process(pid, "app"+strconv.Itoa(m.random.IntN(12)))
+		o := newProcess(pid, "app"+strconv.Itoa(m.random.IntN(12)))
 		o.Process.Start = m.random.Uint64N(1 << 40)
 		o.Process.Unit = []string{"", "job_1", "x.service"}[m.random.IntN(3)]
 		m.owners = append(m.owners, o)
@@ -360,7 +360,7 @@ func (m *model) look(device string, at time.Time, shown *[verbs.ObjectKinds][]ob
 	found := dumps{}
 	for t := range verbs.ObjectKinds {
 		if m.random.IntN(3) > 0 {
-			found[t] = listed(m.objects[device][t]...)
+			found[t] = completeDump(m.objects[device][t]...)
 			shown[t] = slices.Clone(m.objects[device][t])
 		}
 	}
@@ -377,8 +377,8 @@ func TestTheSumOverAllSeriesIsTheObjectsThatWerePutIn(t *testing.T) {
 		p := newPicture(t, most, by...)
 		for _, device := range []string{"d", "e"} {
 			p.AddListing(lookAt(device, start, dumps{
-				verbs.ObjectContext: listed(), verbs.ObjectPD: listed(), verbs.ObjectCQ: listed(), verbs.ObjectSRQ: listed(),
-				verbs.ObjectQP: listed(),
+				verbs.ObjectContext: completeDump(), verbs.ObjectPD: completeDump(), verbs.ObjectCQ: completeDump(), verbs.ObjectSRQ: completeDump(),
+				verbs.ObjectQP: completeDump(),
 			}))
 		}
 		at := start

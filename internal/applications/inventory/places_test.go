@@ -12,8 +12,8 @@ import (
 
 func TestObjectsAndEventsShareThePlaces(t *testing.T) {
 	b := newBench(t, 1)
-	b.AddListing(contexts(start, "d", process(1, "a")))
-	b.second(apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
+	b.AddListing(contextListing(start, "d", newProcess(1, "a")))
+	b.second(updateOf(appCounts(newProcess(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
 	got := b.async()
 	require.Len(t, got, 2)
 	require.Zero(t, got["d a "].Queued(), "its first event will be a growth")
@@ -21,24 +21,25 @@ func TestObjectsAndEventsShareThePlaces(t *testing.T) {
 	require.EqualValues(t, 1, got["d other "].Processes)
 
 	b = newBench(t, 1)
-	b.second(apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
-	b.AddListing(contexts(start.Add(9*keepPlaceFor), "d", process(1, "a")))
-	require.Equal(t, map[string]int64{"d b ": 0, "d other ": 1}, held(b.Picture), "b is still there")
+	b.second(updateOf(appCounts(newProcess(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
+	b.AddListing(contextListing(start.Add(9*keepPlaceFor), "d", newProcess(1, "a")))
+	require.Equal(t, map[string]int64{"d b ": 0, "d other ": 1}, contextCounts(b.Picture), "b is still there")
 }
 
 // The process has an event before its objects are listed for the first time.
 func TestProgramWithAnEarlyEventHasNoObjectsUntilTheyAreListed(t *testing.T) {
 	b := newBench(t, 9)
-	early := process(1, "a")
-	old := process(7, "old")
-	b.AddListing(lookAt("d", b.now().Wall, dumps{verbs.ObjectContext: listed(object{Owner: old}), verbs.ObjectQP: listed(object{Owner: old, State: 3})}))
-	b.second(apps(app(early, verbs.EventQPFatal, 1, 0, 0)))
-	require.Equal(t, map[string]int64{"d old ": 1}, held(b.Picture))
+	early := newProcess(1, "a")
+	old := newProcess(7, "old")
+	b.AddListing(lookAt("d", b.now().Wall, dumps{verbs.ObjectContext: completeDump(object{Owner: old}),
+		verbs.ObjectQP: completeDump(object{Owner: old, State: 3})}))
+	b.second(updateOf(appCounts(early, verbs.EventQPFatal, 1, 0, 0)))
+	require.Equal(t, map[string]int64{"d old ": 1}, contextCounts(b.Picture))
 	require.EqualValues(t, 1, b.async()["d a "].Queued())
 
 	b.second(trace.Update{})
-	b.AddListing(contexts(b.now().Wall, "d", old, early))
-	require.Equal(t, map[string]int64{"d a ": 1, "d old ": 1}, held(b.Picture))
+	b.AddListing(contextListing(b.now().Wall, "d", old, early))
+	require.Equal(t, map[string]int64{"d a ": 1, "d old ": 1}, contextCounts(b.Picture))
 	a := b.Points(b.now().Wall)[0]
 	require.Equal(t, "a", a.App)
 	require.False(t, a.QPs.Known, "the list of queue pairs is older than the process")
@@ -46,22 +47,22 @@ func TestProgramWithAnEarlyEventHasNoObjectsUntilTheyAreListed(t *testing.T) {
 
 func TestTracedProgramWithoutObjectsHasZerosOfANewerList(t *testing.T) {
 	b := newBench(t, 9)
-	b.second(apps(app(process(1, "a"), verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(newProcess(1, "a"), verbs.EventQPFatal, 1, 0, 0)))
 	b.second(trace.Update{})
-	b.AddListing(contexts(b.now().Wall, "d"))
-	require.Equal(t, map[string]int64{"d a ": 0}, held(b.Picture))
+	b.AddListing(contextListing(b.now().Wall, "d"))
+	require.Equal(t, map[string]int64{"d a ": 0}, contextCounts(b.Picture))
 }
 
 func TestSeriesWithoutAnEventEndsWithItsProcess(t *testing.T) {
 	b := newBench(t, 9)
-	b.AddListing(contexts(start, "d", process(1, "a"), process(2, "b")))
-	b.second(apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
+	b.AddListing(contextListing(start, "d", newProcess(1, "a"), newProcess(2, "b")))
+	b.second(updateOf(appCounts(newProcess(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
 	require.Len(t, b.async(), 2)
-	last := app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)
+	last := appCounts(newProcess(2, "b"), verbs.EventQPFatal, 1, 0, 0)
 	last.Ended = true
-	b.second(apps(last))
+	b.second(updateOf(last))
 	b.second(trace.Update{})
-	b.AddListing(contexts(start, "d"))
+	b.AddListing(contextListing(start, "d"))
 	require.Zero(t, b.async()["d a "].Queued())
 	got := b.async()
 	require.Len(t, got, 1)
@@ -70,20 +71,20 @@ func TestSeriesWithoutAnEventEndsWithItsProcess(t *testing.T) {
 
 func TestASeriesKeepsItsCountersUntilItYields(t *testing.T) {
 	b := newBench(t, 1)
-	ended := app(process(1, "a"), verbs.EventQPFatal, 1, 0, 0)
+	ended := appCounts(newProcess(1, "a"), verbs.EventQPFatal, 1, 0, 0)
 	ended.Ended = true
-	b.second(apps(ended))
+	b.second(updateOf(ended))
 	b.second(trace.Update{})
 	b.mono += int64(keepPlaceFor) - 2*int64(time.Second)
-	other := app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)
+	other := appCounts(newProcess(2, "b"), verbs.EventQPFatal, 1, 0, 0)
 	other.Ended = true
-	b.second(apps(other))
+	b.second(updateOf(other))
 	require.EqualValues(t, 1, b.async()["d a "].Queued())
 	require.EqualValues(t, 1, b.async()["d other "].Queued())
 	b.second(trace.Update{})
 
 	b.mono += int64(keepPlaceFor)
-	b.second(apps(app(process(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(newProcess(3, "c"), verbs.EventQPFatal, 1, 0, 0)))
 	got := b.async()
 	require.NotContains(t, got, "d a ")
 	require.EqualValues(t, 1, got["d c "].Queued())
@@ -93,15 +94,15 @@ func TestASeriesKeepsItsCountersUntilItYields(t *testing.T) {
 
 func TestAProcessIsCountedWhereItsFirstEventWas(t *testing.T) {
 	b := newBench(t, 1)
-	a, x := process(1, "a"), process(2, "x")
-	b.second(apps(app(a, verbs.EventQPFatal, 1, 0, 0), app(x, verbs.EventQPFatal, 0, 1, 0)))
+	a, x := newProcess(1, "a"), newProcess(2, "x")
+	b.second(updateOf(appCounts(a, verbs.EventQPFatal, 1, 0, 0), appCounts(x, verbs.EventQPFatal, 0, 1, 0)))
 	a.Process.Comm = "renamed"
-	ended := app(a, verbs.EventQPFatal, 2, 0, 0)
+	ended := appCounts(a, verbs.EventQPFatal, 2, 0, 0)
 	ended.Ended = true
-	b.second(apps(ended))
+	b.second(updateOf(ended))
 	b.second(trace.Update{})
 	b.mono += 2 * int64(keepPlaceFor)
-	b.second(apps(app(x, verbs.EventQPFatal, 1, 0, 0))) // there is a free place now
+	b.second(updateOf(appCounts(x, verbs.EventQPFatal, 1, 0, 0))) // there is a free place now
 	got := b.async()
 	require.Len(t, got, 2)
 	require.EqualValues(t, 2, got["d a "].Read)
@@ -111,24 +112,24 @@ func TestAProcessIsCountedWhereItsFirstEventWas(t *testing.T) {
 
 func TestADeviceThatComesBackGoesOnCounting(t *testing.T) {
 	b := newBench(t, 9)
-	b.AddListing(contexts(start, "d", process(1, "a"), process(2, "b")))
-	ended := app(process(1, "a"), verbs.EventDeviceFatal, 1, 0, 0)
+	b.AddListing(contextListing(start, "d", newProcess(1, "a"), newProcess(2, "b")))
+	ended := appCounts(newProcess(1, "a"), verbs.EventDeviceFatal, 1, 0, 0)
 	ended.Ended = true
-	b.second(apps(ended))
+	b.second(updateOf(ended))
 	b.RemoveDevice("d")
 	require.EqualValues(t, 1, b.async()["d a "].Queued())
 	require.Len(t, b.async(), 1)
 	require.Len(t, b.places.assigned, 1)
-	b.second(apps(app(process(3, "a"), verbs.EventDeviceFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(newProcess(3, "a"), verbs.EventDeviceFatal, 1, 0, 0)))
 	require.EqualValues(t, 2, b.async()["d a "].Queued())
 }
 
 func TestEventsOfAllUnitsHaveOneTotal(t *testing.T) {
 	b := newBench(t, 9, "app", "unit")
-	here, there := process(1, "a"), process(2, "a")
+	here, there := newProcess(1, "a"), newProcess(2, "a")
 	there.Process.Unit = "job_7"
-	s := apps(app(here, verbs.EventQPFatal, 1, 0, 0), app(there, verbs.EventQPFatal, 1, 0, 0))
-	s.Events = []trace.Event{event(here, verbs.EventQPFatal, 1, 1), event(there, verbs.EventQPFatal, 2, 2)}
+	s := updateOf(appCounts(here, verbs.EventQPFatal, 1, 0, 0), appCounts(there, verbs.EventQPFatal, 1, 0, 0))
+	s.Events = []trace.Event{appEvent(here, verbs.EventQPFatal, 1, 1), appEvent(there, verbs.EventQPFatal, 2, 2)}
 	b.second(s)
 	shown := b.shown()
 	require.Len(t, shown, 2)
@@ -141,30 +142,30 @@ func TestEventsOfAllUnitsHaveOneTotal(t *testing.T) {
 
 func TestATotalGoesOnWhileAUnitOfTheApplicationHasAPlace(t *testing.T) {
 	b := newBench(t, 2, "app", "unit")
-	here, there := process(1, "a"), process(2, "a")
+	here, there := newProcess(1, "a"), newProcess(2, "a")
 	there.Process.Unit = "job_7"
-	ended := app(here, verbs.EventQPFatal, 1, 0, 0)
+	ended := appCounts(here, verbs.EventQPFatal, 1, 0, 0)
 	ended.Ended = true
-	b.second(apps(ended, app(there, verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(ended, appCounts(there, verbs.EventQPFatal, 1, 0, 0)))
 	b.second(trace.Update{})
 	b.mono += int64(keepPlaceFor)
-	ended = app(process(3, "b"), verbs.EventQPFatal, 1, 0, 0)
+	ended = appCounts(newProcess(3, "b"), verbs.EventQPFatal, 1, 0, 0)
 	ended.Ended = true
-	b.second(apps(ended, app(there, verbs.EventQPFatal, 2, 0, 0)))
+	b.second(updateOf(ended, appCounts(there, verbs.EventQPFatal, 2, 0, 0)))
 	b.second(trace.Update{})
 	require.NotContains(t, b.async(), "d a u.service")
 	total := func() uint64 {
 		shown := b.shown()
 		return shown[len(shown)-1].Total
 	}
-	b.second(apps(app(there, verbs.EventQPFatal, 3, 0, 0)))
+	b.second(updateOf(appCounts(there, verbs.EventQPFatal, 3, 0, 0)))
 	b.second(trace.Update{})
 	require.EqualValues(t, 4, total())
 
 	b.mono += int64(keepPlaceFor)
-	b.second(apps(app(process(4, "c"), verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(newProcess(4, "c"), verbs.EventQPFatal, 1, 0, 0)))
 	b.mono += int64(keepPlaceFor)
-	b.second(apps(app(process(5, "b"), verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(newProcess(5, "b"), verbs.EventQPFatal, 1, 0, 0)))
 	b.second(trace.Update{})
 	require.Contains(t, b.async(), "d other ", "c has the place of b, which has begun again there")
 	require.NotContains(t, b.async(), "d b u.service")

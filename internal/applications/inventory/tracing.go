@@ -260,12 +260,12 @@ func (w *tracedProcess) growth(a *trace.App) trace.App {
 	}
 	was := &w.last
 	grown := trace.App{
-		Read: increase(was.Read, a.Read), Discarded: increase(was.Discarded, a.Discarded), Skipped: increase(was.Skipped, a.Skipped),
-		DestroyedUnacked: increase(was.DestroyedUnacked, a.DestroyedUnacked), Delays: increase(was.Delays, a.Delays),
+		Read: counterIncrease(was.Read, a.Read), Discarded: counterIncrease(was.Discarded, a.Discarded), Skipped: counterIncrease(was.Skipped, a.Skipped),
+		DestroyedUnacked: counterIncrease(was.DestroyedUnacked, a.DestroyedUnacked), Delays: counterIncrease(was.Delays, a.Delays),
 		DelaySum: max(0, a.DelaySum-was.DelaySum),
 	}
 	for typ, n := range a.Queued {
-		grown.Queued[typ] = increase(was.Queued[typ], n)
+		grown.Queued[typ] = counterIncrease(was.Queued[typ], n)
 	}
 	return grown
 }
@@ -289,7 +289,7 @@ func (w *tracedProcess) growthAfterGap(a *trace.App) trace.App {
 	return grown
 }
 
-func increase(from, to uint64) uint64 { return to - min(from, to) }
+func counterIncrease(from, to uint64) uint64 { return to - min(from, to) }
 
 func sumTypes(of *[trace.Types]uint64) (n uint64) {
 	for _, one := range of {
@@ -335,7 +335,7 @@ func (p *Picture) emitEvent(e *trace.Event, m *Moment, emit func(measure.Point))
 // emitRemaining emits counted events without details if their details have not arrived in time, so that the sums of points and counters agree.
 func (t *tracing) emitRemaining(who *tracedProcess, at time.Time, emit func(measure.Point)) {
 	for typ, due := range who.due {
-		rest := increase(who.emitted[typ], due)
+		rest := counterIncrease(who.emitted[typ], due)
 		if rest == 0 {
 			continue
 		}

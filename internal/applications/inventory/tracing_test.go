@@ -76,8 +76,8 @@ func (b *bench) health(w Worker) *measure.Tracer {
 	return b.tracing.health.newPoint(&w, &now)
 }
 
-// app returns the counts of a process on device d: events that are read, unread and discarded.
-func app(who Owner, typ verbs.EventType, read, unread, discarded uint64) trace.App {
+// appCounts returns the counts of a process on device d: events that are read, unread and discarded.
+func appCounts(who Owner, typ verbs.EventType, read, unread, discarded uint64) trace.App {
 	a := trace.App{Device: "d", Process: who.Process, Read: read, Unread: unread, Discarded: discarded}
 	a.Queued[typ] = read + unread + discarded
 	if trace.IsError(typ) {
@@ -86,9 +86,9 @@ func app(who Owner, typ verbs.EventType, read, unread, discarded uint64) trace.A
 	return a
 }
 
-func apps(all ...trace.App) trace.Update { return trace.Update{Apps: all} }
+func updateOf(all ...trace.App) trace.Update { return trace.Update{Apps: all} }
 
-func event(who Owner, typ verbs.EventType, number uint32, at int64) trace.Event {
+func appEvent(who Owner, typ verbs.EventType, number uint32, at int64) trace.Event {
 	return trace.Event{Device: "d", Process: who.Process, Type: typ, Number: number, At: at}
 }
 
@@ -99,13 +99,13 @@ func requireParity(t *testing.T, a *measure.AppAsync) {
 
 func TestEventsAreAddedUpByApplication(t *testing.T) {
 	b := newBench(t, 9)
-	one, two := process(1, "a"), process(2, "a")
-	first := app(one, verbs.EventQPFatal, 1, 2, 0)
+	one, two := newProcess(1, "a"), newProcess(2, "a")
+	first := appCounts(one, verbs.EventQPFatal, 1, 2, 0)
 	first.UnreadSince, first.Delays, first.DelaySum, first.DelayMax, first.DestroyedUnacked = int64(time.Second)/4, 1, 500, 500, 3
-	second := app(two, verbs.EventCommEst, 4, 0, 1)
+	second := appCounts(two, verbs.EventCommEst, 4, 0, 1)
 	second.Skipped, second.Delays, second.DelaySum, second.DelayMax = 1, 4, 100, 70
 	second.Queued[verbs.EventCommEst]++
-	b.second(apps(first, second))
+	b.second(updateOf(first, second))
 
 	want := &measure.AppAsync{
 		Device: "d", App: "a", Attached: true, Unread: 2, UnreadErrors: 2, UnreadAge: int64(3 * time.Second / 4),
@@ -120,10 +120,10 @@ func TestEventsAreAddedUpByApplication(t *testing.T) {
 
 func TestEachEventIsAPointAtItsTime(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	s := apps(app(a, verbs.EventQPFatal, 2, 0, 0))
+	a := newProcess(1, "a")
+	s := updateOf(appCounts(a, verbs.EventQPFatal, 2, 0, 0))
 	s.Events = []trace.Event{
-		event(a, verbs.EventQPFatal, 284, 300), event(a, verbs.EventPortErr, 1, 350), event(a, 77, 1, 360), event(a, verbs.EventQPFatal, 0, 400),
+		appEvent(a, verbs.EventQPFatal, 284, 300), appEvent(a, verbs.EventPortErr, 1, 350), appEvent(a, 77, 1, 360), appEvent(a, verbs.EventQPFatal, 0, 400),
 	}
 	b.second(s)
 	point := func(number uint32, total uint64, after time.Duration) *measure.AppEvent {
@@ -138,10 +138,10 @@ func TestEachEventIsAPointAtItsTime(t *testing.T) {
 
 func TestWhatWasCountedAndDidNotComeIsAPointWithoutNumber(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	b.second(apps(app(a, verbs.EventQPFatal, 3, 0, 0)))
+	a := newProcess(1, "a")
+	b.second(updateOf(appCounts(a, verbs.EventQPFatal, 3, 0, 0)))
 	require.Empty(t, b.shown(), "the events may still come")
-	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 284, 1)}, Lost: 2})
+	b.second(trace.Update{Events: []trace.Event{appEvent(a, verbs.EventQPFatal, 284, 1)}, Lost: 2})
 	shown := b.shown()
 	require.Len(t, shown, 2)
 	require.EqualValues(t, 284, shown[0].Number)
@@ -164,15 +164,15 @@ func (b *bench) total() (n uint64) {
 // Two seconds have more events than fit into an Update. The tracer sends the remaining ones in the following seconds.
 func TestStormWithLateEventsIsShownOnce(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
+	a := newProcess(1, "a")
 	const each = trace.MaxEvents + 3000
 	var waiting []trace.Event
 	for second := range uint64(7) {
 		var s trace.Update
 		if second < 2 {
-			s = apps(app(a, verbs.EventQPFatal, 0, (second+1)*each, 0))
+			s = updateOf(appCounts(a, verbs.EventQPFatal, 0, (second+1)*each, 0))
 			for i := range uint32(each) {
-				waiting = append(waiting, event(a, verbs.EventQPFatal, i+1, b.mono))
+				waiting = append(waiting, appEvent(a, verbs.EventQPFatal, i+1, b.mono))
 			}
 		}
 		n := min(len(waiting), trace.MaxEvents)
@@ -191,10 +191,10 @@ func TestStormWithLateEventsIsShownOnce(t *testing.T) {
 // The tracer holds back the counts of a process for a second if they changed while it read them.
 func TestEventBeforeItsCountKeepsItsNumber(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 284, 1)}})
+	a := newProcess(1, "a")
+	b.second(trace.Update{Events: []trace.Event{appEvent(a, verbs.EventQPFatal, 284, 1)}})
 	require.Empty(t, b.shown())
-	b.second(apps(app(a, verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(a, verbs.EventQPFatal, 1, 0, 0)))
 	shown := b.shown()
 	require.Len(t, shown, 1)
 	require.EqualValues(t, 284, shown[0].Number)
@@ -204,23 +204,23 @@ func TestEventBeforeItsCountKeepsItsNumber(t *testing.T) {
 
 func TestEventsThatAreNeverCountedAreNotShown(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 1, 1), event(a, verbs.EventQPFatal, 2, 1)}})
+	a := newProcess(1, "a")
+	b.second(trace.Update{Events: []trace.Event{appEvent(a, verbs.EventQPFatal, 1, 1), appEvent(a, verbs.EventQPFatal, 2, 1)}})
 	for range 3 {
 		b.second(trace.Update{})
 	}
-	b.second(apps(app(a, verbs.EventQPFatal, 1, 0, 0)))
+	b.second(updateOf(appCounts(a, verbs.EventQPFatal, 1, 0, 0)))
 	b.second(trace.Update{})
 	require.EqualValues(t, 1, b.total())
 }
 
 func TestAnEventOfAProcessThatHasEndedIsNotCountedTwice(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	last := app(a, verbs.EventQPFatal, 1, 1, 0)
+	a := newProcess(1, "a")
+	last := appCounts(a, verbs.EventQPFatal, 1, 1, 0)
 	last.Ended = true
-	b.second(apps(last))
-	b.second(trace.Update{Events: []trace.Event{event(a, verbs.EventQPFatal, 1, 1), event(a, verbs.EventQPFatal, 2, 2)}})
+	b.second(updateOf(last))
+	b.second(trace.Update{Events: []trace.Event{appEvent(a, verbs.EventQPFatal, 1, 1), appEvent(a, verbs.EventQPFatal, 2, 2)}})
 	b.second(trace.Update{})
 	require.Len(t, b.shown(), 2)
 	require.Empty(t, b.tracing.processes)
@@ -234,13 +234,13 @@ func TestAnEventOfAProcessThatHasEndedIsNotCountedTwice(t *testing.T) {
 
 func TestAProcessThatOpensTheDeviceAgainCountsFromZero(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	last := app(a, verbs.EventCommEst, 5, 0, 0)
+	a := newProcess(1, "a")
+	last := appCounts(a, verbs.EventCommEst, 5, 0, 0)
 	last.Ended = true
-	b.second(apps(last))
-	b.second(apps(app(a, verbs.EventCommEst, 2, 1, 0)))
-	b.second(apps(app(a, verbs.EventCommEst, 3, 0, 0)))
-	b.second(apps(app(a, verbs.EventCommEst, 4, 0, 0)))
+	b.second(updateOf(last))
+	b.second(updateOf(appCounts(a, verbs.EventCommEst, 2, 1, 0)))
+	b.second(updateOf(appCounts(a, verbs.EventCommEst, 3, 0, 0)))
+	b.second(updateOf(appCounts(a, verbs.EventCommEst, 4, 0, 0)))
 	got := b.async()["d a "]
 	require.EqualValues(t, 9, got.Queued())
 	require.EqualValues(t, 1, got.Processes)
@@ -249,12 +249,12 @@ func TestAProcessThatOpensTheDeviceAgainCountsFromZero(t *testing.T) {
 
 func TestACounterDoesNotFallWhenATracerCountsFromZeroAgain(t *testing.T) {
 	b := newBench(t, 9)
-	a := process(1, "a")
-	b.second(apps(app(a, verbs.EventQPFatal, 3, 0, 0)))
+	a := newProcess(1, "a")
+	b.second(updateOf(appCounts(a, verbs.EventQPFatal, 3, 0, 0)))
 	b.end()
 	require.Len(t, b.shown(), 1, "no event comes any more")
 	b.begin()
-	b.second(apps(app(a, verbs.EventQPFatal, 1, 1, 0)))
+	b.second(updateOf(appCounts(a, verbs.EventQPFatal, 1, 1, 0)))
 	got := b.async()["d a "]
 	require.EqualValues(t, 5, got.Queued())
 	require.EqualValues(t, 4, got.Read)
@@ -264,10 +264,10 @@ func TestACounterDoesNotFallWhenATracerCountsFromZeroAgain(t *testing.T) {
 
 func TestWhatATracerFindsInAQueueIsCountedOnce(t *testing.T) {
 	b := newBench(t, 9)
-	a, late := process(1, "a"), process(2, "late")
-	before := app(a, verbs.EventQPFatal, 0, 2, 0)
+	a, late := newProcess(1, "a"), newProcess(2, "late")
+	before := appCounts(a, verbs.EventQPFatal, 0, 2, 0)
 	before.Queued[verbs.EventCommEst], before.Unread = 1, 3
-	b.second(apps(before))
+	b.second(updateOf(before))
 	b.end()
 	require.False(t, b.async()["d a "].Attached)
 	b.begin()
@@ -276,12 +276,12 @@ func TestWhatATracerFindsInAQueueIsCountedOnce(t *testing.T) {
 	requireParity(t, got)
 
 	// Two of the three were read in the gap, and two errors were queued, one of another kind.
-	found := app(a, verbs.EventQPFatal, 0, 2, 0)
+	found := appCounts(a, verbs.EventQPFatal, 0, 2, 0)
 	found.Queued[verbs.EventCQErr], found.Unread, found.UnreadErrors = 1, 3, 3
 	found.Found = found.Queued
-	before = app(late, verbs.EventWQFatal, 0, 1, 0)
+	before = appCounts(late, verbs.EventWQFatal, 0, 1, 0)
 	before.Found = before.Queued
-	b.second(apps(found, before))
+	b.second(updateOf(found, before))
 	got = b.async()["d a "]
 	require.EqualValues(t, 2, got.Types[verbs.EventQPFatal])
 	require.EqualValues(t, 1, got.Types[verbs.EventCQErr])
@@ -293,14 +293,14 @@ func TestWhatATracerFindsInAQueueIsCountedOnce(t *testing.T) {
 
 func TestTheUnreadEventsOfAProcessThatEndedWithoutATracerAreDiscarded(t *testing.T) {
 	b := newBench(t, 9)
-	a, alive := process(1, "a"), process(2, "alive")
-	b.second(apps(app(a, verbs.EventQPFatal, 0, 2, 0), app(alive, verbs.EventQPFatal, 0, 1, 0)))
+	a, alive := newProcess(1, "a"), newProcess(2, "alive")
+	b.second(updateOf(appCounts(a, verbs.EventQPFatal, 0, 2, 0), appCounts(alive, verbs.EventQPFatal, 0, 1, 0)))
 	require.Empty(t, b.CarriedProcesses())
 	b.end()
 	ids := b.CarriedProcesses()
 	require.Len(t, ids, 2)
 	b.begin()
-	b.second(apps(app(alive, verbs.EventQPFatal, 0, 1, 0)))
+	b.second(updateOf(appCounts(alive, verbs.EventQPFatal, 0, 1, 0)))
 	b.RemoveProcesses(ids, b.now().Wall)
 	require.EqualValues(t, 2, b.async()["d a "].Discarded)
 	require.Zero(t, b.async()["d alive "].Discarded, "a tracer tells of it again")
@@ -309,8 +309,8 @@ func TestTheUnreadEventsOfAProcessThatEndedWithoutATracerAreDiscarded(t *testing
 
 func TestWhatFoundNoPlaceIsOther(t *testing.T) {
 	b := newBench(t, 9)
-	s := apps(app(Owner{}, verbs.EventQPFatal, 1, 1, 0))
-	s.Events = []trace.Event{event(process(7, "nameless"), verbs.EventQPFatal, 5, 1)}
+	s := updateOf(appCounts(Owner{}, verbs.EventQPFatal, 1, 1, 0))
+	s.Events = []trace.Event{appEvent(newProcess(7, "nameless"), verbs.EventQPFatal, 5, 1)}
 	b.second(s)
 	got := b.async()
 	require.Len(t, got, 1)
@@ -328,16 +328,16 @@ func TestWhatFoundNoPlaceIsOther(t *testing.T) {
 
 func TestWithoutATracerThereAreNoPointsOfOne(t *testing.T) {
 	p := newPicture(t, 9)
-	p.AddListing(contexts(start, "d", process(1, "a")))
+	p.AddListing(contextListing(start, "d", newProcess(1, "a")))
 	require.Empty(t, p.Events(&Moment{Wall: start}, &Worker{}))
 	require.Nil(t, p.Host())
 }
 
 func TestThePointsAreInTheOrderOfDeviceAndApplication(t *testing.T) {
 	b := newBench(t, 9)
-	one, two, three := app(process(3, "b"), 0, 1, 0, 0), app(process(2, "a"), 0, 1, 0, 0), app(process(1, "z"), 0, 1, 0, 0)
+	one, two, three := appCounts(newProcess(3, "b"), 0, 1, 0, 0), appCounts(newProcess(2, "a"), 0, 1, 0, 0), appCounts(newProcess(1, "z"), 0, 1, 0, 0)
 	three.Device = "c"
-	b.second(apps(one, two, three))
+	b.second(updateOf(one, two, three))
 	var names []string
 	for _, a := range b.asyncPoints(&Moment{Wall: start}) {
 		names = append(names, a.Device+" "+a.App)

@@ -58,15 +58,15 @@ func makeAttempts(_ trace.Request, prepared string) (trace.Source, error) {
 	}
 	on.pid = pid
 	refusals := map[string]string{}
-	for name, attempt := range attempts() {
+	for name, attempt := range allAttempts() {
 		if err := attempt(on); err != nil {
-			refusals[name] = reason(err)
+			refusals[name] = errnoName(err)
 		}
 	}
 	return newScripted(), json.NewEncoder(os.NewFile(uintptr(note), "note")).Encode(refusals)
 }
 
-func reason(err error) string {
+func errnoName(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		return unix.ErrnoName(errno)
@@ -74,23 +74,23 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// refusal returns err if it means that the process lacks permission, and nil if the kernel only rejected the arguments. Most attempts have
-// arguments that are harmless if the operation is allowed.
-func refusal(err error) error {
+// permissionError returns err if it means that the process lacks permission, and nil if the kernel only rejected the arguments. Most
+// attempts have arguments that are harmless if the operation is allowed.
+func permissionError(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err
 	}
 	return nil
 }
 
-// call makes a system call with invalid arguments.
-func call(number uintptr, args ...uintptr) func(attemptContext) error {
+// invalidCall makes a system call with invalid arguments.
+func invalidCall(number uintptr, args ...uintptr) func(attemptContext) error {
 	var a [6]uintptr
 	copy(a[:], args)
-	return func(attemptContext) error { return refusal(raw(number, a)) }
+	return func(attemptContext) error { return permissionError(systemCall(number, a)) }
 }
 
-func raw(number uintptr, a [6]uintptr) error {
+func systemCall(number uintptr, a [6]uintptr) error {
 	if _, _, errno := unix.Syscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]); errno != 0 {
 		return errno
 	}
@@ -100,55 +100,57 @@ func raw(number uintptr, a [6]uintptr) error {
 // none is an invalid descriptor or an invalid set of flags.
 const none = ^uintptr(0)
 
-// attempts has the operations that an attacker could try in a compromised tracer.
-func attempts() map[string]func(attemptContext) error {
+// allAttempts has the operations that an attacker could try in a compromised tracer.
+func allAttempts() map[string]func(attemptContext) error {
 	return map[string]func(attemptContext) error{
 		"have a capability":       func(attemptContext) error { return hasCapability() },
-		"gain privileges":         func(attemptContext) error { return is(unix.PR_GET_NO_NEW_PRIVS, 0) },
-		"leave a core":            func(attemptContext) error { return is(unix.PR_GET_DUMPABLE, 1) },
+		"gain privileges":         func(attemptContext) error { return requireInitial(unix.PR_GET_NO_NEW_PRIVS, 0) },
+		"leave a core":            func(attemptContext) error { return requireInitial(unix.PR_GET_DUMPABLE, 1) },
 		"read a file":             func(attemptContext) error { return openFile("/etc/passwd") },
 		"list the root":           func(attemptContext) error { return openFile("/") },
 		"read another's status":   func(attemptContext) error { return openFile("/proc/1/status") },
-		"execute a program":       func(attemptContext) error { return executes("/bin/true") },
-		"execute itself":          func(attemptContext) error { return executes("/proc/self/exe") },
-		"execute by a descriptor": call(unix.SYS_EXECVEAT, none),
-		"trace a process":         func(on attemptContext) error { return traces(on.pid) },
-		"read another's memory":   func(on attemptContext) error { return reaches(unix.SYS_PROCESS_VM_READV, on.pid) },
-		"write another's memory":  func(on attemptContext) error { return reaches(unix.SYS_PROCESS_VM_WRITEV, on.pid) },
-		"take a descriptor":       func(on attemptContext) error { return takes(on.pid) },
-		"mount":                   func(on attemptContext) error { return mounts(on.dir) },
-		"unmount":                 func(on attemptContext) error { return refusal(unix.Unmount(on.dir, 0)) },
-		"change the root":         call(unix.SYS_PIVOT_ROOT),
-		"clone a mount":           call(unix.SYS_OPEN_TREE, none),
-		"move a mount":            call(unix.SYS_MOVE_MOUNT, none, 0, none),
-		"change a mount":          call(unix.SYS_MOUNT_SETATTR, none),
-		"open a file system":      call(unix.SYS_FSOPEN),
-		"pick a file system":      call(unix.SYS_FSPICK, none),
-		"mount a file system":     call(unix.SYS_FSMOUNT, none),
-		"watch by perf":           call(unix.SYS_PERF_EVENT_OPEN),
-		"load a module":           call(unix.SYS_INIT_MODULE),
-		"load a module's file":    call(unix.SYS_FINIT_MODULE, none),
-		"load a kernel":           call(unix.SYS_KEXEC_LOAD, 0, 0, 0, none),
-		"leave its namespaces":    call(unix.SYS_UNSHARE, none),
-		"enter a namespace":       call(unix.SYS_SETNS, none),
-		"clone3":                  func(attemptContext) error { return clones() },
-		"make a TCP socket":       socket(unix.AF_INET, unix.SOCK_STREAM, 0),
-		"make a UDP socket":       socket(unix.AF_INET6, unix.SOCK_DGRAM, 0),
-		"make a packet socket":    socket(unix.AF_PACKET, unix.SOCK_RAW, 0),
-		"ask for routes":          socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE),
-		"ask for RDMA devices":    socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_RDMA),
-		"hear uevents":            socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT),
-		"make a Unix socket":      socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
-		"load eBPF":               func(attemptContext) error { return refusal(command(unix.BPF_PROG_LOAD, &bpfAttr{})) },
-		"attach eBPF":             func(attemptContext) error { return refusal(command(unix.BPF_LINK_CREATE, &bpfAttr{})) },
-		"load types":              func(attemptContext) error { return refusal(command(unix.BPF_BTF_LOAD, &bpfAttr{})) },
-		"open another's map":      func(attemptContext) error { return refusal(command(unix.BPF_MAP_GET_FD_BY_ID, &bpfAttr{1<<32 - 1})) },
-		"make a map":              func(attemptContext) error { return makesMap() },
-		"write into a map":        func(on attemptContext) error { return element(unix.BPF_MAP_UPDATE_ELEM, on.maps, 2) },
-		"read a map":              func(on attemptContext) error { return element(unix.BPF_MAP_LOOKUP_ELEM, on.maps, 1) },
-		"describe a map":          func(on attemptContext) error { return describes(on.maps) },
-		"delete in a map":         func(on attemptContext) error { return element(unix.BPF_MAP_DELETE_ELEM, on.maps, 3) },
-		"read a map at once":      func(on attemptContext) error { return batch(unix.BPF_MAP_LOOKUP_BATCH, on.maps) },
+		"execute a program":       func(attemptContext) error { return executeProgram("/bin/true") },
+		"execute itself":          func(attemptContext) error { return executeProgram("/proc/self/exe") },
+		"execute by a descriptor": invalidCall(unix.SYS_EXECVEAT, none),
+		"trace a process":         func(on attemptContext) error { return traceProcess(on.pid) },
+		"read another's memory":   func(on attemptContext) error { return accessMemory(unix.SYS_PROCESS_VM_READV, on.pid) },
+		"write another's memory":  func(on attemptContext) error { return accessMemory(unix.SYS_PROCESS_VM_WRITEV, on.pid) },
+		"take a descriptor":       func(on attemptContext) error { return takeDescriptor(on.pid) },
+		"mount":                   func(on attemptContext) error { return mountTmpfs(on.dir) },
+		"unmount":                 func(on attemptContext) error { return permissionError(unix.Unmount(on.dir, 0)) },
+		"change the root":         invalidCall(unix.SYS_PIVOT_ROOT),
+		"clone a mount":           invalidCall(unix.SYS_OPEN_TREE, none),
+		"move a mount":            invalidCall(unix.SYS_MOVE_MOUNT, none, 0, none),
+		"change a mount":          invalidCall(unix.SYS_MOUNT_SETATTR, none),
+		"open a file system":      invalidCall(unix.SYS_FSOPEN),
+		"pick a file system":      invalidCall(unix.SYS_FSPICK, none),
+		"mount a file system":     invalidCall(unix.SYS_FSMOUNT, none),
+		"watch by perf":           invalidCall(unix.SYS_PERF_EVENT_OPEN),
+		"load a module":           invalidCall(unix.SYS_INIT_MODULE),
+		"load a module's file":    invalidCall(unix.SYS_FINIT_MODULE, none),
+		"load a kernel":           invalidCall(unix.SYS_KEXEC_LOAD, 0, 0, 0, none),
+		"leave its namespaces":    invalidCall(unix.SYS_UNSHARE, none),
+		"enter a namespace":       invalidCall(unix.SYS_SETNS, none),
+		"clone3":                  func(attemptContext) error { return callClone3() },
+		"make a TCP socket":       openSocket(unix.AF_INET, unix.SOCK_STREAM, 0),
+		"make a UDP socket":       openSocket(unix.AF_INET6, unix.SOCK_DGRAM, 0),
+		"make a packet socket":    openSocket(unix.AF_PACKET, unix.SOCK_RAW, 0),
+		"ask for routes":          openSocket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE),
+		"ask for RDMA devices":    openSocket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_RDMA),
+		"hear uevents":            openSocket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT),
+		"make a Unix socket":      openSocket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
+		"load eBPF":               func(attemptContext) error { return permissionError(callBPF(unix.BPF_PROG_LOAD, &bpfAttr{})) },
+		"attach eBPF":             func(attemptContext) error { return permissionError(callBPF(unix.BPF_LINK_CREATE, &bpfAttr{})) },
+		"load types":              func(attemptContext) error { return permissionError(callBPF(unix.BPF_BTF_LOAD, &bpfAttr{})) },
+		"open another's map": func(attemptContext) error {
+			return permissionError(callBPF(unix.BPF_MAP_GET_FD_BY_ID, &bpfAttr{1<<32 - 1}))
+		},
+		"make a map":         func(attemptContext) error { return makesMap() },
+		"write into a map":   func(on attemptContext) error { return accessElement(unix.BPF_MAP_UPDATE_ELEM, on.maps, 2) },
+		"read a map":         func(on attemptContext) error { return accessElement(unix.BPF_MAP_LOOKUP_ELEM, on.maps, 1) },
+		"describe a map":     func(on attemptContext) error { return describeMap(on.maps) },
+		"delete in a map":    func(on attemptContext) error { return accessElement(unix.BPF_MAP_DELETE_ELEM, on.maps, 3) },
+		"read a map at once": func(on attemptContext) error { return lookUpBatch(unix.BPF_MAP_LOOKUP_BATCH, on.maps) },
 	}
 }
 
@@ -161,8 +163,8 @@ func hasCapability() error {
 	return unix.EPERM
 }
 
-// is returns EPERM if a property of the process does not have its initial value.
-func is(option int, value int) error {
+// requireInitial returns EPERM if a property of the process no longer has its initial value.
+func requireInitial(option int, value int) error {
 	if now, err := unix.PrctlRetInt(option, 0, 0, 0, 0); err != nil || now == value {
 		return err
 	}
@@ -177,7 +179,7 @@ func openFile(path string) error {
 	return unix.Close(fd)
 }
 
-func executes(path string) error {
+func executeProgram(path string) error {
 	p, err := os.StartProcess(path, []string{path, "-test.run=^$"}, &os.ProcAttr{Env: []string{}})
 	if err != nil {
 		return err
@@ -196,22 +198,22 @@ func onlyHere(f func() error) error {
 	return <-done
 }
 
-// traces attaches to a process without stopping it. The end of the thread detaches it.
-func traces(pid int) error {
-	return onlyHere(func() error { return raw(unix.SYS_PTRACE, [6]uintptr{unix.PTRACE_SEIZE, uintptr(pid)}) })
+// traceProcess attaches to a process without stopping it. The end of the thread detaches it.
+func traceProcess(pid int) error {
+	return onlyHere(func() error { return systemCall(unix.SYS_PTRACE, [6]uintptr{unix.PTRACE_SEIZE, uintptr(pid)}) })
 }
 
-// reaches reads memory of another process at an unmapped address.
-func reaches(number uintptr, pid int) error {
+// accessMemory reads memory of another process at an unmapped address.
+func accessMemory(number uintptr, pid int) error {
 	var b [1]byte
 	local := unix.Iovec{Base: &b[0], Len: 1}
 	remote := unix.RemoteIovec{Base: 1, Len: 1}
-	return refusal(raw(number, [6]uintptr{
+	return permissionError(systemCall(number, [6]uintptr{
 		uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1,
 	}))
 }
 
-func takes(pid int) error {
+func takeDescriptor(pid int) error {
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err
@@ -224,26 +226,26 @@ func takes(pid int) error {
 	return unix.Close(fd)
 }
 
-func mounts(dir string) error {
+func mountTmpfs(dir string) error {
 	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
 		return err
 	}
 	return unix.Unmount(dir, 0)
 }
 
-// clones calls clone3 without arguments. A kernel that has the call reports that they are missing.
-func clones() error {
-	if err := raw(unix.SYS_CLONE3, [6]uintptr{}); errors.Is(err, unix.ENOSYS) {
+// callClone3 calls clone3 without arguments. If the kernel allows the call, it reports that the arguments are missing.
+func callClone3() error {
+	if err := systemCall(unix.SYS_CLONE3, [6]uintptr{}); errors.Is(err, unix.ENOSYS) {
 		return err
 	}
 	return nil
 }
 
-func socket(domain, typ, protocol int) func(attemptContext) error {
+func openSocket(domain, typ, protocol int) func(attemptContext) error {
 	return func(attemptContext) error {
 		fd, err := unix.Socket(domain, typ|unix.SOCK_CLOEXEC, protocol)
 		if err != nil {
-			return refusal(err)
+			return permissionError(err)
 		}
 		return unix.Close(fd)
 	}
@@ -252,9 +254,9 @@ func socket(domain, typ, protocol int) func(attemptContext) error {
 // bpfAttr is union bpf_attr of linux/bpf.h, in words.
 type bpfAttr [16]uint64
 
-// command calls bpf(2). The caller must keep everything alive that attr points to.
-func command(number uintptr, attr *bpfAttr) error {
-	return raw(unix.SYS_BPF, [6]uintptr{number, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr)})
+// callBPF calls bpf(2). The caller must keep everything alive that attr points to.
+func callBPF(number uintptr, attr *bpfAttr) error {
+	return systemCall(unix.SYS_BPF, [6]uintptr{number, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr)})
 }
 
 const (
@@ -270,7 +272,7 @@ func newMap() (int, error) {
 		return -1, errno
 	}
 	for key := range uint64(mapSize) {
-		if err := element(unix.BPF_MAP_UPDATE_ELEM, int(fd), key); err != nil {
+		if err := accessElement(unix.BPF_MAP_UPDATE_ELEM, int(fd), key); err != nil {
 			return -1, err
 		}
 	}
@@ -286,25 +288,25 @@ func makesMap() error {
 	return unix.Close(fd)
 }
 
-// element executes a command for an element of a map.
-func element(number uintptr, fd int, key uint64) error {
+// accessElement executes a bpf(2) command on an element of a map.
+func accessElement(number uintptr, fd int, key uint64) error {
 	value := key
-	attr := bpfAttr{uint64(fd), address(&key)}
+	attr := bpfAttr{uint64(fd), pointerValue(&key)}
 	if number != unix.BPF_MAP_DELETE_ELEM { // that command has no value
-		attr[2] = address(&value)
+		attr[2] = pointerValue(&value)
 	}
-	err := command(number, &attr)
+	err := callBPF(number, &attr)
 	runtime.KeepAlive(&key)
 	runtime.KeepAlive(&value)
 	return err
 }
 
-// batch reads all elements of a map. The kernel returns ENOENT together with the last ones.
-func batch(number uintptr, fd int) error {
+// lookUpBatch reads all elements of a map. The kernel returns ENOENT together with the last ones.
+func lookUpBatch(number uintptr, fd int) error {
 	var next uint64
 	var keys, values [mapSize]uint64
-	attr := bpfAttr{0, address(&next), address(&keys[0]), address(&values[0]), mapSize | uint64(fd)<<32}
-	err := command(number, &attr)
+	attr := bpfAttr{0, pointerValue(&next), pointerValue(&keys[0]), pointerValue(&values[0]), mapSize | uint64(fd)<<32}
+	err := callBPF(number, &attr)
 	runtime.KeepAlive(&next)
 	runtime.KeepAlive(&keys)
 	runtime.KeepAlive(&values)
@@ -314,12 +316,12 @@ func batch(number uintptr, fd int) error {
 	return err
 }
 
-func describes(fd int) error {
+func describeMap(fd int) error {
 	var info [512]byte
 	attr := bpfAttr{uint64(fd) | uint64(len(info))<<32, uint64(uintptr(unsafe.Pointer(&info)))}
-	err := command(unix.BPF_OBJ_GET_INFO_BY_FD, &attr)
+	err := callBPF(unix.BPF_OBJ_GET_INFO_BY_FD, &attr)
 	runtime.KeepAlive(&info)
 	return err
 }
 
-func address(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
+func pointerValue(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }

@@ -33,8 +33,8 @@ var (
 	}
 )
 
-// refusals returns the attempts that must be refused, with their errors.
-func refusals() map[string]string {
+// expectedRefusals returns the attempts that must be refused, with their errors.
+func expectedRefusals() map[string]string {
 	all := map[string]string{"clone3": "ENOSYS"}
 	for _, name := range byAll {
 		all[name] = "EPERM"
@@ -47,8 +47,8 @@ func refusals() map[string]string {
 	return all
 }
 
-// target starts a process to attack, and returns the environment of the attempts and a function that returns their results.
-func target(t *testing.T) (env []string, results func() map[string]string) {
+// startTarget starts a process to attack, and returns the environment of the attempts and a function that returns their results.
+func startTarget(t *testing.T) (env []string, results func() map[string]string) {
 	t.Helper()
 	victim := exec.Command("sleep", "1000")
 	require.NoError(t, victim.Start())
@@ -67,8 +67,8 @@ func target(t *testing.T) (env []string, results func() map[string]string) {
 	}
 }
 
-// statuses returns the lines of proc_pid_status(5) of all threads.
-func statuses(t *testing.T, pid int) (all []string) {
+// threadStatuses returns the lines of proc_pid_status(5) of all threads.
+func threadStatuses(t *testing.T, pid int) (all []string) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	require.NoError(t, err)
@@ -96,13 +96,13 @@ func requireCapabilities(t *testing.T, threads []string, set uint64) {
 }
 
 func TestTheTracerHasNothing(t *testing.T) {
-	env, results := target(t)
+	env, results := startTarget(t)
 	c := Config{Settings: Settings{Hooks: HooksKprobe}, Env: env}
 	var threads []string
-	r := supervised(t, "attempts", "attached", c, func(r *reports) { threads = statuses(t, r.running.PID) })
+	r := superviseUntil(t, "attempts", "attached", c, func(r *reports) { threads = threadStatuses(t, r.running.PID) })
 	require.Equal(t, []string{"status starting", "attached by test, running", "ended ok", "status stopped"}, r.calls)
 	requireCapabilities(t, threads, 0)
-	want := refusals()
+	want := expectedRefusals()
 	if os.Geteuid() != 0 {
 		for _, name := range []string{"read a map", "delete in a map", "read a map at once"} {
 			want[name] = "EBADF" // there is none
@@ -115,12 +115,12 @@ func TestTheTracerHasNothing(t *testing.T) {
 // On a kernel that allows map lookups without CAP_BPF, CAP_BPF gives a tracer no additional rights.
 func TestATracerThatKeepsCAP_BPFHasNothingElse(t *testing.T) {
 	prerequisite.RequireRoot(t, "not root: there is no capability to keep")
-	env, results := target(t)
+	env, results := startTarget(t)
 	c := Config{Settings: Settings{Hooks: HooksKprobe}, Env: env}
 	var threads []string
-	supervised(t, "attempts with CAP_BPF", "attached", c, func(r *reports) { threads = statuses(t, r.running.PID) })
+	superviseUntil(t, "attempts with CAP_BPF", "attached", c, func(r *reports) { threads = threadStatuses(t, r.running.PID) })
 	requireCapabilities(t, threads, 1<<unix.CAP_BPF)
-	want := refusals()
+	want := expectedRefusals()
 	delete(want, "have a capability")
 	require.Equal(t, want, results())
 }
@@ -128,13 +128,13 @@ func TestATracerThatKeepsCAP_BPFHasNothingElse(t *testing.T) {
 // Without the confinement, none of the attempts above is refused.
 func TestWithoutConfinementATracerCouldDoAllOfThat(t *testing.T) {
 	prerequisite.RequireRoot(t, "not root: only root may do everything that is to be refused")
-	env, results := target(t)
+	env, results := startTarget(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), append(env, modeKey+"=attempts without confinement")...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Empty(t, results())
-	for name := range maps.Keys(refusals()) {
-		require.Contains(t, attempts(), name)
+	for name := range maps.Keys(expectedRefusals()) {
+		require.Contains(t, allAttempts(), name)
 	}
 }

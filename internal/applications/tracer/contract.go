@@ -32,7 +32,7 @@ const subject = "tracer"
 // takes seconds.
 const startLimit = 15 * time.Second
 
-func handshake() process.Handshake {
+func contractHandshake() process.Handshake {
 	return process.Handshake{
 		Version: contractVersion,
 		Key:     "RDMA_EVENTS_TRACER",
@@ -85,7 +85,7 @@ func New(c Config, h Handler) *Supervisor {
 	return process.New(process.Spec{
 		Exe: c.Exe, Dir: c.Dir, Name: ProgramName, Title: c.Request.Backend, Subject: subject, Resource: "hooks",
 		Option: "applications.tracer_path", Env: append([]string{settingsKey + "=" + c.Settings.encode()}, slices.Clone(c.Env)...),
-		Handshake: handshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log, Rand: c.Rand, KernelCloses: true,
+		Handshake: contractHandshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log, Rand: c.Rand, KernelCloses: true,
 	}, &contract{request: c.Request, handler: h})
 }
 

@@ -16,14 +16,14 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-func python() identity.Process {
+func pythonProcess() identity.Process {
 	return identity.Process{PID: 4711, Start: 98765, Comm: "python3", Unit: "pod_3f2a"}
 }
 
 // fullUpdate returns an Update in which every field is set.
 func fullUpdate() *trace.Update {
 	a := trace.App{
-		Device: "mlx5_0", Process: python(), Read: 2, Discarded: 3, Skipped: 4, Unread: 5, UnreadErrors: 6, UnreadSince: 7,
+		Device: "mlx5_0", Process: pythonProcess(), Read: 2, Discarded: 3, Skipped: 4, Unread: 5, UnreadErrors: 6, UnreadSince: 7,
 		DestroyedUnacked: 8, Delays: 9, DelaySum: 10, DelayMax: 11, Ended: true,
 	}
 	for i := range a.Queued {
@@ -31,9 +31,9 @@ func fullUpdate() *trace.Update {
 	}
 	return &trace.Update{
 		Mono: 1, Apps: []trace.App{a}, Lost: 12, Full: 13, Processes: 14,
-		Events: []trace.Event{{Device: "mlx5_0", Process: python(), Type: verbs.EventQPFatal, Number: 284, At: 15}},
+		Events: []trace.Event{{Device: "mlx5_0", Process: pythonProcess(), Type: verbs.EventQPFatal, Number: 284, At: 15}},
 		Hangs: []trace.Hang{{
-			Device: "mlx5_1", Process: python(), Thread: 4712, Object: verbs.ScopeQP, Number: 285, Since: 16, Missing: 17,
+			Device: "mlx5_1", Process: pythonProcess(), Thread: 4712, Object: verbs.ScopeQP, Number: 285, Since: 16, Missing: 17,
 			Proof: trace.ProofAsleep,
 		}},
 	}
@@ -96,7 +96,7 @@ func TestAQuietSecondIsAHeartbeat(t *testing.T) {
 func TestEventsStayInTheirOrder(t *testing.T) {
 	s := &trace.Update{}
 	for i := range 100 {
-		s.Events = append(s.Events, trace.Event{Device: "mlx5_0", Process: python(), Number: uint32(i % 7), At: int64(i)})
+		s.Events = append(s.Events, trace.Event{Device: "mlx5_0", Process: pythonProcess(), Number: uint32(i % 7), At: int64(i)})
 	}
 	require.Equal(t, s, updateFromProto(updateToProto(s).GetSnapshot()))
 }

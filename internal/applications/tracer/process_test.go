@@ -38,30 +38,30 @@ func TestMain(m *testing.M) {
 	case "":
 		goleak.VerifyTestMain(m)
 	case "traces":
-		os.Exit(Serve(ServeConfig{Prepare: unwanted, Open: looking}))
+		os.Exit(Serve(ServeConfig{Prepare: panicPrepare, Open: openInspecting}))
 	case "attaches":
-		os.Exit(Serve(ServeConfig{Prepare: attaching, Open: finding}))
+		os.Exit(Serve(ServeConfig{Prepare: passPipe, Open: openReadingPipe}))
 	case "may not attach":
-		os.Exit(Serve(ServeConfig{Prepare: forbidden, Open: looking}))
+		os.Exit(Serve(ServeConfig{Prepare: refusePrepare, Open: openInspecting}))
 	case "says too much":
-		os.Exit(Serve(ServeConfig{Prepare: talkative, Open: looking}))
+		os.Exit(Serve(ServeConfig{Prepare: prepareTooLong, Open: openInspecting}))
 	case "attempts":
 		os.Exit(Serve(ServeConfig{Prepare: prepareAttempts, Open: makeAttempts}))
 	case "attempts with CAP_BPF":
 		os.Exit(Serve(ServeConfig{Prepare: leavingAndKeeping, Open: makeAttempts}))
 	case "attempts without confinement":
-		os.Exit(unconfined())
+		os.Exit(attemptUnconfined())
 	case "hangs":
 		os.Exit(Serve(ServeConfig{Open: func(trace.Request, string) (trace.Source, error) { return hanging{}, nil }}))
 	case "has another variable":
 		os.Setenv(settingsKey, `{"hooks":"all"}`)
-		os.Exit(Serve(ServeConfig{Prepare: unwanted, Open: looking}))
+		os.Exit(Serve(ServeConfig{Prepare: panicPrepare, Open: openInspecting}))
 	}
 	panic("an unknown role")
 }
 
-// unconfined makes the attempts in a process that has all privileges of the test.
-func unconfined() int {
+// attemptUnconfined makes the attempts in a process with all privileges of the test.
+func attemptUnconfined() int {
 	p, err := prepareAttempts(Settings{})
 	if err == nil {
 		_, err = makeAttempts(trace.Request{}, p.Text)
@@ -73,11 +73,11 @@ func unconfined() int {
 	return 0
 }
 
-// unwanted is the Prepare of a tracer that must not attach to anything.
-func unwanted(Settings) (Prepared, error) { panic("prepared without need") }
+// panicPrepare is the Prepare of a tracer that must not attach to anything.
+func panicPrepare(Settings) (Prepared, error) { panic("prepared without need") }
 
-// attaching passes a pipe to the second execution and writes the process' number into it.
-func attaching(s Settings) (Prepared, error) {
+// passPipe passes a pipe to the second execution and writes the process ID into it.
+func passPipe(s Settings) (Prepared, error) {
 	var p [2]int
 	if err := unix.Pipe(p[:]); err != nil {
 		return Prepared{}, err
@@ -88,8 +88,8 @@ func attaching(s Settings) (Prepared, error) {
 	return Prepared{Text: s.Hooks + "\n" + strconv.Itoa(p[0])}, unix.Close(p[1])
 }
 
-// finding is a source that reads the pipe of attaching and reports the result as missing functions.
-func finding(_ trace.Request, prepared string) (trace.Source, error) {
+// openReadingPipe opens a source that reads the pipe of passPipe and reports the result as missing functions.
+func openReadingPipe(_ trace.Request, prepared string) (trace.Source, error) {
 	_, number, _ := strings.Cut(prepared, "\n")
 	fd, err := strconv.Atoi(number)
 	if err != nil {
@@ -101,16 +101,16 @@ func finding(_ trace.Request, prepared string) (trace.Source, error) {
 	return s, err
 }
 
-func forbidden(Settings) (Prepared, error) {
+func refusePrepare(Settings) (Prepared, error) {
 	return Prepared{}, fmt.Errorf("%w: CAP_BPF;\n\"%s\"", trace.ErrPermission, strings.Repeat("x", 200<<10))
 }
 
-func talkative(Settings) (Prepared, error) {
+func prepareTooLong(Settings) (Prepared, error) {
 	return Prepared{Text: strings.Repeat("x", maxForward+1)}, nil
 }
 
-// looking is a source that inspects its process and reports the result as missing functions.
-func looking(r trace.Request, _ string) (trace.Source, error) {
+// openInspecting opens a source that inspects its process and reports the result as missing functions.
+func openInspecting(r trace.Request, _ string) (trace.Source, error) {
 	s := newScripted(&trace.Update{Mono: 1})
 	s.last = []*trace.Update{{Mono: 2}}
 	for _, kv := range os.Environ() {
@@ -160,8 +160,9 @@ func (r *reports) Ended(e status.End) {
 	r.enough("ended")
 }
 
-// supervised runs the test program as a tracer until a given call of the Handler, at which it calls then. It returns the recorded calls.
-func supervised(t *testing.T, mode, until string, c Config, then ...func(*reports)) *reports {
+// superviseUntil runs the test program as a tracer until a given call of the Handler, at which it calls then. It returns the recorded
+// calls.
+func superviseUntil(t *testing.T, mode, until string, c Config, then ...func(*reports)) *reports {
 	t.Helper()
 	own, err := os.Executable()
 	require.NoError(t, err)
@@ -197,7 +198,7 @@ func TestARealTracerKeepsTheScenariosFileAndNothingElse(t *testing.T) {
 	}
 	c := Config{Settings: Settings{Reads: []string{scenario}}}
 	c.Request.Backend, c.Request.Sim.Scenario = "sim", scenario
-	r := supervised(t, "traces", "snapshot", c)
+	r := superviseUntil(t, "traces", "snapshot", c)
 	require.Equal(t, []string{
 		"status starting", "attached by test, running", "snapshot 1", "snapshot 2", "ended ok", "status stopped",
 	}, r.calls)
@@ -223,39 +224,39 @@ func TestARealTracerKeepsTheScenariosFileAndNothingElse(t *testing.T) {
 }
 
 func TestARealTracerRefusesOtherSettings(t *testing.T) {
-	r := supervised(t, "has another variable", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
+	r := superviseUntil(t, "has another variable", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
 	require.Equal(t, status.ReasonCrashed, r.end.Reason)
 	require.Contains(t, r.end.Message, `parse RDMA_EVENTS_TRACE: hooks = \"all\" is not allowed`)
 	require.Equal(t, "ended crashed", r.calls[1], "it never attached")
 }
 
 func TestARealTracerPreparesInItsFirstStartForItsSecond(t *testing.T) {
-	r := supervised(t, "attaches", "attached", Config{Settings: Settings{Hooks: HooksKprobe}})
+	r := superviseUntil(t, "attaches", "attached", Config{Settings: Settings{Hooks: HooksKprobe}})
 	require.Equal(t, []string{"kprobe ", "true"}, r.attached.Missing, "the text, and the number of the process in the pipe")
 }
 
 func TestARealTracerThatMayNotAttachSaysSoAfterTheHandshake(t *testing.T) {
-	r := supervised(t, "may not attach", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
+	r := superviseUntil(t, "may not attach", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
 	require.Equal(t, []string{"status starting", "ended no_permission", "status stopped"}, r.calls)
 	want := `tracer: the privilege is missing: CAP_BPF; "` + strings.Repeat("x", maxReason)
 	require.Equal(t, want[:maxReason], r.end.Message)
 }
 
 func TestARealTracerCannotLeaveWhatIsTooLong(t *testing.T) {
-	r := supervised(t, "says too much", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
+	r := superviseUntil(t, "says too much", "ended", Config{Settings: Settings{Hooks: HooksKprobe}})
 	require.Equal(t, status.ReasonCrashed, r.end.Reason)
 	require.Contains(t, r.end.Message, "prepare this process: 65537 bytes are too long for the second start")
 }
 
 func TestARealTracerThatSendsNothingIsReplaced(t *testing.T) {
-	r := supervised(t, "hangs", "ended", Config{Timing: process.Timing{Beat: 200 * time.Millisecond}})
+	r := superviseUntil(t, "hangs", "ended", Config{Timing: process.Timing{Beat: 200 * time.Millisecond}})
 	require.Equal(t, status.End{Reason: status.ReasonStuck, Message: "tracer stopped responding and was killed"}, r.end)
 	require.Equal(t, []string{"status starting", "attached by test, running", "ended stuck", "status stopped"}, r.calls)
 	require.ErrorIs(t, unix.Kill(r.running.PID, 0), unix.ESRCH)
 }
 
 func TestARealTracerThatDoesNotEndIsKilled(t *testing.T) {
-	r := supervised(t, "hangs", "attached", Config{Timing: process.Timing{Grace: 50 * time.Millisecond}})
+	r := superviseUntil(t, "hangs", "attached", Config{Timing: process.Timing{Grace: 50 * time.Millisecond}})
 	require.Equal(t, []string{"status starting", "attached by test, running", "ended ok", "status stopped"}, r.calls)
 	require.ErrorIs(t, unix.Kill(r.running.PID, 0), unix.ESRCH)
 }

@@ -38,18 +38,18 @@ type Prepared struct {
 // Serve runs the tracer program and returns its exit code. It is process.Serve with this contract.
 func Serve(c ServeConfig) int {
 	return process.Serve(process.ServeConfig{
-		Handshake: handshake(),
+		Handshake: contractHandshake(),
 		ByHand:    ProgramName + " is started by rdma-events, one on each host; it is not to be started by hand",
 		Thread:    "rdma-ev-tracer",
 		Prepare:   c.prepare,
-		Needs:     needs,
+		Needs:     neededRights,
 		Make:      c.service,
 	})
 }
 
 // prepare calls Prepare with the settings and stores the result for the second execution.
 func (c ServeConfig) prepare() error {
-	s, err := settings()
+	s, err := inheritedSettings()
 	if err != nil {
 		return err
 	}
@@ -64,9 +64,9 @@ func (c ServeConfig) prepare() error {
 	return forward{Text: p.Text, KeepBPF: p.KeepBPF}.store()
 }
 
-// needs returns the rights that a tracer keeps.
-func needs() (confine.Needs, error) {
-	s, err := settings()
+// neededRights returns the rights that a tracer keeps.
+func neededRights() (confine.Needs, error) {
+	s, err := inheritedSettings()
 	if err != nil {
 		return confine.Needs{}, err
 	}
@@ -91,7 +91,7 @@ func bpfCommands() []uint32 {
 	}
 }
 
-func settings() (Settings, error) { return parseSettings(os.Getenv(settingsKey)) }
+func inheritedSettings() (Settings, error) { return parseSettings(os.Getenv(settingsKey)) }
 
 func (c ServeConfig) service(in process.Inherited) (register func(grpc.ServiceRegistrar), err error) {
 	f, err := takeForward()

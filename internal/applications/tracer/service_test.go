@@ -40,7 +40,7 @@ func newScripted(changes ...*trace.Update) *scripted {
 func (s *scripted) Attached() trace.Attached { return s.attached }
 
 func (s *scripted) Next(ctx context.Context) (*trace.Update, error) {
-	if one := take(&s.changes); one != nil {
+	if one := takeUpdate(&s.changes); one != nil {
 		return one, nil
 	}
 	if s.err != nil {
@@ -51,13 +51,13 @@ func (s *scripted) Next(ctx context.Context) (*trace.Update, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if one := take(&s.last); one != nil {
+	if one := takeUpdate(&s.last); one != nil {
 		return one, nil
 	}
 	return nil, trace.ErrClosed
 }
 
-func take(from *[]*trace.Update) *trace.Update {
+func takeUpdate(from *[]*trace.Update) *trace.Update {
 	if len(*from) == 0 {
 		return nil
 	}
@@ -73,8 +73,8 @@ func (s *scripted) Close() error {
 	return nil
 }
 
-// connected serves a source in this process and returns a connection to it. The channel receives the arguments of the calls of end.
-func connected(
+// connectClient serves a source in this process and returns a connection to it. The channel receives the arguments of the calls to end.
+func connectClient(
 	t *testing.T, open func(trace.Request) (trace.Source, error), options ...grpc.DialOption,
 ) (*grpc.ClientConn, <-chan bool) {
 	t.Helper()
@@ -96,12 +96,12 @@ func connected(
 	return c, ends
 }
 
-func opens(s trace.Source) func(trace.Request) (trace.Source, error) {
+func openerOf(s trace.Source) func(trace.Request) (trace.Source, error) {
 	return func(trace.Request) (trace.Source, error) { return s, nil }
 }
 
-// streamed returns the messages that an attempt receives until the stream ends. It calls after with the number of messages.
-func streamed(ctx context.Context, c *grpc.ClientConn, r trace.Request, after func(int)) ([]message, error) {
+// receiveMessages returns the messages that an attempt receives until the stream ends. It calls after with the number of messages.
+func receiveMessages(ctx context.Context, c *grpc.ClientConn, r trace.Request, after func(int)) ([]message, error) {
 	var all []message
 	a := attempt{&contract{request: r}}
 	err := a.Stream(ctx, c, func(m message) error {
@@ -116,13 +116,13 @@ func TestAnOrderlyEndBringsTheLastSnapshot(t *testing.T) {
 	source := newScripted(&trace.Update{Mono: 1}, &trace.Update{Mono: 2})
 	source.last = []*trace.Update{{Mono: 3}}
 	var asked trace.Request
-	c, ends := connected(t, func(r trace.Request) (trace.Source, error) {
+	c, ends := connectClient(t, func(r trace.Request) (trace.Source, error) {
 		asked = r
 		return source, nil
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	r := trace.Request{Backend: "sim", HangAfter: 5}
-	got, err := streamed(ctx, c, r, func(n int) {
+	got, err := receiveMessages(ctx, c, r, func(n int) {
 		if n == 3 {
 			cancel()
 		}
@@ -140,10 +140,10 @@ func TestAnOrderlyEndBringsTheLastSnapshot(t *testing.T) {
 
 func TestATracerThatIsAskedToEndBeforeItBeganEnds(t *testing.T) {
 	source := newScripted()
-	c, ends := connected(t, opens(source))
+	c, ends := connectClient(t, openerOf(source))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	got, err := streamed(ctx, c, trace.Request{}, func(int) {})
+	got, err := receiveMessages(ctx, c, trace.Request{}, func(int) {})
 	require.ErrorIs(t, err, errEnded)
 	require.Len(t, got, 2)
 	require.False(t, <-ends)
@@ -153,8 +153,8 @@ func TestATracerThatIsAskedToEndBeforeItBeganEnds(t *testing.T) {
 func TestASourceThatEndsSaysWhy(t *testing.T) {
 	source := newScripted(&trace.Update{Mono: 1})
 	source.err = trace.ErrUnloaded
-	c, ends := connected(t, opens(source))
-	got, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
+	c, ends := connectClient(t, openerOf(source))
+	got, err := receiveMessages(t.Context(), c, trace.Request{}, func(int) {})
 	require.ErrorIs(t, err, errEnded)
 	require.Len(t, got, 3)
 	require.Equal(t, &status.End{Reason: status.ReasonRemoved, Message: "tracer: the driver core was unloaded"}, got[2].end)
@@ -163,8 +163,8 @@ func TestASourceThatEndsSaysWhy(t *testing.T) {
 }
 
 func TestASourceThatCannotBeginSaysWhy(t *testing.T) {
-	c, ends := connected(t, func(trace.Request) (trace.Source, error) { return nil, trace.ErrPermission })
-	got, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
+	c, ends := connectClient(t, func(trace.Request) (trace.Source, error) { return nil, trace.ErrPermission })
+	got, err := receiveMessages(t.Context(), c, trace.Request{}, func(int) {})
 	require.ErrorIs(t, err, errEnded)
 	require.Equal(t, []message{
 		{end: &status.End{Reason: status.ReasonNoPermission, Message: "tracer: the privilege is missing"}},
@@ -175,7 +175,7 @@ func TestASourceThatCannotBeginSaysWhy(t *testing.T) {
 func TestATracerStaysUntilItsHostHasTheFinalMessage(t *testing.T) {
 	source := newScripted()
 	source.err = trace.ErrNoDevice
-	c, ends := connected(t, opens(source))
+	c, ends := connectClient(t, openerOf(source))
 	ctx, hangUp := context.WithCancel(t.Context())
 	in, err := proto.NewTracerClient(c).Trace(ctx)
 	require.NoError(t, err)
@@ -191,7 +191,7 @@ func TestATracerStaysUntilItsHostHasTheFinalMessage(t *testing.T) {
 
 func TestAHostThatIsGoneEndsTheSource(t *testing.T) {
 	source := newScripted()
-	c, ends := connected(t, opens(source))
+	c, ends := connectClient(t, openerOf(source))
 	ctx, hangUp := context.WithCancel(t.Context())
 	in, err := proto.NewTracerClient(c).Trace(ctx)
 	require.NoError(t, err)
@@ -204,7 +204,7 @@ func TestAHostThatIsGoneEndsTheSource(t *testing.T) {
 }
 
 func TestAHostOfAnotherKindIsRefused(t *testing.T) {
-	c, _ := connected(t, opens(newScripted()))
+	c, _ := connectClient(t, openerOf(newScripted()))
 	in, err := proto.NewTracerClient(c).Trace(t.Context())
 	require.NoError(t, err)
 	old := requestToProto(trace.Request{})
@@ -219,7 +219,7 @@ func TestAHostOfAnotherKindIsRefused(t *testing.T) {
 }
 
 func TestATracerServesOneTrace(t *testing.T) {
-	c, _ := connected(t, opens(newScripted()))
+	c, _ := connectClient(t, openerOf(newScripted()))
 	requireSecondTraceRefused(t, c)
 }
 
@@ -231,13 +231,13 @@ func requireSecondTraceRefused(t *testing.T, c *grpc.ClientConn) {
 	require.NoError(t, first.Send(requestToProto(trace.Request{})))
 	_, err = first.Recv()
 	require.NoError(t, err)
-	_, err = streamed(t.Context(), c, trace.Request{}, func(int) {})
+	_, err = receiveMessages(t.Context(), c, trace.Request{}, func(int) {})
 	require.Equal(t, codes.FailedPrecondition, grpcstatus.Code(err))
 }
 
 func TestRefusalBeforeTheRequestIsReported(t *testing.T) {
 	calls := 0
-	c, _ := connected(t, opens(newScripted()), grpc.WithStreamInterceptor(func(
+	c, _ := connectClient(t, openerOf(newScripted()), grpc.WithStreamInterceptor(func(
 		ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, call grpc.Streamer, o ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
 		stream, err := call(ctx, d, c, method, o...)
@@ -250,7 +250,7 @@ func TestRefusalBeforeTheRequestIsReported(t *testing.T) {
 }
 
 func TestAHandlerThatFailsEndsTheStream(t *testing.T) {
-	c, ends := connected(t, opens(newScripted()))
+	c, ends := connectClient(t, openerOf(newScripted()))
 	enough := errors.New("enough")
 	err := attempt{&contract{}}.Stream(t.Context(), c, func(message) error { return enough })
 	require.ErrorIs(t, err, enough)
@@ -259,7 +259,7 @@ func TestAHandlerThatFailsEndsTheStream(t *testing.T) {
 
 func TestAMessageThatIsTooLargeIsNotRead(t *testing.T) {
 	huge := &trace.Update{Apps: make([]trace.App, maxMessage/pb.Size(appToProto(&trace.App{}))+1)}
-	c, _ := connected(t, opens(newScripted(huge)))
-	_, err := streamed(t.Context(), c, trace.Request{}, func(int) {})
+	c, _ := connectClient(t, openerOf(newScripted(huge)))
+	_, err := receiveMessages(t.Context(), c, trace.Request{}, func(int) {})
 	require.Equal(t, codes.ResourceExhausted, grpcstatus.Code(err))
 }

@@ -50,13 +50,13 @@ func New(context unsafe.Pointer, o Options) (*Objects, error) {
 		srq = 1
 	}
 	var objects Objects
-	if err := result("make objects", C.objects_make(context, C.int(o.Completions), srq, kind, &objects.c)); err != nil {
+	if err := callError("make objects", C.objects_make(context, C.int(o.Completions), srq, kind, &objects.c)); err != nil {
 		return nil, err
 	}
 	return &objects, nil
 }
 
-func result(what string, errno C.int) error {
+func callError(what string, errno C.int) error {
 	if errno == 0 {
 		return nil
 	}
@@ -67,15 +67,15 @@ func result(what string, errno C.int) error {
 func (o *Objects) Completions() int { return int(C.objects_cqe(o.c)) }
 
 // Init moves the queue pair from RESET to INIT.
-func (o *Objects) Init() error { return result("move to INIT", C.objects_init(o.c)) }
+func (o *Objects) Init() error { return callError("move to INIT", C.objects_init(o.c)) }
 
 // ReadyToReceive connects the queue pair to itself, over GID 0, and moves it from INIT to RTR.
 func (o *Objects) ReadyToReceive() error {
-	return result("move to RTR", C.objects_ready_to_receive(o.c))
+	return callError("move to RTR", C.objects_ready_to_receive(o.c))
 }
 
 // ReadyToSend moves the queue pair to RTS.
-func (o *Objects) ReadyToSend() error { return result("move to RTS", C.objects_ready_to_send(o.c)) }
+func (o *Objects) ReadyToSend() error { return callError("move to RTS", C.objects_ready_to_send(o.c)) }
 
 // Connect connects the queue pair to itself: it moves it from RESET to RTS.
 func (o *Objects) Connect() error {
@@ -88,30 +88,30 @@ func (o *Objects) Connect() error {
 }
 
 // Move moves the queue pair to a state.
-func (o *Objects) Move(s State) error { return result("move", C.objects_move(o.c, C.int(s))) }
+func (o *Objects) Move(s State) error { return callError("move", C.objects_move(o.c, C.int(s))) }
 
 // PostWrites posts n signaled zero-length RDMA writes.
 func (o *Objects) PostWrites(n int) error {
-	return result("post write", C.objects_post_writes(o.c, C.int(n)))
+	return callError("post write", C.objects_post_writes(o.c, C.int(n)))
 }
 
 // PostSends posts n signaled zero-length sends.
 func (o *Objects) PostSends(n int) error {
-	return result("post send", C.objects_post_sends(o.c, C.int(n)))
+	return callError("post send", C.objects_post_sends(o.c, C.int(n)))
 }
 
 // PostReceives posts n receives without memory.
 func (o *Objects) PostReceives(n int) error {
-	return result("post receive", C.objects_post_receives(o.c, C.int(n)))
+	return callError("post receive", C.objects_post_receives(o.c, C.int(n)))
 }
 
 // Limit arms the shared receive queue's limit.
-func (o *Objects) Limit(n int) error { return result("set limit", C.objects_limit(o.c, C.int(n))) }
+func (o *Objects) Limit(n int) error { return callError("set limit", C.objects_limit(o.c, C.int(n))) }
 
 // Poll polls up to 64 completions, and returns their number and the status of the last one.
 func (o *Objects) Poll() (n, status int, err error) {
 	var count, last C.int
-	err = result("poll", C.objects_poll(o.c, &count, &last))
+	err = callError("poll", C.objects_poll(o.c, &count, &last))
 	return int(count), int(last), err
 }
 
@@ -123,5 +123,5 @@ func (o *Objects) Destroy() error {
 	if c == nil {
 		return nil
 	}
-	return result("destroy objects", C.objects_destroy(c))
+	return callError("destroy objects", C.objects_destroy(c))
 }

@@ -37,15 +37,13 @@ const (
 // hardware was used. If the source does not settle a fact, such as whether an event
 // follows a flush in the library, the profile has the worse case for the plugin.
 func Profiles() []Profile {
-	return append(nvidia(), append(cloud(), others()...)...)
+	return append(nvidiaProfiles(), append(cloudProfiles(), otherProfiles()...)...)
 }
 
-// nvidia returns the profiles of the ConnectX drivers. mlx5 asks its device for the state of a port and for
-// link_downed on Ethernet, too (mlx5_query_port_roce, process_pma_cmd), and on
-// InfiniBand with up to five commands (mlx5_query_hca_port). Both drivers count
-// flushes, mlx4 as rq_num_wrfe. On RoCE, the netdev of mlx4 repeats the port events of
-// its firmware (mlx4_ib_port_event).
-func nvidia() []Profile {
+// nvidiaProfiles returns the profiles of the ConnectX drivers. mlx5 asks its device for the state of a port and for link_downed on
+// Ethernet, too (mlx5_query_port_roce, process_pma_cmd), and on InfiniBand with up to five commands (mlx5_query_hca_port). Both drivers
+// count flushes, mlx4 as rq_num_wrfe. On RoCE, the netdev of mlx4 repeats the port events of its firmware (mlx4_ib_port_event).
+func nvidiaProfiles() []Profile {
 	mlx5 := Profile{
 		Name: "mlx5", Module: "mlx5_core", Link: verbs.LinkEthernet, GRH: true,
 		Provider: Provider{DeadOpen: eagain, DeadCommand: enolink}, Arm: ArmByIndex,
@@ -80,8 +78,8 @@ func nvidia() []Profile {
 	return []Profile{mlx5, vf, mlx4}
 }
 
-// cloud returns the profiles of the drivers of virtual functions in clouds.
-func cloud() []Profile {
+// cloudProfiles returns the profiles of drivers for virtual functions in clouds.
+func cloudProfiles() []Profile {
 	efa := Profile{
 		Name: "efa", Module: "efa", NodeType: unspecified, Link: verbs.LinkUnspecified,
 		// A command without an answer returns ETIME, and each one after it ENODEV.
@@ -115,7 +113,7 @@ func cloud() []Profile {
 			Unmade: "ibv_alloc_pd standin0 port 1: unsupported operation: connection timed out",
 		},
 	}
-	erdma := iwarp("erdma", "erdma")
+	erdma := iwarpProfile("erdma", "erdma")
 	erdma.Provider.DeadCommand, erdma.Provider.DeadDestroy, erdma.Arm = enodev, enodev, ArmByIndex
 	erdma.CanDie, erdma.Disassociates = true, true
 	erdma.Commands = usualCommands()
@@ -124,9 +122,9 @@ func cloud() []Profile {
 	return []Profile{efa, older, mana, erdma}
 }
 
-// iwarp returns the common part of the profiles of iWARP drivers. Transitions succeed except
-// the one to RTS, which needs a connection manager, and there are no datagrams.
-func iwarp(name, module string) Profile {
+// iwarpProfile returns the common part of the profiles of iWARP drivers. All transitions succeed except the transition to RTS, which needs
+// a connection manager. There are no datagrams.
+func iwarpProfile(name, module string) Profile {
 	return Profile{
 		Name: name, Module: module, NodeType: rnic, Link: verbs.LinkEthernet,
 		Provider: Provider{RefuseUD: eopnotsupp, RefuseAH: eopnotsupp, RefuseRTS: einval},
@@ -139,7 +137,7 @@ func iwarp(name, module string) Profile {
 	}
 }
 
-func others() []Profile {
+func otherProfiles() []Profile {
 	bnxt := Profile{
 		Name: "bnxt_re", Module: "bnxt_en", Link: verbs.LinkEthernet, GRH: true,
 		// On a detached device every command but a destroy times out
@@ -174,7 +172,7 @@ func others() []Profile {
 			Unmade: "ibv_create_cq standin0 port 1: unsupported operation: connection timed out",
 		},
 	}
-	irdmaIWARP := iwarp("irdma_iwarp", "ice")
+	irdmaIWARP := iwarpProfile("irdma_iwarp", "ice")
 	irdmaIWARP.Provider.DeadCommand, irdmaIWARP.CanDie, irdmaIWARP.Disassociates = etimedout, true, true
 	irdmaIWARP.Commands = usualCommands()
 	irdmaIWARP.Seen.Up.Round, irdmaIWARP.Seen.Down.Round = 4, 4
@@ -201,7 +199,7 @@ func others() []Profile {
 	qedr.Seen.Down = Probing{Why: noCompletion, Attempt: 2}
 	qedr.Seen.Unmade = noCompletion
 
-	cxgb4 := iwarp("cxgb4", "cxgb4")
+	cxgb4 := iwarpProfile("cxgb4", "cxgb4")
 	cxgb4.Provider.DeadCommand, cxgb4.CanDie, cxgb4.Fatal, cxgb4.Arm = eio, true, 0, ArmByIndex
 	cxgb4.Commands = oneForEach(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallCreateQP, ledger.CallDestroyQP,
 		ledger.CallRegMR, ledger.CallDeregMR)
@@ -212,7 +210,7 @@ func others() []Profile {
 	rxe.Name, rxe.Module, rxe.Provider, rxe.CanDie, rxe.Commands = "rxe", "", Provider{}, false, nil
 	rxe.Files = map[string]string{"node_desc": "rxe", "ports/1/hw_counters/link_downed": "0"}
 	rxe.Seen.Up.Round, rxe.Seen.Down.Round, rxe.Seen.Unmade = 0, 0, ""
-	siw := iwarp("siw", "")
+	siw := iwarpProfile("siw", "")
 	siw.Events = []verbs.EventType{verbs.EventLIDChange}
 	return []Profile{bnxt, bnxt44, irdma, irdmaIWARP, hns, hip08, qedr, cxgb4, rxe, siw}
 }

@@ -12,7 +12,7 @@ func countCases() []testCase {
 		{"a process to which nothing happens is not reported", nil, nothingHappens},
 		{"an event is counted by its type and comes with the number of its object", nil, anEvent},
 		{"events come in the order in which they were queued", []Capability{TwoTypes}, inOrder},
-		{"processes are counted apart", nil, apart},
+		{"processes are counted apart", nil, processesAreApart},
 		{"what is read is not unread, and its delay is timed", nil, readAndTimed},
 		{"the longest delay is that since the Snapshot before", nil, longestDelay},
 		{"what happens after quiet seconds is in the next Snapshot", nil, afterQuiet},
@@ -35,7 +35,7 @@ func anEvent(s *scene) {
 	began := s.Now()
 	number := p.Cause(s, s.typ, 3)
 	done := s.Now()
-	a := w.until("three unread events", p, unread(3))
+	a := w.until("three unread events", p, hasUnread(3))
 	want := trace.App{
 		Device: s.Device(), Process: a.Process, Unread: 3, UnreadErrors: 3, UnreadSince: a.UnreadSince,
 	}
@@ -61,7 +61,7 @@ func inOrder(s *scene) {
 	for _, typ := range types {
 		numbers[typ] = p.Cause(s, typ, 1)
 	}
-	a := w.until("five unread events", p, unread(5))
+	a := w.until("five unread events", p, hasUnread(5))
 	require.EqualValues(s, 3, a.Queued[types[0]])
 	require.EqualValues(s, 2, a.Queued[types[1]])
 	var got []verbs.EventType
@@ -72,12 +72,12 @@ func inOrder(s *scene) {
 	require.Equal(s, types, got)
 }
 
-func apart(s *scene) {
+func processesAreApart(s *scene) {
 	w, one, other := s.watch(never), s.start(), s.start()
 	one.Cause(s, s.typ, 1)
 	other.Cause(s, s.typ, 2)
 	one.Cause(s, s.typ, 1)
-	w.until("the events of one", one, unread(2))
+	w.until("the events of one", one, hasUnread(2))
 	w.until("the events of both", other, func(a trace.App) bool { return a.Unread == 2 && w.lastReport(one).Unread == 2 })
 	require.Equal(s, 2, w.last.Processes)
 	require.NotEqual(s, idOf(w.lastReport(one)), idOf(w.lastReport(other)))
@@ -88,7 +88,7 @@ func apart(s *scene) {
 	require.Equal(s, []int{one.PID(), other.PID(), other.PID(), one.PID()}, got)
 
 	one.Exit(s)
-	w.until("the end of one", one, ended)
+	w.until("the end of one", one, hasEnded)
 	require.False(s, w.lastReport(other).Ended)
 	require.Equal(s, 1, w.last.Processes)
 }
@@ -97,11 +97,11 @@ func readAndTimed(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 2)
 	caused := s.Now()
-	w.until("two unread events", p, unread(2))
+	w.until("two unread events", p, hasUnread(2))
 	w.next()
 	between := s.Now() - caused
 	p.Read(s, 0)
-	a := w.until("both read", p, read(2))
+	a := w.until("both read", p, hasRead(2))
 	require.Zero(s, a.Unread)
 	require.Zero(s, a.UnreadErrors)
 	require.EqualValues(s, 2, a.Delays)
@@ -114,14 +114,14 @@ func readAndTimed(s *scene) {
 func longestDelay(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 1)
-	w.until("an unread event", p, unread(1))
+	w.until("an unread event", p, hasUnread(1))
 	w.next()
 	w.next()
 	p.Read(s, 0)
-	first := w.until("it is read", p, read(1))
+	first := w.until("it is read", p, hasRead(1))
 	p.Cause(s, s.typ, 1)
 	p.Read(s, 0)
-	second := w.until("the other is read", p, read(2))
+	second := w.until("the other is read", p, hasRead(2))
 	require.EqualValues(s, 2, second.Delays)
 	require.Equal(s, second.DelaySum, first.DelaySum+second.DelayMax)
 	require.Less(s, second.DelayMax, first.DelayMax)
@@ -157,24 +157,24 @@ func afterQuiet(s *scene) {
 func readMovesSince(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 3)
-	first := w.until("three unread events", p, unread(3))
+	first := w.until("three unread events", p, hasUnread(3))
 	began := s.Now()
 	p.Read(s, 1)
 	done := s.Now()
-	second := w.until("one is read", p, read(1))
+	second := w.until("one is read", p, hasRead(1))
 	require.EqualValues(s, 2, second.Unread)
 	require.Less(s, first.UnreadSince, began)
 	require.GreaterOrEqual(s, second.UnreadSince, began)
 	require.LessOrEqual(s, second.UnreadSince, done)
 	p.Cause(s, s.typ, 1)
-	third := w.until("three are unread again", p, unread(3))
+	third := w.until("three are unread again", p, hasUnread(3))
 	require.Equal(s, second.UnreadSince, third.UnreadSince, "an event more is no read")
 }
 
 func goWithTheirObject(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 2)
-	w.until("two unread events", p, unread(2))
+	w.until("two unread events", p, hasUnread(2))
 	p.Destroy(s, s.typ)
 	a := w.until("they are gone", p, func(a trace.App) bool { return a.Discarded == 2 })
 	require.Zero(s, a.Unread)
@@ -196,7 +196,7 @@ func thereBefore(s *scene) {
 	require.EqualValues(s, 3, a.UnreadErrors)
 	require.Len(s, w.events, 1)
 	p.Read(s, 0)
-	a = w.until("all are read", p, read(3))
+	a = w.until("all are read", p, hasRead(3))
 	require.EqualValues(s, 1, a.Delays, "it is not known when the others came")
 }
 
@@ -204,10 +204,10 @@ func secondSource(s *scene) {
 	first, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 2)
 	p.Read(s, 0)
-	first.until("two read", p, read(2))
+	first.until("two read", p, hasRead(2))
 	second := s.watch(never)
 	p.Cause(s, s.typ, 1)
-	one, other := first.until("the third", p, unread(1)), second.until("the third", p, unread(1))
+	one, other := first.until("the third", p, hasUnread(1)), second.until("the third", p, hasUnread(1))
 	require.EqualValues(s, 3, one.Queued[s.typ])
 	require.EqualValues(s, 1, other.Queued[s.typ])
 	require.Zero(s, other.Read)

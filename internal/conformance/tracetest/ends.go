@@ -32,7 +32,7 @@ func attachedStays(s *scene) {
 	require.GreaterOrEqual(s, was.Load, time.Duration(0))
 	p := s.start()
 	p.Cause(s, s.typ, 1)
-	w.until("an event", p, unread(1))
+	w.until("an event", p, hasUnread(1))
 	require.Equal(s, was, w.src.Attached())
 }
 
@@ -40,9 +40,9 @@ func processEnds(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 3)
 	p.Read(s, 1)
-	w.until("two unread events", p, unread(2))
+	w.until("two unread events", p, hasUnread(2))
 	p.Exit(s)
-	a := w.until("the end", p, ended)
+	a := w.until("the end", p, hasEnded)
 	require.EqualValues(s, 3, a.Queued[s.typ])
 	require.EqualValues(s, 1, a.Read)
 	require.EqualValues(s, 2, a.Discarded)
@@ -54,7 +54,7 @@ func shortProcess(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 1)
 	p.Exit(s)
-	a := w.until("the end", p, ended)
+	a := w.until("the end", p, hasEnded)
 	require.EqualValues(s, 1, a.Queued[s.typ])
 	require.EqualValues(s, 1, a.Discarded)
 	require.Len(s, w.events, 1)
@@ -67,7 +67,7 @@ func contextEnds(s *scene) {
 	cancel()
 	_, err := w.src.Next(ctx)
 	require.ErrorIs(s, err, context.Canceled)
-	w.until("the event", p, unread(1))
+	w.until("the event", p, hasUnread(1))
 	require.Len(s, w.events, 1)
 }
 
@@ -93,7 +93,7 @@ func closeWakes(s *scene) {
 func lastChanges(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 1)
-	w.until("an event", p, unread(1))
+	w.until("an event", p, hasUnread(1))
 	p.Cause(s, s.typ, 1)
 	require.NoError(s, w.src.Close())
 	w.next()
@@ -115,7 +115,7 @@ func noDevice(s *scene) {
 func lastDeviceGoes(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 1)
-	w.until("an event", p, unread(1))
+	w.until("an event", p, hasUnread(1))
 	s.Remove(s)
 	a := w.until("its event goes with its object", p, func(a trace.App) bool { return a.Discarded == 1 })
 	require.EqualValues(s, 1, a.Queued[s.typ])
@@ -138,7 +138,7 @@ func hangOutlivesDevice(s *scene) {
 func removalIsFatal(s *scene) {
 	w, p := s.watch(never), s.start()
 	p.Cause(s, s.typ, 2)
-	w.until("two unread events", p, unread(2))
+	w.until("two unread events", p, hasUnread(2))
 	s.Remove(s)
 	a := w.until("its objects are gone", p, func(a trace.App) bool { return a.Discarded == 2 })
 	require.EqualValues(s, 1, a.Queued[verbs.EventDeviceFatal])

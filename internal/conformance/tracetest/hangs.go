@@ -14,18 +14,18 @@ const hangAfter = 3 * time.Second
 func hangCases() []testCase {
 	needs := []Capability{Hanging}
 	return []testCase{
-		{"a destroy without acknowledgements hangs until they come", needs, hangs},
+		{"a destroy without acknowledgements hangs until they come", needs, missingAckHangs},
 		{"acknowledgements that come in time are no hang", needs, inTime},
 		{"a hang ends with its process", needs, endsWithProcess},
-		{"a destroy with all acknowledgements is no hang", nil, acknowledged},
+		{"a destroy with all acknowledgements is no hang", nil, acknowledgedNeverHangs},
 	}
 }
 
-func hangs(s *scene) {
+func missingAckHangs(s *scene) {
 	w, p := s.watch(hangAfter), s.start()
 	number := p.Cause(s, s.typ, 2)
 	p.Hold(s)
-	w.until("two events are read", p, read(2))
+	w.until("two events are read", p, hasRead(2))
 	began := s.Now()
 	p.Destroy(s, s.typ)
 	done := s.Now()
@@ -70,7 +70,7 @@ func endsWithProcess(s *scene) {
 	require.Empty(s, w.next().Hangs)
 }
 
-func acknowledged(s *scene) {
+func acknowledgedNeverHangs(s *scene) {
 	w, p := s.watch(hangAfter), s.start()
 	p.Cause(s, s.typ, 1)
 	p.Read(s, 0)

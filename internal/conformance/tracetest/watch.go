@@ -108,7 +108,7 @@ func (w *watch) addApp(snap *trace.Update, a trace.App) {
 	require.NotEmpty(w, a.Process.Comm)
 	require.False(w, before.Ended, "nothing comes after the end")
 	require.NotEqual(w, before, a, "something has changed")
-	require.Equal(w, queued(a), a.Read+a.Discarded+a.Skipped+a.Unread, "%+v", a)
+	require.Equal(w, queuedEvents(a), a.Read+a.Discarded+a.Skipped+a.Unread, "%+v", a)
 	require.LessOrEqual(w, a.UnreadErrors, a.Unread)
 	require.Equal(w, a.Unread == 0, a.UnreadSince == 0, "%+v", a)
 	require.LessOrEqual(w, a.UnreadSince, snap.Mono)
@@ -135,7 +135,7 @@ func (w *watch) addApp(snap *trace.Update, a trace.App) {
 
 func idOf(a trace.App) identity.ID { return a.Process.ID() }
 
-func queued(a trace.App) uint64 {
+func queuedEvents(a trace.App) uint64 {
 	var sum uint64
 	for _, n := range a.Queued {
 		sum += n
@@ -212,10 +212,10 @@ func (w *watch) quiet() {
 	}
 }
 
-func unread(n uint64) func(trace.App) bool {
-	return func(a trace.App) bool { return a.Unread == n && queued(a) >= n }
+func hasUnread(n uint64) func(trace.App) bool {
+	return func(a trace.App) bool { return a.Unread == n && queuedEvents(a) >= n }
 }
 
-func read(n uint64) func(trace.App) bool { return func(a trace.App) bool { return a.Read == n } }
+func hasRead(n uint64) func(trace.App) bool { return func(a trace.App) bool { return a.Read == n } }
 
-func ended(a trace.App) bool { return a.Ended }
+func hasEnded(a trace.App) bool { return a.Ended }

@@ -21,7 +21,7 @@ func closingCases() []testCase {
 		{"closing a probe ends its pause", nil, closeEndsThePause},
 		{"a nudge ends the pause and the round is not counted", nil, nudgeEndsThePause},
 		{"a round waits for its pause", nil, aRoundWaitsForItsPause},
-		{"the device can be opened again after Close", nil, reopen},
+		{"the device can be opened again after Close", nil, reopenDevice},
 	}
 }
 
@@ -29,7 +29,7 @@ func closeWakesReader(s *session) {
 	ended := make(chan error, 1)
 	go func() { ended <- readForEver(s.dev) }()
 	require.NoError(s.t, s.close())
-	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
+	require.ErrorIs(s.t, receiveInTime(s.t, "ReadEvents", ended), verbs.ErrClosed)
 }
 
 func closeWakesPatientReader(s *session) {
@@ -40,7 +40,7 @@ func closeWakesPatientReader(s *session) {
 		ended <- err
 	}()
 	require.NoError(s.t, s.close())
-	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
+	require.ErrorIs(s.t, receiveInTime(s.t, "ReadEvents", ended), verbs.ErrClosed)
 }
 
 // keepProbing runs rounds until an error. It sends the first round to started.
@@ -65,9 +65,9 @@ func keepProbing(p verbs.Probe) (started chan verbs.Round, ended chan error) {
 func closeEndsRounds(s *session) {
 	p := s.probe(s.f.Methods[0], 4)
 	started, ended := keepProbing(p)
-	receive(s.t, "the first round", started)
+	receiveInTime(s.t, "the first round", started)
 	require.NoError(s.t, s.close())
-	require.ErrorIs(s.t, receive(s.t, "Round", ended), verbs.ErrClosed)
+	require.ErrorIs(s.t, receiveInTime(s.t, "Round", ended), verbs.ErrClosed)
 	s.requireAllAcked()
 }
 
@@ -97,7 +97,7 @@ func everyCallIsErrClosed(s *session) {
 		"Probe.Close": func() error { return p.Close(patience) },
 	}
 	for name, call := range calls {
-		err := within(s.t, name, call)
+		err := callInTime(s.t, name, call)
 		require.ErrorIs(s.t, err, verbs.ErrClosed, name)
 		require.ErrorIs(s.t, err, os.ErrClosed, name)
 	}
@@ -118,7 +118,7 @@ func closeEndsThePause(s *session) {
 		}
 	}()
 	require.NoError(s.t, p.Close(patience))
-	require.ErrorIs(s.t, receive(s.t, "Round", ended), verbs.ErrClosed)
+	require.ErrorIs(s.t, receiveInTime(s.t, "Round", ended), verbs.ErrClosed)
 }
 
 func nudgeEndsThePause(s *session) {
@@ -131,7 +131,7 @@ func nudgeEndsThePause(s *session) {
 		}
 	}()
 	p.Nudge()
-	require.Equal(s.t, verbs.OutcomeCanceled, receive(s.t, "Round", ended).Outcome)
+	require.Equal(s.t, verbs.OutcomeCanceled, receiveInTime(s.t, "Round", ended).Outcome)
 	require.Zero(s.t, s.counts(s.f.Methods[0]).Rounds)
 	s.round(p)
 	s.closeProbe(p)
@@ -168,14 +168,14 @@ func closedProbe(s *session) {
 func closeProbeEndsRounds(s *session) {
 	p := s.probe(s.f.Methods[0], 4)
 	started, ended := keepProbing(p)
-	receive(s.t, "the first round", started)
-	require.NoError(s.t, within(s.t, "Probe.Close", func() error { return p.Close(patience) }))
-	require.ErrorIs(s.t, receive(s.t, "Round", ended), verbs.ErrClosed)
+	receiveInTime(s.t, "the first round", started)
+	require.NoError(s.t, callInTime(s.t, "Probe.Close", func() error { return p.Close(patience) }))
+	require.ErrorIs(s.t, receiveInTime(s.t, "Round", ended), verbs.ErrClosed)
 	s.requireAllAcked()
 }
 
-func reopen(s *session) {
+func reopenDevice(s *session) {
 	require.NoError(s.t, s.close())
-	again := open(s.t, s.f)
+	again := openSession(s.t, s.f)
 	require.Equal(s.t, s.dev.Attr().NodeGUID, again.dev.Attr().NodeGUID)
 }

@@ -38,7 +38,7 @@ func arriveInOrder(s *session) {
 	}
 	require.Equal(s.t, []verbs.EventType{
 		verbs.EventPortErr, verbs.EventPortActive, verbs.EventPortErr, verbs.EventPortActive,
-	}, changes(got))
+	}, typeChanges(got))
 	for i := 1; i < len(got); i++ {
 		require.LessOrEqual(s.t, got[i-1].Last, got[i].First)
 	}
@@ -52,8 +52,8 @@ func (s *session) untilType(typ verbs.EventType, types []verbs.EventType) []verb
 	})
 }
 
-// changes returns the types of the runs without repetitions, and without port_active while the port was active.
-func changes(runs []verbs.Run) []verbs.EventType {
+// typeChanges returns the types of the runs without repetitions, and without port_active events of a port that is already active.
+func typeChanges(runs []verbs.Run) []verbs.EventType {
 	types, last := []verbs.EventType{}, verbs.EventPortActive
 	for _, r := range runs {
 		if r.Type != last {
@@ -76,8 +76,8 @@ func theRestComesNext(s *session) {
 	for _, typ := range types {
 		s.f.Inject(s.t, typ, s.f.Port, 2)
 	}
-	got := s.readUntil("six events", 1, types, func(runs []verbs.Run) bool { return total(runs) >= 6 })
-	require.EqualValues(s.t, 6, total(got))
+	got := s.readUntil("six events", 1, types, func(runs []verbs.Run) bool { return totalCount(runs) >= 6 })
+	require.EqualValues(s.t, 6, totalCount(got))
 	for _, typ := range types {
 		require.EqualValues(s.t, 2, s.counted(typ, s.f.Port), "events of type %v", typ)
 	}
@@ -129,7 +129,7 @@ func emptyRunsReturnAtOnce(s *session) {
 }
 
 func secondHandleGetsACopy(s *session) {
-	other := open(s.t, s.f)
+	other := openSession(s.t, s.f)
 	s.f.Inject(s.t, verbs.EventSMChange, s.f.Port, 5)
 	s.awaitEvents(verbs.EventSMChange, 5)
 	other.awaitEvents(verbs.EventSMChange, 5)
@@ -143,7 +143,7 @@ func notBeforeOpening(s *session) {
 	s.f.Inject(s.t, verbs.EventSMChange, s.f.Port, 1)
 	s.awaitEvents(verbs.EventSMChange, 1)
 	require.NoError(s.t, s.close())
-	again := open(s.t, s.f)
+	again := openSession(s.t, s.f)
 	again.f.Inject(again.t, verbs.EventSMChange, s.f.Port, 1)
 	again.awaitEvents(verbs.EventSMChange, 1)
 }

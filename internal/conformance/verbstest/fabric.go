@@ -284,7 +284,7 @@ func nudgeEndsRun(s *session) {
 	for range 2 {
 		go run()
 		e.fab.Nudge()
-		require.NoError(s.t, receive(s.t, "Run", ended))
+		require.NoError(s.t, receiveInTime(s.t, "Run", ended))
 	}
 	n, upTo, err := e.fab.Run(make([]verbs.FabricFact, verbs.MinFabricFacts), 0)
 	require.NoError(s.t, err)
@@ -350,7 +350,7 @@ func requireFabricClosed(s *session, e *endpoint) {
 		"Leave": func() error { return e.fab.Leave(0) },
 		"Close": func() error { return e.fab.Close(patience) },
 	} {
-		require.ErrorIs(s.t, within(s.t, name, call), verbs.ErrClosed, name)
+		require.ErrorIs(s.t, callInTime(s.t, name, call), verbs.ErrClosed, name)
 	}
 	e.fab.Nudge()
 }

@@ -28,7 +28,7 @@ func foreignDatagrams(s *session) {
 	rc, err = m.fab.Offer(1, verbs.FabricProbes)
 	require.NoError(s.t, err)
 	peer = m.offerRemote(1, session)
-	stranger := *address(s.t, m.remote.port, m.port)
+	stranger := *peerAddress(s.t, m.remote.port, m.port)
 	stranger.Role, stranger.Session, stranger.RC, stranger.UD = verbs.FabricAnswers, session, rc, []uint32{m.port.UD[0] + 1}
 	require.NoError(s.t, m.remote.fab.Join(1, &stranger))
 	require.NoError(s.t, m.fab.Join(1, peer))

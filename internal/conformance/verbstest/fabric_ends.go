@@ -59,7 +59,7 @@ func (s *session) peerSession() *session {
 	f := *s.f
 	f.Device, f.Port = s.f.Peer.Device, s.f.Peer.Port
 	if f.Device != s.f.Device {
-		return open(s.t, &f)
+		return openSession(s.t, &f)
 	}
 	remote := *s
 	remote.f = &f
@@ -124,7 +124,7 @@ func (e *endpoint) stopRunning() {
 }
 
 func (e *endpoint) close() error {
-	return within(e.t, "FabricEndpoint.Close", func() error { return e.fab.Close(patience) })
+	return callInTime(e.t, "FabricEndpoint.Close", func() error { return e.fab.Close(patience) })
 }
 
 // factsOf returns the facts of a session so far.
@@ -206,7 +206,7 @@ func (m *connection) offerRemote(place int, session uint64) *verbs.FabricPeer {
 	}
 	rc, err := m.remote.fab.Offer(place, verbs.FabricAnswers)
 	require.NoError(m.t, err)
-	p := address(m.t, m.port, m.remote.port)
+	p := peerAddress(m.t, m.port, m.remote.port)
 	p.Role, p.Session, p.RC, p.PSN, p.OwnPSN = verbs.FabricProbes, session, rc, answeringPSN, probingPSN
 	return p
 }
@@ -217,7 +217,7 @@ func (m *connection) joinRemote(place int, session uint64, rc uint32) {
 	if m.remote == nil {
 		return
 	}
-	p := address(m.t, m.remote.port, m.port)
+	p := peerAddress(m.t, m.remote.port, m.port)
 	p.Role, p.Session, p.RC, p.PSN, p.OwnPSN = verbs.FabricAnswers, session, rc, probingPSN, answeringPSN
 	require.NoError(m.t, m.remote.fab.Join(place, p))
 }
@@ -258,8 +258,8 @@ func (m *connection) silenceAll() {
 	}
 }
 
-// address describes how one port reaches another.
-func address(t *testing.T, from, to verbs.FabricPort) *verbs.FabricPeer {
+// peerAddress describes how one port reaches another.
+func peerAddress(t *testing.T, from, to verbs.FabricPort) *verbs.FabricPeer {
 	t.Helper()
 	p := &verbs.FabricPeer{Host: "far", Device: "far", Port: to.Port, UD: to.UD, QKey: to.QKey, LID: to.LID}
 	if from.LinkLayer == verbs.LinkInfiniBand && !from.NeedsGRH && !to.NeedsGRH {

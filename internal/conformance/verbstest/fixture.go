@@ -122,5 +122,5 @@ func (c testCase) run(t *testing.T, f Fixture) {
 		f.requireOrSkip(t, n)
 	}
 	f.Backend = Track(t, f.Backend)
-	c.check(open(t, &f))
+	c.check(openSession(t, &f))
 }

@@ -242,7 +242,7 @@ func queriesWhileReading(s *session) {
 		require.NoError(s.t, err)
 	}
 	require.NoError(s.t, s.close())
-	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
+	require.ErrorIs(s.t, receiveInTime(s.t, "ReadEvents", ended), verbs.ErrClosed)
 }
 
 // readForEver reads events until an error, which it returns.

@@ -67,7 +67,7 @@ func (s *session) probe(m verbs.Method, ackBatch int) verbs.Probe {
 
 func (s *session) closeProbe(p verbs.Probe) {
 	s.t.Helper()
-	require.NoError(s.t, within(s.t, "Probe.Close", func() error { return p.Close(patience) }))
+	require.NoError(s.t, callInTime(s.t, "Probe.Close", func() error { return p.Close(patience) }))
 }
 
 // anyRound runs a round that may have any outcome.
@@ -77,7 +77,7 @@ func (s *session) anyRound(p verbs.Probe) verbs.Round {
 		r   verbs.Round
 		err error
 	}
-	got := within(s.t, "Round", func() result {
+	got := callInTime(s.t, "Round", func() result {
 		r, err := p.Round(0)
 		return result{r, err}
 	})
@@ -237,7 +237,7 @@ func vectorsSideBySide(s *session) {
 		go func() { done <- tenRounds(p) }()
 	}
 	for range n {
-		require.NoError(s.t, receive(s.t, "ten rounds", done))
+		require.NoError(s.t, receiveInTime(s.t, "ten rounds", done))
 	}
 	for _, p := range probes {
 		s.closeProbe(p)
@@ -332,6 +332,6 @@ func nudgeEndsRounds(s *session) {
 		}
 	}()
 	p.Nudge()
-	require.Equal(s.t, verbs.OutcomeCanceled, receive(s.t, "Rounds", ended).Outcome)
+	require.Equal(s.t, verbs.OutcomeCanceled, receiveInTime(s.t, "Rounds", ended).Outcome)
 	s.closeProbe(p)
 }

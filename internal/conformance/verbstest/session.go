@@ -55,8 +55,8 @@ func (s *session) readRounds() []verbs.RoundItem {
 	return rounds
 }
 
-// open opens the device and waits until its port is active.
-func open(t *testing.T, f *Fixture) *session {
+// openSession opens the device and waits until its port is active.
+func openSession(t *testing.T, f *Fixture) *session {
 	t.Helper()
 	led, file, err := ledger.New(f.Device)
 	require.NoError(t, err)
@@ -79,19 +79,18 @@ func open(t *testing.T, f *Fixture) *session {
 // close closes the device, and fails the test if that takes longer than patience.
 func (s *session) close() error {
 	s.t.Helper()
-	return within(s.t, "Close", func() error { return s.dev.Close(patience) })
+	return callInTime(s.t, "Close", func() error { return s.dev.Close(patience) })
 }
 
-// within runs a call that may block. It fails the test if the call takes longer
-// than patience.
-func within[T any](t testing.TB, what string, call func() T) T {
+// callInTime runs a call that may block. It fails the test if the call takes longer than patience.
+func callInTime[T any](t testing.TB, what string, call func() T) T {
 	t.Helper()
 	done := make(chan T, 1)
 	go func() { done <- call() }()
-	return receive(t, what, done)
+	return receiveInTime(t, what, done)
 }
 
-func receive[T any](t testing.TB, what string, from <-chan T) T {
+func receiveInTime[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
@@ -132,7 +131,7 @@ func (s *session) readEvents(size int, wait time.Duration) []verbs.Run {
 		err error
 	}
 	runs := make([]verbs.Run, size)
-	r := within(s.t, "ReadEvents", func() result {
+	r := callInTime(s.t, "ReadEvents", func() result {
 		n, err := s.dev.ReadEvents(runs, wait)
 		return result{n, err}
 	})
@@ -196,13 +195,13 @@ func (s *session) ofTypes(types []verbs.EventType, runs []verbs.Run) []verbs.Run
 func (s *session) awaitEvents(typ verbs.EventType, count uint64) []verbs.Run {
 	s.t.Helper()
 	types := []verbs.EventType{typ}
-	got := s.readUntil(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool { return total(runs) >= count })
+	got := s.readUntil(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool { return totalCount(runs) >= count })
 	got = append(got, s.ofTypes(types, s.readEvents(ampleRuns, quiet))...)
-	require.Equal(s.t, count, total(got), "events of type %v", typ)
+	require.Equal(s.t, count, totalCount(got), "events of type %v", typ)
 	return got
 }
 
-func total(runs []verbs.Run) uint64 {
+func totalCount(runs []verbs.Run) uint64 {
 	var n uint64
 	for _, r := range runs {
 		n += r.Count

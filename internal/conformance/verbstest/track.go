@@ -50,7 +50,7 @@ func (o *openObjects) add(object any, what string, parent any) {
 	if _, open := o.made[parent]; parent != nil && !open {
 		return
 	}
-	o.made[object] = origin{what: what, parent: parent, stack: callers()}
+	o.made[object] = origin{what: what, parent: parent, stack: callerStack()}
 }
 
 // remove removes an object and its children: closing a device closes its probes and
@@ -75,10 +75,10 @@ func (o *openObjects) report(t TB) {
 	}
 }
 
-// callers returns the stack above this package's wrappers.
-func callers() string {
+// callerStack returns the stack above this package's wrappers.
+func callerStack() string {
 	var pcs [32]uintptr
-	const wrappers = 4 // Callers, callers, add, Open, NewProbe or NewFabricEndpoint
+	const wrappers = 4 // Callers, callerStack, add, Open, NewProbe or NewFabricEndpoint
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(wrappers, pcs[:])])
 	var b strings.Builder
 	for {

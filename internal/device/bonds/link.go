@@ -55,7 +55,7 @@ func parseLink(body []byte) (index int, l link, ok bool) {
 		case unix.IFLA_OPERSTATE:
 			hasState = true
 		case unix.IFLA_CARRIER:
-			l.carrier = octet(value) == 1
+			l.carrier = u8Value(value) == 1
 		case unix.IFLA_LINKINFO:
 			return l.readInfo(value)
 		}
@@ -88,7 +88,7 @@ func (l *link) readInfo(info []byte) error {
 	}
 	if l.kind == "bond" {
 		err = netlink.Each(data, func(kind uint16, value []byte) error {
-			l.lacp = l.lacp || kind == bondMode && octet(value) == mode8023AD
+			l.lacp = l.lacp || kind == bondMode && u8Value(value) == mode8023AD
 			return nil
 		})
 	}
@@ -98,16 +98,16 @@ func (l *link) readInfo(info []byte) error {
 	return netlink.Each(slaveData, func(kind uint16, value []byte) error {
 		switch kind {
 		case slaveState:
-			l.inactive = octet(value) != stateActive
+			l.inactive = u8Value(value) != stateActive
 		case slaveMIIStatus:
-			l.monitoredDown = octet(value) != linkUp
+			l.monitoredDown = u8Value(value) != linkUp
 		}
 		return nil
 	})
 }
 
-// octet returns the number in a value of 8 bits, 0 if the value is empty.
-func octet(value []byte) byte {
+// u8Value returns the number in a value of 8 bits, or 0 if the value is empty.
+func u8Value(value []byte) byte {
 	if len(value) == 0 {
 		return 0
 	}

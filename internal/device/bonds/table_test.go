@@ -59,7 +59,7 @@ func (d device) message() []byte {
 	return netlink.Attribute(body, unix.IFLA_LINKINFO|unix.NLA_F_NESTED, info)
 }
 
-func leg(index int, name string, master int) device {
+func bondMember(index int, name string, master int) device {
 	return device{index: index, name: name, master: master, slaveKind: "bond", carrier: true}
 }
 
@@ -81,7 +81,7 @@ func requireLegs(t *testing.T, table *Table, netdev string, legs, up int) {
 
 func TestLegsAreThoseOfTheBondItsLegsAndItsVLANs(t *testing.T) {
 	table := tableAfter(
-		device{index: 9, name: "bond0", kind: "bond", carrier: true}, leg(2, "eth0", 9), leg(3, "eth1", 9),
+		device{index: 9, name: "bond0", kind: "bond", carrier: true}, bondMember(2, "eth0", 9), bondMember(3, "eth1", 9),
 		device{index: 10, name: "bond0.7", kind: "vlan", below: 9}, device{index: 11, name: "bond0.7.8", kind: "vlan", below: 10},
 		device{index: 12, name: "elsewhere", kind: "vlan", below: 9, foreign: true},
 		device{index: 20, name: "team0", kind: "team"}, device{index: 21, name: "eth2", master: 20, slaveKind: "team"},
@@ -111,25 +111,25 @@ func TestALegIsUpIfItCanCarryTraffic(t *testing.T) {
 		"no partner of 802.3ad": {mode8023AD, func(d *device) { d.state = backup }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			second := leg(3, "eth1", 9)
+			second := bondMember(3, "eth1", 9)
 			row.change(&second)
-			requireLegs(t, tableAfter(device{index: 9, name: "bond0", kind: "bond", mode: row.mode}, leg(2, "eth0", 9), second), "bond0", 2, row.up)
+			requireLegs(t, tableAfter(device{index: 9, name: "bond0", kind: "bond", mode: row.mode}, bondMember(2, "eth0", 9), second), "bond0", 2, row.up)
 		})
 	}
 }
 
 func TestMessagesChangeTheTable(t *testing.T) {
-	table := tableAfter(device{index: 9, name: "bond0", kind: "bond"}, leg(2, "eth0", 9), leg(3, "eth1", 9))
+	table := tableAfter(device{index: 9, name: "bond0", kind: "bond"}, bondMember(2, "eth0", 9), bondMember(3, "eth1", 9))
 	tell := func(kind uint16, d device) bool { return table.updateLink(kind, d.message()) }
-	require.False(t, tell(unix.RTM_NEWLINK, leg(3, "eth1", 9)), "nothing new")
+	require.False(t, tell(unix.RTM_NEWLINK, bondMember(3, "eth1", 9)), "nothing new")
 	require.False(t, tell(unix.RTM_NEWLINK, device{family: unix.AF_BRIDGE, index: 3, name: "eth1"}), "what a bridge says of its port")
 	require.False(t, tell(unix.RTM_DELLINK, device{family: unix.AF_BRIDGE, index: 3, name: "eth1"}))
 	requireLegs(t, table, "bond0", 2, 2)
-	require.True(t, tell(unix.RTM_NEWLINK, leg(3, "renamed", 9)))
+	require.True(t, tell(unix.RTM_NEWLINK, bondMember(3, "renamed", 9)))
 	requireLegs(t, table, "renamed", 2, 2)
 	require.True(t, tell(unix.RTM_NEWLINK, device{index: 3, name: "renamed", carrier: true}), "no leg any more")
 	requireLegs(t, table, "bond0", 1, 1)
-	require.True(t, tell(unix.RTM_DELLINK, leg(2, "eth0", 9)))
+	require.True(t, tell(unix.RTM_DELLINK, bondMember(2, "eth0", 9)))
 	requireLegs(t, table, "bond0", 0, 0)
 	require.True(t, tell(unix.RTM_DELLINK, device{index: 9, name: "bond0", kind: "bond"}))
 	require.Empty(t, table.links)
@@ -179,7 +179,7 @@ func TestTheSameFailureIsWarnedOfOnce(t *testing.T) {
 
 func FuzzMessagesAreReadOrRefused(f *testing.F) {
 	f.Add(device{index: 9, name: "bond0", kind: "bond", mode: mode8023AD}.message())
-	f.Add(leg(2, "eth0", 9).message())
+	f.Add(bondMember(2, "eth0", 9).message())
 	f.Add(device{index: 10, name: "bond0.7", kind: "vlan", below: 9}.message())
 	f.Fuzz(func(_ *testing.T, body []byte) {
 		table := tableAfter(device{index: 9, name: "bond0", kind: "bond"})

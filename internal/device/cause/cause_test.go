@@ -20,7 +20,7 @@ var (
 	steadyIB = Facts{LinkLayer: verbs.LinkInfiniBand, Before: verbs.PortActive, After: verbs.PortActive}
 )
 
-func with(f Facts, changes ...func(*Facts)) Facts {
+func changeFacts(f Facts, changes ...func(*Facts)) Facts {
 	for _, change := range changes {
 		change(&f)
 	}
@@ -116,61 +116,61 @@ type causes = map[string]struct {
 
 func TestCausesOfALinkThatWentDown(t *testing.T) {
 	requireCauses(t, causes{
-		"set down":                    {with(wentDown, isDown), AdminDown},
-		"no carrier":                  {with(wentDown, noCarrier), NoCarrier},
-		"no cable":                    {with(wentDown, noCarrier, noCable), NoCable},
-		"a bad cable":                 {with(wentDown, noCarrier, withExtState("cable_issue", momentSoon)), CableIssue},
-		"a bad signal":                {with(wentDown, noCarrier, withExtState("bad_signal_integrity", momentSoon)), BadSignal},
-		"training":                    {with(wentDown, noCarrier, withExtState("link_training_failure", momentSoon)), Training},
-		"autonegotiation":             {with(wentDown, noCarrier, withExtState("autoneg", momentSoon)), Autoneg},
-		"the transceiver":             {with(wentDown, noCarrier, withExtState("module", momentSoon)), Module},
-		"heat":                        {with(wentDown, noCarrier, withExtState("overheat", momentSoon)), Overheat},
-		"power":                       {with(wentDown, noCarrier, withExtState("power_budget_exceeded", momentSoon)), PowerBudget},
-		"a state without its cause":   {with(wentDown, noCarrier, withExtState("calibration_failure", momentSoon)), NoCarrier},
-		"a state of a newer kernel":   {with(wentDown, noCarrier, withExtState("unknown_11", momentSoon)), NoCarrier},
-		"the driver has no state":     {with(wentDown, noCarrier, withExtState("", momentSoon)), NoCarrier},
-		"the state before is unknown": {with(wentDown, withStates(verbs.PortNop, verbs.PortDown), isDown), AdminDown},
-		"from init":                   {with(wentDown, withStates(verbs.PortInit, verbs.PortDown), noCarrier), NoCarrier},
+		"set down":                    {changeFacts(wentDown, isDown), AdminDown},
+		"no carrier":                  {changeFacts(wentDown, noCarrier), NoCarrier},
+		"no cable":                    {changeFacts(wentDown, noCarrier, noCable), NoCable},
+		"a bad cable":                 {changeFacts(wentDown, noCarrier, withExtState("cable_issue", momentSoon)), CableIssue},
+		"a bad signal":                {changeFacts(wentDown, noCarrier, withExtState("bad_signal_integrity", momentSoon)), BadSignal},
+		"training":                    {changeFacts(wentDown, noCarrier, withExtState("link_training_failure", momentSoon)), Training},
+		"autonegotiation":             {changeFacts(wentDown, noCarrier, withExtState("autoneg", momentSoon)), Autoneg},
+		"the transceiver":             {changeFacts(wentDown, noCarrier, withExtState("module", momentSoon)), Module},
+		"heat":                        {changeFacts(wentDown, noCarrier, withExtState("overheat", momentSoon)), Overheat},
+		"power":                       {changeFacts(wentDown, noCarrier, withExtState("power_budget_exceeded", momentSoon)), PowerBudget},
+		"a state without its cause":   {changeFacts(wentDown, noCarrier, withExtState("calibration_failure", momentSoon)), NoCarrier},
+		"a state of a newer kernel":   {changeFacts(wentDown, noCarrier, withExtState("unknown_11", momentSoon)), NoCarrier},
+		"the driver has no state":     {changeFacts(wentDown, noCarrier, withExtState("", momentSoon)), NoCarrier},
+		"the state before is unknown": {changeFacts(wentDown, withStates(verbs.PortNop, verbs.PortDown), isDown), AdminDown},
+		"from init":                   {changeFacts(wentDown, withStates(verbs.PortInit, verbs.PortDown), noCarrier), NoCarrier},
 	})
 }
 
 func TestCausesOfADevice(t *testing.T) {
 	requireCauses(t, causes{
-		"removed before the port went": {with(wentDown, wasRemoved(-soon)), DriverRemoved},
-		"removed after the port went":  {with(wentDown, wasRemoved(soon)), DriverRemoved},
-		"the port is gone":             {with(wentDown, withStates(verbs.PortActive, verbs.PortAbsent), wasRemoved(0)), DriverRemoved},
-		"removed with its addresses":   {with(steady, withGIDs(6, true, momentSoon), wasRemoved(soon)), DriverRemoved},
-		"removed while it was down":    {with(wentDown, withStates(verbs.PortDown, verbs.PortAbsent), wasRemoved(0)), DriverRemoved},
-		"fatal":                        {with(wentDown, wasFatal(-time.Second)), DeviceFatal},
+		"removed before the port went": {changeFacts(wentDown, wasRemoved(-soon)), DriverRemoved},
+		"removed after the port went":  {changeFacts(wentDown, wasRemoved(soon)), DriverRemoved},
+		"the port is gone":             {changeFacts(wentDown, withStates(verbs.PortActive, verbs.PortAbsent), wasRemoved(0)), DriverRemoved},
+		"removed with its addresses":   {changeFacts(steady, withGIDs(6, true, momentSoon), wasRemoved(soon)), DriverRemoved},
+		"removed while it was down":    {changeFacts(wentDown, withStates(verbs.PortDown, verbs.PortAbsent), wasRemoved(0)), DriverRemoved},
+		"fatal":                        {changeFacts(wentDown, wasFatal(-time.Second)), DeviceFatal},
 		"fatal, no state known":        {Facts{Fatal: MomentAfter(0)}, DeviceFatal},
-		"stuck":                        {with(wentDown, wasStuck(-time.Second)), CommandStuck},
-		"stuck on InfiniBand":          {with(steadyIB, withStates(verbs.PortActive, verbs.PortDown), wasStuck(0), isDown), CommandStuck},
-		"stuck, the first reading":     {with(steady, withStates(verbs.PortNop, verbs.PortActive), wasStuck(0)), CommandStuck},
-		"stuck, a lost completion":     {with(steady, wasStuck(0)), CommandStuck},
-		"stuck, and answers by now":    {with(wentDown, wasStuck(0), noCarrier, setAnswered), NoCarrier},
-		"addresses, while it is stuck": {with(steady, wasStuck(0), withTrigger("gid_change"), withGIDs(1, false, momentSoon)), AddressChange},
-		"a P_Key, while it is stuck":   {with(steadyIB, wasStuck(0), withTrigger("pkey_change")), ""},
+		"stuck":                        {changeFacts(wentDown, wasStuck(-time.Second)), CommandStuck},
+		"stuck on InfiniBand":          {changeFacts(steadyIB, withStates(verbs.PortActive, verbs.PortDown), wasStuck(0), isDown), CommandStuck},
+		"stuck, the first reading":     {changeFacts(steady, withStates(verbs.PortNop, verbs.PortActive), wasStuck(0)), CommandStuck},
+		"stuck, a lost completion":     {changeFacts(steady, wasStuck(0)), CommandStuck},
+		"stuck, and answers by now":    {changeFacts(wentDown, wasStuck(0), noCarrier, setAnswered), NoCarrier},
+		"addresses, while it is stuck": {changeFacts(steady, wasStuck(0), withTrigger("gid_change"), withGIDs(1, false, momentSoon)), AddressChange},
+		"a P_Key, while it is stuck":   {changeFacts(steadyIB, wasStuck(0), withTrigger("pkey_change")), ""},
 	})
 }
 
 func TestCausesOfAddressesAndTheSubnetManager(t *testing.T) {
 	requireCauses(t, causes{
-		"another MAC address":         {with(steady, withGIDs(11, true, momentSoon)), MACChange},
-		"a MAC whose address stays":   {with(steady, moveDefaultGID(0)), MACChange},
-		"another link-local moved":    {with(steady, moveDefaultGID(2)), ""},
-		"another address":             {with(steady, withGIDs(1, false, momentSoon)), AddressChange},
-		"on a port that is down":      {with(steady, withStates(verbs.PortDown, verbs.PortDown), isDown, withGIDs(11, true, momentSoon)), MACChange},
-		"another subnet manager":      {with(steadyIB, withSMLIDs(1, 7, momentSoon)), SMChange},
-		"no subnet manager any more":  {with(steadyIB, withSMLIDs(1, 0, momentSoon)), SMChange},
-		"another prefix by it":        {with(steadyIB, withSMLIDs(1, 7, momentSoon), withGIDs(1, true, momentSoon)), SMChange},
-		"a GID on InfiniBand":         {with(steadyIB, withGIDs(1, true, momentSoon)), ""},
-		"the same subnet manager":     {with(steadyIB, withSMLIDs(7, 7, momentSoon)), ""},
-		"a subnet manager's on RoCE":  {with(steady, withSMLIDs(1, 7, momentSoon)), ""},
-		"a VLAN came":                 {with(steady, changeDefaultGID(verbs.GIDAdded, "eth0.7")), ""},
-		"a VLAN took another's place": {with(steady, changeDefaultGID(verbs.GIDRemoved, "eth0.7"), changeDefaultGID(verbs.GIDAdded, "eth0.8")), ""},
-		"the default GID returned":    {with(steady, changeDefaultGID(verbs.GIDRemoved, "eth0"), changeDefaultGID(verbs.GIDReturned, "eth0")), ""},
-		"a diff of nothing":           {with(steady, withGIDs(0, false, momentSoon)), ""},
-		"a link layer without either": {with(steady, withLinkLayer(verbs.LinkUnspecified), withGIDs(1, true, momentSoon), withSMLIDs(1, 7, momentSoon)), ""},
+		"another MAC address":         {changeFacts(steady, withGIDs(11, true, momentSoon)), MACChange},
+		"a MAC whose address stays":   {changeFacts(steady, moveDefaultGID(0)), MACChange},
+		"another link-local moved":    {changeFacts(steady, moveDefaultGID(2)), ""},
+		"another address":             {changeFacts(steady, withGIDs(1, false, momentSoon)), AddressChange},
+		"on a port that is down":      {changeFacts(steady, withStates(verbs.PortDown, verbs.PortDown), isDown, withGIDs(11, true, momentSoon)), MACChange},
+		"another subnet manager":      {changeFacts(steadyIB, withSMLIDs(1, 7, momentSoon)), SMChange},
+		"no subnet manager any more":  {changeFacts(steadyIB, withSMLIDs(1, 0, momentSoon)), SMChange},
+		"another prefix by it":        {changeFacts(steadyIB, withSMLIDs(1, 7, momentSoon), withGIDs(1, true, momentSoon)), SMChange},
+		"a GID on InfiniBand":         {changeFacts(steadyIB, withGIDs(1, true, momentSoon)), ""},
+		"the same subnet manager":     {changeFacts(steadyIB, withSMLIDs(7, 7, momentSoon)), ""},
+		"a subnet manager's on RoCE":  {changeFacts(steady, withSMLIDs(1, 7, momentSoon)), ""},
+		"a VLAN came":                 {changeFacts(steady, changeDefaultGID(verbs.GIDAdded, "eth0.7")), ""},
+		"a VLAN took another's place": {changeFacts(steady, changeDefaultGID(verbs.GIDRemoved, "eth0.7"), changeDefaultGID(verbs.GIDAdded, "eth0.8")), ""},
+		"the default GID returned":    {changeFacts(steady, changeDefaultGID(verbs.GIDRemoved, "eth0"), changeDefaultGID(verbs.GIDReturned, "eth0")), ""},
+		"a diff of nothing":           {changeFacts(steady, withGIDs(0, false, momentSoon)), ""},
+		"a link layer without either": {changeFacts(steady, withLinkLayer(verbs.LinkUnspecified), withGIDs(1, true, momentSoon), withSMLIDs(1, 7, momentSoon)), ""},
 	})
 }
 
@@ -178,60 +178,63 @@ func TestNoCauseWhereAFactIsMissing(t *testing.T) {
 	requireCauses(t, causes{
 		"everything":                       {Facts{}, ""},
 		"all but the states":               {wentDown, ""},
-		"flags":                            {with(wentDown, withNetDev(Unknown, No, momentSoon)), ""},
-		"carrier":                          {with(wentDown, withNetDev(Yes, Unknown, momentSoon)), ""},
-		"the age of the flags":             {with(wentDown, withNetDev(No, Unknown, Moment{})), ""},
-		"the age of the extended state":    {with(wentDown, withExtState("no_cable", Moment{})), ""},
-		"the network device, not its word": {with(wentDown, noCable), NoCable},
-		"flags, not the word":              {with(wentDown, withNetDev(Unknown, No, momentSoon), noCable), NoCable},
-		"carrier, not the word":            {with(wentDown, withNetDev(Yes, Unknown, momentSoon), noCable), NoCable},
-		"the link layer":                   {with(wentDown, withLinkLayer(verbs.LinkUnspecified), isDown), ""},
-		"the state after":                  {with(wentDown, withStates(verbs.PortActive, verbs.PortNop), isDown), ""},
-		"a removal's uevent":               {with(wentDown, withStates(verbs.PortActive, verbs.PortAbsent)), ""},
-		"the age of the GIDs":              {with(steady, withGIDs(1, true, Moment{})), ""},
-		"the states of moved GIDs":         {with(steady, withStates(verbs.PortNop, verbs.PortNop), withGIDs(1, true, momentSoon)), ""},
-		"the state before moved GIDs":      {with(steady, withStates(verbs.PortNop, verbs.PortActive), withGIDs(1, true, momentSoon)), ""},
-		"the age of the subnet manager":    {with(steadyIB, withSMLIDs(1, 7, Moment{})), ""},
-		"the states of a subnet manager":   {with(steadyIB, withStates(verbs.PortNop, verbs.PortNop), withSMLIDs(1, 7, momentSoon)), ""},
+		"flags":                            {changeFacts(wentDown, withNetDev(Unknown, No, momentSoon)), ""},
+		"carrier":                          {changeFacts(wentDown, withNetDev(Yes, Unknown, momentSoon)), ""},
+		"the age of the flags":             {changeFacts(wentDown, withNetDev(No, Unknown, Moment{})), ""},
+		"the age of the extended state":    {changeFacts(wentDown, withExtState("no_cable", Moment{})), ""},
+		"the network device, not its word": {changeFacts(wentDown, noCable), NoCable},
+		"flags, not the word":              {changeFacts(wentDown, withNetDev(Unknown, No, momentSoon), noCable), NoCable},
+		"carrier, not the word":            {changeFacts(wentDown, withNetDev(Yes, Unknown, momentSoon), noCable), NoCable},
+		"the link layer":                   {changeFacts(wentDown, withLinkLayer(verbs.LinkUnspecified), isDown), ""},
+		"the state after":                  {changeFacts(wentDown, withStates(verbs.PortActive, verbs.PortNop), isDown), ""},
+		"a removal's uevent":               {changeFacts(wentDown, withStates(verbs.PortActive, verbs.PortAbsent)), ""},
+		"the age of the GIDs":              {changeFacts(steady, withGIDs(1, true, Moment{})), ""},
+		"the states of moved GIDs":         {changeFacts(steady, withStates(verbs.PortNop, verbs.PortNop), withGIDs(1, true, momentSoon)), ""},
+		"the state before moved GIDs":      {changeFacts(steady, withStates(verbs.PortNop, verbs.PortActive), withGIDs(1, true, momentSoon)), ""},
+		"the age of the subnet manager":    {changeFacts(steadyIB, withSMLIDs(1, 7, Moment{})), ""},
+		"the states of a subnet manager":   {changeFacts(steadyIB, withStates(verbs.PortNop, verbs.PortNop), withSMLIDs(1, 7, momentSoon)), ""},
 	})
 }
 
 func TestConflictingFacts(t *testing.T) {
 	requireCauses(t, causes{
-		"carrier on a port that went down":     {with(wentDown, withNetDev(Yes, Yes, momentSoon)), ""},
-		"no cable, and carrier":                {with(wentDown, withNetDev(Yes, Yes, momentSoon), noCable), ""},
-		"no cable, and set down":               {with(wentDown, isDown, noCable), ""},
-		"an unknown state, and set down":       {with(wentDown, isDown, withExtState("unknown_11", momentSoon)), ""},
-		"set down, and stuck":                  {with(wentDown, isDown, wasStuck(-soon)), ""},
-		"no carrier, and stuck":                {with(wentDown, noCarrier, wasStuck(-soon)), CommandStuck},
-		"set down, and fatal":                  {with(wentDown, isDown, wasFatal(-soon)), DeviceFatal},
-		"set down, and removed":                {with(wentDown, isDown, wasRemoved(soon)), DriverRemoved},
-		"fatal, and removed to recover":        {with(wentDown, wasFatal(-2*time.Second), wasRemoved(soon)), DeviceFatal},
-		"fatal, as every removal is":           {with(wentDown, wasFatal(-soon), wasRemoved(soon)), DriverRemoved},
-		"fatal, and stuck":                     {with(wentDown, wasFatal(-soon), wasStuck(-2*soon)), DeviceFatal},
-		"addresses of a port that went down":   {with(wentDown, isDown, withGIDs(4, false, momentSoon)), AdminDown},
-		"addresses and nothing about the link": {with(wentDown, withGIDs(11, true, momentSoon)), ""},
-		"set down, and active":                 {with(steady, isDown), ""},
-		"no carrier, and it was down":          {with(steady, withStates(verbs.PortDown, verbs.PortDown), noCarrier), ""},
-		"no carrier, and init":                 {with(wentDown, withStates(verbs.PortActive, verbs.PortInit), noCarrier), ""},
-		"IPoIB set down":                       {with(wentDown, withLinkLayer(verbs.LinkInfiniBand), isDown), ""},
-		"IPoIB without carrier":                {with(wentDown, withLinkLayer(verbs.LinkInfiniBand), noCarrier, noCable), ""},
-		"the port came up after a removal":     {with(steady, withStates(verbs.PortAbsent, verbs.PortActive), wasRemoved(-soon), wasFatal(-soon)), ""},
-		"the port came up, stuck before":       {with(steady, withStates(verbs.PortDown, verbs.PortActive), wasStuck(-soon), withGIDs(1, true, momentSoon)), ""},
-		"an SM of a port that went down":       {with(steadyIB, withStates(verbs.PortActive, verbs.PortDown), withSMLIDs(1, 0, momentSoon)), ""},
+		"carrier on a port that went down":     {changeFacts(wentDown, withNetDev(Yes, Yes, momentSoon)), ""},
+		"no cable, and carrier":                {changeFacts(wentDown, withNetDev(Yes, Yes, momentSoon), noCable), ""},
+		"no cable, and set down":               {changeFacts(wentDown, isDown, noCable), ""},
+		"an unknown state, and set down":       {changeFacts(wentDown, isDown, withExtState("unknown_11", momentSoon)), ""},
+		"set down, and stuck":                  {changeFacts(wentDown, isDown, wasStuck(-soon)), ""},
+		"no carrier, and stuck":                {changeFacts(wentDown, noCarrier, wasStuck(-soon)), CommandStuck},
+		"set down, and fatal":                  {changeFacts(wentDown, isDown, wasFatal(-soon)), DeviceFatal},
+		"set down, and removed":                {changeFacts(wentDown, isDown, wasRemoved(soon)), DriverRemoved},
+		"fatal, and removed to recover":        {changeFacts(wentDown, wasFatal(-2*time.Second), wasRemoved(soon)), DeviceFatal},
+		"fatal, as every removal is":           {changeFacts(wentDown, wasFatal(-soon), wasRemoved(soon)), DriverRemoved},
+		"fatal, and stuck":                     {changeFacts(wentDown, wasFatal(-soon), wasStuck(-2*soon)), DeviceFatal},
+		"addresses of a port that went down":   {changeFacts(wentDown, isDown, withGIDs(4, false, momentSoon)), AdminDown},
+		"addresses and nothing about the link": {changeFacts(wentDown, withGIDs(11, true, momentSoon)), ""},
+		"set down, and active":                 {changeFacts(steady, isDown), ""},
+		"no carrier, and it was down":          {changeFacts(steady, withStates(verbs.PortDown, verbs.PortDown), noCarrier), ""},
+		"no carrier, and init":                 {changeFacts(wentDown, withStates(verbs.PortActive, verbs.PortInit), noCarrier), ""},
+		"IPoIB set down":                       {changeFacts(wentDown, withLinkLayer(verbs.LinkInfiniBand), isDown), ""},
+		"IPoIB without carrier":                {changeFacts(wentDown, withLinkLayer(verbs.LinkInfiniBand), noCarrier, noCable), ""},
+		"the port came up after a removal":     {changeFacts(steady, withStates(verbs.PortAbsent, verbs.PortActive), wasRemoved(-soon), wasFatal(-soon)), ""},
+		"the port came up, stuck before": {changeFacts(steady, withStates(verbs.PortDown, verbs.PortActive), wasStuck(-soon),
+			withGIDs(1, true, momentSoon)), ""},
+		"an SM of a port that went down": {changeFacts(steadyIB, withStates(verbs.PortActive, verbs.PortDown), withSMLIDs(1, 0, momentSoon)), ""},
 	})
 }
 
 func TestFactsGrowTooOld(t *testing.T) {
 	const ns = time.Nanosecond
-	flags := func(at time.Duration) Facts { return with(wentDown, withNetDev(No, Unknown, MomentAfter(at))) }
-	state := func(at time.Duration) Facts { return with(wentDown, withExtState("overheat", MomentAfter(at))) }
-	both := func(at time.Duration) Facts { return with(wentDown, withNetDev(Yes, Yes, MomentAfter(at)), noCable) }
-	removal := func(at time.Duration) Facts { return with(wentDown, wasRemoved(at)) }
-	fatal := func(at time.Duration) Facts { return with(wentDown, wasFatal(at)) }
-	stuck := func(at time.Duration) Facts { return with(wentDown, wasStuck(at)) }
-	diff := func(at time.Duration) Facts { return with(steady, withGIDs(1, false, MomentAfter(at))) }
-	manager := func(at time.Duration) Facts { return with(steadyIB, withSMLIDs(1, 7, MomentAfter(at))) }
+	flags := func(at time.Duration) Facts { return changeFacts(wentDown, withNetDev(No, Unknown, MomentAfter(at))) }
+	state := func(at time.Duration) Facts { return changeFacts(wentDown, withExtState("overheat", MomentAfter(at))) }
+	both := func(at time.Duration) Facts {
+		return changeFacts(wentDown, withNetDev(Yes, Yes, MomentAfter(at)), noCable)
+	}
+	removal := func(at time.Duration) Facts { return changeFacts(wentDown, wasRemoved(at)) }
+	fatal := func(at time.Duration) Facts { return changeFacts(wentDown, wasFatal(at)) }
+	stuck := func(at time.Duration) Facts { return changeFacts(wentDown, wasStuck(at)) }
+	diff := func(at time.Duration) Facts { return changeFacts(steady, withGIDs(1, false, MomentAfter(at))) }
+	manager := func(at time.Duration) Facts { return changeFacts(steadyIB, withSMLIDs(1, 7, MomentAfter(at))) }
 	requireCauses(t, causes{
 		"flags at the limit":              {flags(time.Second), AdminDown},
 		"flags above it":                  {flags(time.Second + ns), ""},
@@ -257,7 +260,7 @@ func TestFactsGrowTooOld(t *testing.T) {
 		"subnet manager at the limit":     {manager(5 * time.Second), SMChange},
 		"subnet manager above it":         {manager(5*time.Second + ns), ""},
 		"subnet manager from before":      {manager(-ns), ""},
-		"an old removal, and a new fatal": {with(wentDown, wasRemoved(-time.Minute), wasFatal(-soon)), DeviceFatal},
+		"an old removal, and a new fatal": {changeFacts(wentDown, wasRemoved(-time.Minute), wasFatal(-soon)), DeviceFatal},
 	})
 }
 

@@ -18,11 +18,13 @@ var profileTests = []string{"TestEachDriverIsSeenAsItsTableSays"}
 
 // All returns the table, hardware first.
 func All() []Driver {
-	return append(hardware(), soft()...)
+	return append(hardwareDrivers(), softDrivers()...)
 }
 
-func hardware() []Driver {
-	return append(mellanox(), []Driver{
+// hardwareDrivers returns the drivers of hardware. In the comments about Files, the kernel keeps the answer of a command for 10 ms
+// (see Files.HWCounterQueries), in which further reads cost no command.
+func hardwareDrivers() []Driver {
+	return append(mellanoxDrivers(), []Driver{
 		{
 			Known: ByStandin, Standin: profileTests,
 			State: OfNetDev, StateFile: "hw/irdma/verbs.c",
@@ -31,8 +33,9 @@ func hardware() []Driver {
 			First: verbs.MethodUDSend, Costs: queuePairCosts(Costs{CreateAH: 1, DestroyAH: 1, QueryQP: 0}),
 			Notes: "A device that stops answering is reset without an event, after 5 s. Its hw_counters report success and old " +
 				"values while the device hangs. The device makes one address handle of equal ones.",
-			// Files: irdma/verbs.c, irdma_get_hw_stats: one gathering command (none on X722, which has registers), always kept.
-			// ice, i40e and idpf have no get_link_ext_state, and their statistics are registers or were received before.
+			// Files: irdma/verbs.c, irdma_get_hw_stats: one command reads all counters (none on X722, which has registers), and the
+			// kernel always keeps the answer. ice, i40e and idpf have no get_link_ext_state, and read statistics from registers or
+			// from memory.
 			Files: Files{HWCounters: 46, HWCounterQueries: 1},
 		},
 		{
@@ -55,8 +58,9 @@ func hardware() []Driver {
 			Notes: "Its library flushes by itself and perhaps without an event, so `flush` is taken only where its first round has one. " +
 				"Up to rdma-core 45 the arm of a completion queue is done by the next poll. Completion vectors are chosen by the driver, " +
 				"whatever `vectors` says. A refused create_qp may leave no errno.",
-			// Files: bnxt_re/hw_counters.c, bnxt_re_ib_get_hw_stats: always kept, failures too. counters is there with 7.3 alone,
-			// one command a file (bnxt_re_process_mad). bnxt_ethtool.c answers link and statistics from memory.
+			// Files: bnxt_re/hw_counters.c, bnxt_re_ib_get_hw_stats: the kernel always keeps the answer, even of a failure. The
+			// directory counters exists only with 7.3, and each file costs a command (bnxt_re_process_mad). bnxt_ethtool.c answers
+			// link and statistics from memory.
 			Files: Files{Counters: 21, HWCounters: 92, HWCounterQueries: 1},
 		},
 		{
@@ -65,10 +69,10 @@ func hardware() []Driver {
 			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
 			Events: "none", Probe: "`ud_send`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
-			Costs: queuePairCosts(Costs{HWCounter: 5}), // an address handle is a command too, but the probe of this driver keeps its handle
+			Costs: queuePairCosts(Costs{HWCounter: 5}), // an address handle costs a command too, but with this driver the probe keeps its handle
 			Notes: "`events_supported` is 0: port states come from queries, which always say active, also when the link is down or the device is dead. " +
 				"Older devices have no completion events, and so no probe.",
-			// Files: efa/efa_verbs.c, efa_fill_port_stats: always kept. A port has no network device.
+			// Files: efa/efa_verbs.c, efa_fill_port_stats: the kernel always keeps the answer. A port has no network device.
 			Files: Files{HWCounters: 17, HWCounterQueries: 1},
 		},
 		{
@@ -81,9 +85,10 @@ func hardware() []Driver {
 				HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 2, LinkState: 2, Statistics: 1, QueueStatistics: 2,
 			},
 			Notes: "HIP08 has no datagrams. While the device is reset, its commands are answered EBUSY, or as if they had succeeded.",
-			// Files: hns/hns_roce_hw_v2.c, hns_roce_hw_v2_query_counter: an answer is kept only if the firmware has all 22. 6.1 has
-			// none. LinkState: hns3_ethtool.c: hns3_get_link asks even with a link, hns3_get_link_ext_state without one, from HIP09.
-			// Statistics: hclge_update_stats: those of the MAC, and two commands a queue.
+			// Files: hns/hns_roce_hw_v2.c, hns_roce_hw_v2_query_counter: the kernel keeps the answer only if the firmware has all 22
+			// counters. 6.1 has no counters. LinkState: hns3_ethtool.c: hns3_get_link is a command even if there is a link, and from
+			// HIP09 on hns3_get_link_ext_state is one if there is none. Statistics: hclge_update_stats: a command for the statistics
+			// of the MAC, and two commands for each queue.
 			Files: Files{HWCounters: 22, HWCounterQueries: 22},
 		},
 		{
@@ -93,8 +98,9 @@ func hardware() []Driver {
 			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
 			Costs: queuePairCosts(Costs{Statistics: 1}), Notes: "In iWARP mode as irdma's. A refused command is EIO.",
-			// Files: erdma/erdma_verbs.c, erdma_get_hw_stats: always kept; 6.1 has none. The network device is one of virtio_net:
-			// get_link is the carrier, and virtnet_get_hw_stats is one command if it has device statistics.
+			// Files: erdma/erdma_verbs.c, erdma_get_hw_stats: the kernel always keeps the answer. 6.1 has no counters. The network
+			// device belongs to virtio_net: get_link returns the carrier, and virtnet_get_hw_stats costs one command if the device
+			// has statistics.
 			Files: Files{HWCounters: 11, HWCounterQueries: 1},
 		},
 		{
@@ -105,8 +111,8 @@ func hardware() []Driver {
 			Costs: queuePairCosts(Costs{QueryQP: 0, Statistics: 1}),
 			Notes: "No datagrams. Reading `qp_fatal` makes the library modify that queue pair, a command of up to 30 s within the reader. " +
 				"Devices called manae have neither RC queue pairs nor completion events. rdma-core 44 has no RC for it.",
-			// Files: mana/counters.c, mana_ib_get_hw_port_stats: always kept; not with 6.12. Statistics: mana_ethtool.c, which calls
-			// mana_query_gf_stats on a port that is up.
+			// Files: mana/counters.c, mana_ib_get_hw_port_stats: the kernel always keeps the answer. 6.12 has no counters.
+			// Statistics: mana_ethtool.c calls mana_query_gf_stats for a port that is up.
 			Files: Files{HWCounters: 34, HWCounterQueries: 1},
 		},
 		{
@@ -116,8 +122,8 @@ func hardware() []Driver {
 			Costs:         queuePairCosts(Costs{CreateAH: 1, DestroyAH: 1}),
 			Notes:         "From rdma-core 61. An arm is done by the next poll or post. Its library flushes by itself, perhaps without an event.",
 			Interruptible: "A signal interrupts a reading of its hw_counters (IONIC_ADMIN_F_INTERRUPT, hw/ionic/ionic_hw_stats.c), and no other command.",
-			// Files: ionic/ionic_hw_stats.c, ionic_get_hw_stats: always kept. The firmware names its counters, one page at most.
-			// ionic_ethtool.c has no get_link_ext_state, and statistics are in memory.
+			// Files: ionic/ionic_hw_stats.c, ionic_get_hw_stats: the kernel always keeps the answer. The firmware lists its
+			// counters in at most one page. ionic_ethtool.c has no get_link_ext_state, and reads statistics from memory.
 			Files: Files{HWCounters: 128, HWCounterQueries: 1},
 		},
 		{
@@ -126,7 +132,7 @@ func hardware() []Driver {
 			Events: "port, LID, P_Key, SM, re-registration, QP, CQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodRCWrite, Costs: Costs{},
 			Notes: "A fabric with extended LIDs shows as LID 0 on an active port; the probe then needs a GRH. No fatal event.",
-			// Files: hfi1/verbs.c, get_hw_stats, and hfi1/mad.c: registers of the device, no firmware.
+			// Files: hfi1/verbs.c, get_hw_stats, and hfi1/mad.c read registers of the device, without its firmware.
 			Files: Files{Counters: 21, HWCounters: 150, HWCounterQueries: 1},
 		},
 		{
@@ -137,7 +143,7 @@ func hardware() []Driver {
 			First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodFlush}, Costs: queuePairCosts(Costs{HWCounter: 0, QueryQP: 2}),
 			Notes: "No datagrams. `flush` never completes, since the device does not know a queue pair before it is connected; " +
 				"in iWARP mode there is no probe.",
-			// Files: qedr/verbs.c, qedr_process_mad answers nothing, so that every file is EINVAL. qede_ethtool.c reads registers.
+			// Files: qedr/verbs.c, qedr_process_mad never answers, so that every file fails with EINVAL. qede_ethtool.c reads registers.
 			Files: Files{Counters: 17},
 		},
 		{
@@ -147,8 +153,8 @@ func hardware() []Driver {
 			Events: "device, QP, SRQ; port with 7.3, not with 6.12", Probe: "`flush`", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairCosts(Costs{HWCounter: 0, QueryQP: 0}),
 			Notes: "iWARP. The driver gives some fatal errors to a queue pair's owner as a device event without a port.",
-			// No files: a device has hw_counters, not its ports. cxgb4_ethtool.c reads registers, and asks the firmware once after
-			// it was loaded (t4_get_mps_bg_map).
+			// No files: the device has hw_counters, but its ports have none. cxgb4_ethtool.c reads registers. It makes one command to
+			// the firmware after the driver was loaded (t4_get_mps_bg_map).
 			Files: Files{},
 		},
 		{
@@ -157,7 +163,7 @@ func hardware() []Driver {
 			Events: "port, device, LID, P_Key, re-registration, QP, CQ, SRQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodRCWrite, Costs: Costs{PortQuery: 1, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
 			Notes: "The oldest cards cannot say up to where completions were seen when they arm.",
-			// Files: mthca/mthca_mad.c, mthca_process_mad: one command a file. No network device but IPoIB.
+			// Files: mthca/mthca_mad.c, mthca_process_mad: one command for each file. IPoIB is the only network device.
 			Files: Files{Counters: 21},
 		},
 		{
@@ -169,15 +175,15 @@ func hardware() []Driver {
 			Notes: "Its library asks the device for the port before it makes an address handle, and makes none for a global IPv6 " +
 				"address (pvrdma_create_ah, providers/vmw_pvrdma/verbs.c). A carrier that is lost raises no event. A removal raises `port_err`.",
 			Interruptible: "A signal ends any command with ETIMEDOUT (pvrdma_cmd_recv, hw/vmw_pvrdma/pvrdma_cmd.c).",
-			// Events: pvrdma_main.c, pvrdma_netdevice_event_handle: NETDEV_DOWN, NETDEV_UP, and no NETDEV_CHANGE.
-			// CreateAH: the query of the port. destroy_ah frees memory.
-			// Statistics: vmxnet3_ethtool.c, VMXNET3_CMD_GET_STATS to the hypervisor.
+			// Events: pvrdma_main.c, pvrdma_netdevice_event_handle handles NETDEV_DOWN and NETDEV_UP, but not NETDEV_CHANGE.
+			// CreateAH: the query of the port. destroy_ah only frees memory.
+			// Statistics: vmxnet3_ethtool.c sends VMXNET3_CMD_GET_STATS to the hypervisor.
 			Files: Files{},
 		},
 	}...)
 }
 
-func mellanox() []Driver {
+func mellanoxDrivers() []Driver {
 	all := "port, device, LID, P_Key, re-registration, QP, CQ, SRQ"
 	return []Driver{
 		{
@@ -196,15 +202,17 @@ func mellanox() []Driver {
 				"Scalable functions, whose driver is `mlx5_core.sf`, are like other functions.",
 			// CreateAH: none. providers/mlx5/verbs.c, mlx5_create_ah, queries the port only if the query at the open has failed
 			// (mlx5_set_context, mlx5.c; it has a place for two ports), and asks the kernel for the MAC address, which is no command (hw/mlx5/ah.c).
-			// Files: mlx5/mad.c, process_pma_cmd: each file of counters is a command, on both link layers. mlx5/counters.c,
-			// mlx5_ib_get_hw_stats: only the first counter is answered with the number of all, optional ones included, as
-			// update_hw_stats wants it; 6.1 and later. Each optional counter that an operator switched on is a command more, as
-			// is each counter bound to queue pairs for each file read (print_hw_stat). HWCounter is for a bond of two ports.
+			// Files: mlx5/mad.c, process_pma_cmd: each file in the directory counters costs a command, on both link layers.
+			// mlx5/counters.c, mlx5_ib_get_hw_stats (6.1 and later): only the read of the first counter returns the number of all
+			// counters, the optional ones included. update_hw_stats requires that number to keep the answer. Each optional counter
+			// that an operator has switched on costs one more command. So does each counter that is bound to queue pairs, for each
+			// file that is read (print_hw_stat). HWCounter is the cost for a bond of two ports.
 			// PortSpeed: with rdma-core 62 and Linux 7.3. mlx5/main.c, mlx5_ib_query_port_speed: one command for the virtual port,
-			// and a query of the port where the firmware has no answer; none for a bond. On InfiniBand the port alone, not asked.
-			// LinkState: en_ethtool.c, mlx5e_get_link_ext_state: a register, without a carrier only. Statistics: en_stats.c: 36
-			// for the values, and five times two for which pause counters there are (GSSET_INFO once, GSTRINGS and GSTATS twice);
-			// IPsec and MACsec offload add to it. On InfiniBand no GID names a network device, and IPoIB has no get_link_ext_state.
+			// and a query of the port if the firmware does not answer; no command for a bond. On InfiniBand it is only the query of
+			// the port, which the plugin does not make.
+			// LinkState: en_ethtool.c, mlx5e_get_link_ext_state: one register, and only without a carrier. Statistics: en_stats.c:
+			// 36 commands for the values, and two in each of five calls that ask which pause counters exist (GSSET_INFO once,
+			// GSTRINGS and GSTATS twice each). IPsec and MACsec offload cost more. On InfiniBand no GID names a network device, and IPoIB has no get_link_ext_state.
 			Files: Files{Counters: 21, HWCounters: 31, HWCounterQueries: 1},
 		},
 		{
@@ -220,22 +228,22 @@ func mellanox() []Driver {
 				"host's neighbour table, for up to 3 s.",
 			// CreateAH: none. providers/mlx4/verbs.c, mlx4_create_ah, queries the port only if no query has succeeded yet
 			// (query_port_cache), and does not enter the kernel's driver.
-			// Files: mlx4/mad.c, mlx4_ib_process_mad: each file is a command; on Ethernet one more for each queue pair with a
-			// counter of its own (create_qp_lb_counter). mlx4/main.c, mlx4_ib_get_hw_stats: always kept. en_ethtool.c answers from
-			// memory.
+			// Files: mlx4/mad.c, mlx4_ib_process_mad: each file costs a command, and on Ethernet one more for each queue pair with a
+			// counter of its own (create_qp_lb_counter). mlx4/main.c, mlx4_ib_get_hw_stats: the kernel always keeps the answer.
+			// en_ethtool.c answers from memory.
 			Files: Files{Counters: 21, HWCounters: 23, HWCounterQueries: 1},
 		},
 	}
 }
 
-func soft() []Driver {
+func softDrivers() []Driver {
 	return []Driver{
 		{
 			State: OfNetDev, StateFile: "sw/rxe/rxe_verbs.c",
 			Name: "rxe", Kernel: []string{"rdma_rxe"}, Devices: "soft RoCE", Known: InTheLab, Disassociates: Release{7, 3},
 			Events: "port, GID, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodUDSend, Costs: Costs{},
-			// Files: rxe/rxe_hw_counters.c. The network device has the costs of its own driver.
+			// Files: rxe/rxe_hw_counters.c. The costs of the network device depend on its own driver.
 			Files: Files{HWCounters: 15, HWCounterQueries: 1},
 		},
 		{

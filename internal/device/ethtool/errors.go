@@ -22,9 +22,9 @@ var (
 	ErrPermission = os.ErrPermission
 )
 
-// classify wraps an errno in the corresponding error above. EOPNOTSUPP, EPERM and EACCES
-// already match ErrUnsupported and ErrPermission (syscall.Errno.Is).
-func classify(err error) error {
+// wrapErrno wraps an errno in the corresponding error above. EOPNOTSUPP, EPERM and EACCES already match ErrUnsupported and ErrPermission
+// (syscall.Errno.Is).
+func wrapErrno(err error) error {
 	switch {
 	case errors.Is(err, unix.ENODEV):
 		return fmt.Errorf("%w: %w", ErrNoInterface, err)

@@ -30,7 +30,7 @@ const (
 func QueryFEC(name string) (FEC, error) {
 	f, err := queryFEC(name)
 	if err != nil {
-		return FEC{}, fmt.Errorf("ask ethtool netlink for the error correction of %q: %w", name, classify(err))
+		return FEC{}, fmt.Errorf("ask ethtool netlink for the error correction of %q: %w", name, wrapErrno(err))
 	}
 	return f, nil
 }

@@ -22,8 +22,8 @@ func fecBody(statistics ...[]byte) []byte {
 	return body
 }
 
-// blocks returns an attribute with a sum and the counts of lanes.
-func blocks(kind uint16, counts ...uint64) []byte {
+// blocksAttr returns an attribute with a sum and the counts of lanes.
+func blocksAttr(kind uint16, counts ...uint64) []byte {
 	var value []byte
 	for _, n := range counts {
 		value = binary.NativeEndian.AppendUint64(value, n)
@@ -32,17 +32,18 @@ func blocks(kind uint16, counts ...uint64) []byte {
 }
 
 func TestErrorCorrectionIsWhatTheAnswerSays(t *testing.T) {
-	const bits, histogram = 4, 5                                                     // ETHTOOL_A_FEC_STAT_CORR_BITS, ETHTOOL_A_FEC_STAT_HIST
-	bin := slices.Concat(blocks(2, 1), blocks(3, 3), blocks(4, 17), blocks(5, 9, 8)) // the lanes of a bin without a sum
+	const bits, histogram = 4, 5                                                                     // ETHTOOL_A_FEC_STAT_CORR_BITS, ETHTOOL_A_FEC_STAT_HIST
+	bin := slices.Concat(blocksAttr(2, 1), blocksAttr(3, 3), blocksAttr(4, 17), blocksAttr(5, 9, 8)) // the lanes of a bin without a sum
 	for name, c := range map[string]struct {
 		body []byte
 		want FEC
 	}{
-		"totals":           {fecBody(blocks(fecCorrected, 1000), blocks(fecUncorrectable, 3)), FEC{1000, 3}},
-		"a sum of lanes":   {fecBody(blocks(fecCorrected, 60, 10, 20, 30, 0), blocks(fecUncorrectable, 2, 2, 0, 0, 0)), FEC{60, 2}},
-		"bits between":     {fecBody(blocks(fecCorrected, 1), blocks(bits, 7), blocks(fecUncorrectable, 0)), FEC{1, 0}},
-		"a histogram":      {fecBody(blocks(fecCorrected, 9), blocks(fecUncorrectable, 4), blocks(bits, 7), has(histogram|unix.NLA_F_NESTED, bin...)), FEC{9, 4}},
-		"another sequence": {fecBody(blocks(fecUncorrectable, 5), blocks(1), blocks(fecCorrected, 6)), FEC{6, 5}},
+		"totals":         {fecBody(blocksAttr(fecCorrected, 1000), blocksAttr(fecUncorrectable, 3)), FEC{1000, 3}},
+		"a sum of lanes": {fecBody(blocksAttr(fecCorrected, 60, 10, 20, 30, 0), blocksAttr(fecUncorrectable, 2, 2, 0, 0, 0)), FEC{60, 2}},
+		"bits between":   {fecBody(blocksAttr(fecCorrected, 1), blocksAttr(bits, 7), blocksAttr(fecUncorrectable, 0)), FEC{1, 0}},
+		"a histogram": {fecBody(blocksAttr(fecCorrected, 9), blocksAttr(fecUncorrectable, 4), blocksAttr(bits, 7),
+			newAttr(histogram|unix.NLA_F_NESTED, bin...)), FEC{9, 4}},
+		"another sequence": {fecBody(blocksAttr(fecUncorrectable, 5), blocksAttr(1), blocksAttr(fecCorrected, 6)), FEC{6, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseFEC(c.body)
@@ -55,10 +56,10 @@ func TestErrorCorrectionIsWhatTheAnswerSays(t *testing.T) {
 func TestDriverThatCountsNoBlocksIsUnsupported(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"no statistics":    fecBody(), // before Linux 5.13, or the flag is not known
-		"none set":         fecBody(blocks(fecCorrected), blocks(fecUncorrectable)),
-		"one alone":        fecBody(blocks(fecCorrected, 1)),
-		"a sum of no lane": fecBody(blocks(fecCorrected, ^uint64(0)), blocks(fecUncorrectable, ^uint64(0))),
-		"a short value":    fecBody(has(fecCorrected, 1, 2), has(fecUncorrectable, 3)),
+		"none set":         fecBody(blocksAttr(fecCorrected), blocksAttr(fecUncorrectable)),
+		"one alone":        fecBody(blocksAttr(fecCorrected, 1)),
+		"a sum of no lane": fecBody(blocksAttr(fecCorrected, ^uint64(0)), blocksAttr(fecUncorrectable, ^uint64(0))),
+		"a short value":    fecBody(newAttr(fecCorrected, 1, 2), newAttr(fecUncorrectable, 3)),
 	} {
 		_, err := parseFEC(body)
 		require.ErrorIs(t, err, ErrUnsupported, name)
@@ -70,7 +71,7 @@ func TestDriverThatCountsNoBlocksIsUnsupported(t *testing.T) {
 
 func TestInterfacesWithoutErrorCorrectionAreUnsupported(t *testing.T) {
 	ownNamespace(t)
-	ip(t, "link add near type veth peer name far")
+	runIP(t, "link add near type veth peer name far")
 	_, err := QueryFEC("near")
 	require.ErrorIs(t, err, ErrUnsupported)
 	_, err = QueryFEC("nowhere")

@@ -84,8 +84,8 @@ func ownNamespace(t *testing.T) {
 	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET), "make a network namespace")
 }
 
-// ip runs the program in the namespace of the calling thread, which a child inherits.
-func ip(t *testing.T, line string) {
+// runIP runs the program in the namespace of the calling thread, which a child inherits.
+func runIP(t *testing.T, line string) {
 	t.Helper()
 	out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput()
 	if bytes.Contains(out, []byte("Unknown device type")) {
@@ -96,9 +96,9 @@ func ip(t *testing.T, line string) {
 
 func TestLinkOfVethFollowsBothEnds(t *testing.T) {
 	ownNamespace(t)
-	ip(t, "link add near type veth peer name far")
-	ip(t, "link set near up")
-	ip(t, "link set far up")
+	runIP(t, "link add near type veth peer name far")
+	runIP(t, "link set near up")
+	runIP(t, "link set far up")
 	state := func() Link {
 		l, err := QueryLink("near")
 		require.NoError(t, err)
@@ -106,17 +106,17 @@ func TestLinkOfVethFollowsBothEnds(t *testing.T) {
 	}
 	up, down := Link{Up: true, HasUp: true}, Link{HasUp: true}
 	require.Equal(t, up, state())
-	ip(t, "link set far down")
+	runIP(t, "link set far down")
 	require.Equal(t, down, state(), "the peer is down")
-	ip(t, "link set far up")
+	runIP(t, "link set far up")
 	require.Equal(t, up, state())
-	ip(t, "link set near down")
+	runIP(t, "link set near down")
 	require.Equal(t, down, state(), "administratively down")
 }
 
 func TestStatisticsOfVethAreThoseAboutDrops(t *testing.T) {
 	ownNamespace(t)
-	ip(t, "link add near type veth peer name far")
+	runIP(t, "link add near type veth peer name far")
 	s, err := QueryStatistics("near")
 	require.NoError(t, err)
 	require.Contains(t, s.Values, "rx_queue_0_drops")
@@ -134,7 +134,7 @@ func TestStatisticsOfVethAreThoseAboutDrops(t *testing.T) {
 
 func TestKernelCannotWriteBehindAnAnswer(t *testing.T) {
 	ownNamespace(t)
-	ip(t, "link add near numrxqueues 64 numtxqueues 64 type veth peer name far")
+	runIP(t, "link add near numrxqueues 64 numtxqueues 64 type veth peer name far")
 	fd, err := openSocket()
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
@@ -161,7 +161,7 @@ func TestKernelCannotWriteBehindAnAnswer(t *testing.T) {
 func TestMissingInterfacesAndDriversWithoutAnswersAreKnown(t *testing.T) {
 	ownNamespace(t)
 	long := strings.Repeat("n", unix.IFNAMSIZ)
-	ip(t, "link add "+long[1:]+" type veth peer name far") // which a cut name would be
+	runIP(t, "link add "+long[1:]+" type veth peer name far") // which a cut name would be
 	for _, name := range []string{"none", "", long} {
 		_, err := QueryLink(name)
 		require.ErrorIs(t, err, ErrNoInterface)
@@ -179,9 +179,9 @@ func TestNoCapabilityIsNeeded(t *testing.T) {
 	for _, confined := range []bool{false, true} {
 		t.Run(fmt.Sprint("confined ", confined), func(t *testing.T) {
 			ownNamespace(t)
-			ip(t, "link add near type veth peer name far")
-			ip(t, "link set near up")
-			ip(t, "link set far up")
+			runIP(t, "link add near type veth peer name far")
+			runIP(t, "link set near up")
+			runIP(t, "link set far up")
 			var out, problems bytes.Buffer
 			cmd := exec.Command("/proc/self/exe")
 			cmd.Env = append(os.Environ(), childKey+"=near", "GORACE=atexit_sleep_ms=0")

@@ -28,7 +28,7 @@ type Link struct {
 func QueryLink(name string) (Link, error) {
 	l, err := queryLink(name)
 	if err != nil {
-		return Link{}, fmt.Errorf("ask ethtool netlink for the link of %q: %w", name, classify(err))
+		return Link{}, fmt.Errorf("ask ethtool netlink for the link of %q: %w", name, wrapErrno(err))
 	}
 	return l, nil
 }

@@ -21,7 +21,7 @@ func linkBody(attributes ...[]byte) []byte {
 	return body
 }
 
-func has(kind uint16, value ...byte) []byte { return netlink.Attribute(nil, kind, value) }
+func newAttr(kind uint16, value ...byte) []byte { return netlink.Attribute(nil, kind, value) }
 
 func TestLinkIsWhatTheAnswerSays(t *testing.T) {
 	const link, state, substate = unix.ETHTOOL_A_LINKSTATE_LINK, unix.ETHTOOL_A_LINKSTATE_EXT_STATE, unix.ETHTOOL_A_LINKSTATE_EXT_SUBSTATE
@@ -29,18 +29,18 @@ func TestLinkIsWhatTheAnswerSays(t *testing.T) {
 		body []byte
 		want Link
 	}{
-		"a link":                   {linkBody(has(link, 1)), Link{Up: true, HasUp: true}},
-		"no link, no reason":       {linkBody(has(link, 0)), Link{HasUp: true}},
+		"a link":                   {linkBody(newAttr(link, 1)), Link{Up: true, HasUp: true}},
+		"no link, no reason":       {linkBody(newAttr(link, 0)), Link{HasUp: true}},
 		"nothing":                  {linkBody(), Link{}},
-		"no cable":                 {linkBody(has(link, 0), has(state, 4)), Link{HasUp: true, ExtState: "no_cable"}},
-		"the first state":          {linkBody(has(link, 0), has(state, 0)), Link{HasUp: true, ExtState: "autoneg"}},
-		"the last state, and more": {linkBody(has(state, 10), has(substate, 1)), Link{ExtState: "module", ExtSubstate: "cmis_not_ready"}},
-		"more in front":            {linkBody(has(substate, 2), has(state, 3)), Link{ExtState: "bad_signal_integrity", ExtSubstate: "unsupported_rate"}},
-		"a newer state":            {linkBody(has(state, 11), has(substate, 2)), Link{ExtState: "unknown_11", ExtSubstate: "unknown_2"}},
-		"a newer substate":         {linkBody(has(state, 4), has(substate, 1)), Link{ExtState: "no_cable", ExtSubstate: "unknown_1"}},
-		"a substate alone":         {linkBody(has(link, 0), has(substate, 1)), Link{HasUp: true}},
-		"empty values":             {linkBody(has(link), has(state)), Link{}},
-		"unknown attributes":       {linkBody(has(99, 1, 2, 3), has(link, 1), has(98)), Link{Up: true, HasUp: true}},
+		"no cable":                 {linkBody(newAttr(link, 0), newAttr(state, 4)), Link{HasUp: true, ExtState: "no_cable"}},
+		"the first state":          {linkBody(newAttr(link, 0), newAttr(state, 0)), Link{HasUp: true, ExtState: "autoneg"}},
+		"the last state, and more": {linkBody(newAttr(state, 10), newAttr(substate, 1)), Link{ExtState: "module", ExtSubstate: "cmis_not_ready"}},
+		"more in front":            {linkBody(newAttr(substate, 2), newAttr(state, 3)), Link{ExtState: "bad_signal_integrity", ExtSubstate: "unsupported_rate"}},
+		"a newer state":            {linkBody(newAttr(state, 11), newAttr(substate, 2)), Link{ExtState: "unknown_11", ExtSubstate: "unknown_2"}},
+		"a newer substate":         {linkBody(newAttr(state, 4), newAttr(substate, 1)), Link{ExtState: "no_cable", ExtSubstate: "unknown_1"}},
+		"a substate alone":         {linkBody(newAttr(link, 0), newAttr(substate, 1)), Link{HasUp: true}},
+		"empty values":             {linkBody(newAttr(link), newAttr(state)), Link{}},
+		"unknown attributes":       {linkBody(newAttr(99, 1, 2, 3), newAttr(link, 1), newAttr(98)), Link{Up: true, HasUp: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseLink(c.body)
@@ -75,7 +75,7 @@ func TestRefusalsAreTheirErrno(t *testing.T) {
 		unix.ENODEV: ErrNoInterface, unix.EOPNOTSUPP: ErrUnsupported, unix.EAFNOSUPPORT: ErrUnsupported,
 		unix.EPERM: ErrPermission, unix.EACCES: ErrPermission,
 	} {
-		err := classify(fmt.Errorf("ask: %w", errno))
+		err := wrapErrno(fmt.Errorf("ask: %w", errno))
 		require.ErrorIs(t, err, errno)
 		for _, sentinel := range []error{ErrNoInterface, ErrUnsupported, ErrPermission} {
 			require.Equal(t, errors.Is(want, sentinel), errors.Is(err, sentinel), "%v", err)
@@ -84,7 +84,7 @@ func TestRefusalsAreTheirErrno(t *testing.T) {
 }
 
 func TestDamagedAnswersAreErrors(t *testing.T) {
-	whole := linkBody(has(unix.ETHTOOL_A_LINKSTATE_LINK, 1), has(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 4))
+	whole := linkBody(newAttr(unix.ETHTOOL_A_LINKSTATE_LINK, 1), newAttr(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 4))
 	link, state := len(linkBody())+5, len(linkBody())+13 // where the values end, before their padding
 	for n := range len(whole) {
 		l, err := parseLink(whole[:n])
@@ -106,8 +106,8 @@ func TestDamagedAnswersAreErrors(t *testing.T) {
 }
 
 func FuzzAnswersAreReadOrRefused(f *testing.F) {
-	f.Add(linkBody(has(unix.ETHTOOL_A_LINKSTATE_LINK, 0), has(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 4)))
-	f.Add(linkBody(has(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 0), has(unix.ETHTOOL_A_LINKSTATE_EXT_SUBSTATE, 1)))
+	f.Add(linkBody(newAttr(unix.ETHTOOL_A_LINKSTATE_LINK, 0), newAttr(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 4)))
+	f.Add(linkBody(newAttr(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 0), newAttr(unix.ETHTOOL_A_LINKSTATE_EXT_SUBSTATE, 1)))
 	f.Add(netlink.Attribute([]byte{unix.CTRL_CMD_NEWFAMILY, 2, 0, 0}, unix.CTRL_ATTR_FAMILY_ID, []byte{0x15, 0}))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		l, err := parseLink(body)

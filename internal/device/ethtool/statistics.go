@@ -32,7 +32,7 @@ type Statistics struct {
 func QueryStatistics(name string) (Statistics, error) {
 	s, err := queryStatistics(name, isWanted)
 	if err != nil {
-		return Statistics{}, fmt.Errorf("read ethtool statistics of %q: %w", name, classify(err))
+		return Statistics{}, fmt.Errorf("read ethtool statistics of %q: %w", name, wrapErrno(err))
 	}
 	return s, nil
 }

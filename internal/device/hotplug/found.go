@@ -11,14 +11,11 @@ import (
 // maxScans limits how often scan repeats because the devices change meanwhile.
 const maxScans = 3
 
-// scan lists the devices, sorted by name. It reads only attributes that the RDMA
-// core provides itself, so that a driver that hangs cannot block it. If descriptors or memory
-// are short, it returns an error: a device with an unread attribute would look like a
-// different device, or like a device without a node, and so like a removal.
-//
-// In exclusive mode it also lists the devices of other network namespaces. A device that comes, goes or moves while scan reads the two
-// classes would be found in the wrong namespace, so scan then repeats.
-func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
+// scanDevices lists the devices, sorted by name. It reads only attributes that the RDMA core provides itself, so that a driver that hangs
+// cannot block it. If descriptors or memory are short, it returns an error: a device with an unread attribute would look like a different
+// device, or like a device without a node, and so like a removal.  In exclusive mode it also lists the devices of other network namespaces.
+// A device that comes, goes or moves while scan reads the two classes would be found in the wrong namespace, so scan then repeats.
+func scanDevices(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
 	names, err := sysfs.Devices()
 	for range maxScans {
 		if err != nil {

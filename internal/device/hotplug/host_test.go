@@ -164,7 +164,7 @@ func (u *uevents) Close() error {
 
 var errRefused = errors.New("refused by the test")
 
-func refused() (Source, error) { return nil, errRefused }
+func refuseSource() (Source, error) { return nil, errRefused }
 
 // Uevents in the format of Linux 6.1.
 func nodeEvent(action, node string) []string {

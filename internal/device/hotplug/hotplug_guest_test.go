@@ -20,7 +20,7 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-func rdma(ctx context.Context, args ...string) error {
+func runRDMA(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "rdma", args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("run rdma %q: %w: %s", args, err, out)
@@ -28,9 +28,9 @@ func rdma(ctx context.Context, args ...string) error {
 	return nil
 }
 
-func rename(t *testing.T, from, to string) {
+func renameDevice(t *testing.T, from, to string) {
 	t.Helper()
-	require.NoError(t, rdma(t.Context(), "dev", "set", from, "name", to))
+	require.NoError(t, runRDMA(t.Context(), "dev", "set", from, "name", to))
 }
 
 // addRxe makes a soft device rxe0 on d0 and returns its node.
@@ -43,8 +43,8 @@ func addRxe(t *testing.T) string {
 	return node
 }
 
-// next returns the device with a name from the first set in which it has a node.
-func next(t *testing.T, sets <-chan []verbs.Found, name string) verbs.Found {
+// nextUsable returns the device with a name from the first set in which it has a node.
+func nextUsable(t *testing.T, sets <-chan []verbs.Found, name string) verbs.Found {
 	t.Helper()
 	for deadline := time.After(time.Minute); ; {
 		select {
@@ -71,18 +71,18 @@ func TestOnARealKernelDevicesAreFoundRenamedAndReplaced(t *testing.T) {
 		require.ErrorIs(t, <-done, context.Canceled)
 	}()
 
-	first := next(t, sets, "rxe0")
+	first := nextUsable(t, sets, "rxe0")
 	require.Equal(t, node, first.Node)
 	require.GreaterOrEqual(t, first.Index, 0)
 	require.Len(t, first.NodeGUID, len("e01f:e5ff:fe51:e9c2"))
 	require.False(t, first.VirtualFunction)
 
-	rename(t, "rxe0", "moved")
-	require.True(t, first.Same(next(t, sets, "moved")))
+	renameDevice(t, "rxe0", "moved")
+	require.True(t, first.Same(nextUsable(t, sets, "moved")))
 
 	guest.DeleteLink(t, "moved")
 	guest.AddLink(t, "rxe0", "rxe", "d0")
-	successor := next(t, sets, "rxe0")
+	successor := nextUsable(t, sets, "rxe0")
 	require.Equal(t, first.Node, successor.Node)
 	require.False(t, first.Same(successor))
 }
@@ -97,7 +97,7 @@ func TestOnARealKernelARemovalIsNoticedWhileTheDeviceIsHeld(t *testing.T) {
 		{"by what suits this kernel", Config{Rescan: time.Hour}},
 		{"by either", Config{Rescan: time.Hour, UeventsReach: func() bool { return false }}},
 		{"by uevents alone", Config{Rescan: time.Hour, DevRoot: nowhere}},
-		{"by inotify alone", Config{Rescan: time.Hour, Uevents: refused}},
+		{"by inotify alone", Config{Rescan: time.Hour, Uevents: refuseSource}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			node := addRxe(t)
@@ -109,7 +109,7 @@ func TestOnARealKernelARemovalIsNoticedWhileTheDeviceIsHeld(t *testing.T) {
 			noticed := make(chan error, 1)
 			go func() { noticed <- WatchRemoval(ctx, row.cfg, node) }()
 
-			disturb(t, node)
+			disturbDevice(t, node)
 			select {
 			case err := <-noticed:
 				require.FailNow(t, "fired early", "%v", err)
@@ -120,13 +120,13 @@ func TestOnARealKernelARemovalIsNoticedWhileTheDeviceIsHeld(t *testing.T) {
 	}
 }
 
-// disturb changes a device in ways that must not be taken for its removal.
-func disturb(t *testing.T, node string) {
+// disturbDevice changes a device in ways that must not be taken for its removal.
+func disturbDevice(t *testing.T, node string) {
 	t.Helper()
 	guest.IP(t, "link", "set", "d0", "down")
 	guest.IP(t, "link", "set", "d0", "up")
-	rename(t, "rxe0", "moved")
-	rename(t, "moved", "rxe0")
+	renameDevice(t, "rxe0", "moved")
+	renameDevice(t, "moved", "rxe0")
 	writeUevent(t, node, "remove")
 	path := filepath.Join("/dev/infiniband", node)
 	require.NoError(t, os.Chmod(path, 0o600))
@@ -140,7 +140,7 @@ func deleteHeld(ctx context.Context, t *testing.T, held *os.File, noticed <-chan
 	t.Helper()
 	deleted := make(chan error, 1)
 	start := time.Now()
-	go func() { deleted <- rdma(ctx, "link", "delete", "rxe0") }()
+	go func() { deleted <- runRDMA(ctx, "link", "delete", "rxe0") }()
 	require.NoError(t, <-noticed)
 	t.Logf("noticed %v after the command was started", time.Since(start))
 	require.NoError(t, held.Close())

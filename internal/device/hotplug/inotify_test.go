@@ -20,8 +20,8 @@ func (h *host) reached(uevents func() (Source, error)) Config {
 	return cfg
 }
 
-// inotifies returns how many inotify instances this process has.
-func inotifies(t *testing.T) (n int) {
+// inotifyCount returns the number of inotify instances of this process.
+func inotifyCount(t *testing.T) (n int) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")
 	require.NoError(t, err)
@@ -46,10 +46,10 @@ func TestInotifyIsUsedOnlyWhereNoUeventsReach(t *testing.T) {
 		if reach {
 			want = 0
 		}
-		require.Eventually(t, func() bool { return inotifies(t) == want }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return inotifyCount(t) == want }, time.Minute, time.Millisecond)
 		u.send(nodeEvent("remove", "uverbs0")...)
 		require.NoError(t, <-done)
-		require.Zero(t, inotifies(t))
+		require.Zero(t, inotifyCount(t))
 	}
 }
 
@@ -61,15 +61,15 @@ func TestInotifyTakesOverWhenUeventsFail(t *testing.T) {
 	done, _ := startRemoval(t, cfg)
 	u.fail(errRefused)
 	require.EqualError(t, <-warned, "only one way to detect removal of uverbs0 works: refused by the test")
-	require.Equal(t, 1, inotifies(t))
+	require.Equal(t, 1, inotifyCount(t))
 	require.NoError(t, os.RemoveAll(filepath.Join(h.dev, "infiniband"))) // no uevent, and sysfs still has it
 	require.NoError(t, <-done)
 }
 
 func TestInotifyIsUsedAtOnceWhereUeventsAreRefused(t *testing.T) {
 	h := hostWithRxe(t)
-	done, _ := startRemoval(t, h.reached(refused))
-	require.Eventually(t, func() bool { return inotifies(t) == 1 }, time.Minute, time.Millisecond)
+	done, _ := startRemoval(t, h.reached(refuseSource))
+	require.Eventually(t, func() bool { return inotifyCount(t) == 1 }, time.Minute, time.Millisecond)
 	h.remove("rxe0", "uverbs0")
 	require.NoError(t, <-done)
 }

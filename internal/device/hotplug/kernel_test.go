@@ -13,8 +13,8 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// kernel returns a subscription to this machine's uevents.
-func kernel(t *testing.T) Source {
+// subscribeKernel returns a subscription to the uevents of this machine.
+func subscribeKernel(t *testing.T) Source {
 	t.Helper()
 	source, err := SubscribeUevents()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
@@ -25,7 +25,7 @@ func kernel(t *testing.T) Source {
 }
 
 func TestClosingKernelUeventsWakesReceive(t *testing.T) {
-	source := kernel(t)
+	source := subscribeKernel(t)
 	done := make(chan error)
 	go func() {
 		for {
@@ -40,7 +40,7 @@ func TestClosingKernelUeventsWakesReceive(t *testing.T) {
 }
 
 func TestReceiveOnTheKernelsSocketEndsWithItsContext(t *testing.T) {
-	source := kernel(t)
+	source := subscribeKernel(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- receiveUevents(ctx, source, func(*uevent) {}) }()

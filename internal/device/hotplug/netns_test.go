@@ -25,7 +25,7 @@ func (h *host) moveAway(name string) {
 }
 
 func TestDeviceOfAnotherNamespaceIsFoundByItsNode(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.setMode("N")
 		h.add("mlx5_0", "uverbs1", "0c42:a103:0065:bafe", 1)
 		h.add("rxe0", "uverbs0", guid, 0)
@@ -64,7 +64,7 @@ func TestDeviceOfAnotherNamespaceIsFoundByItsNode(t *testing.T) {
 
 // While the kernel registers a device in shared mode, a namespace has its node shortly before it has the device.
 func TestNoDeviceIsElsewhereInSharedMode(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.setMode("Y")
 		h.add("rxe0", "uverbs0", guid, 0)
 		h.addNode("rxe1", "uverbs1")
@@ -75,7 +75,7 @@ func TestNoDeviceIsElsewhereInSharedMode(t *testing.T) {
 
 // The device moves to another namespace between the readings of the two classes.
 func TestDeviceThatMovesDuringAScanIsLookedAtAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.setMode("N")
 		h.add("rxe0", "uverbs0", guid, 0)
 		cfg := h.config(u.open)

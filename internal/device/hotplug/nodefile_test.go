@@ -61,7 +61,7 @@ func TestAbsenceOfANodeIsAFaultOfTheHostAlone(t *testing.T) {
 }
 
 func TestWatcherReportsThatANodeIsMissing(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		files := nodeFiles(t, hostDev)
 		c := h.config(u.open)

@@ -22,7 +22,7 @@ var smi0 = verbs.Found{
 }
 
 func TestSMISubDeviceIsUnwatchableAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		h.add("smi0", "", smiGUID, 1)
 		h.setType("smi0", Type{SMI: true, Parent: "mlx5_0"})
@@ -33,7 +33,7 @@ func TestSMISubDeviceIsUnwatchableAtOnce(t *testing.T) {
 
 // ib_uverbs makes nodes for all devices but sub-devices. A missing node of another device is a fault.
 func TestDeviceOfNoTypeWithoutNodeIsNeverUnwatchable(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "", guid, 0)
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Hour, []verbs.Found{{Name: "rxe0", Index: 0, NodeGUID: guid, Soft: true}})
@@ -46,7 +46,7 @@ func TestNodeIsAwaitedWhereNetlinkIsSilent(t *testing.T) {
 	pending, gone := unknown, unknown
 	pending.Pending = true
 	gone.Unwatchable = "ib_uverbs is loaded and makes no node for it, as for a sub-device: no program can open it"
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("smi0", "", smiGUID, -1)
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, []verbs.Found{pending})
@@ -63,7 +63,7 @@ func TestNodeIsAwaitedWhereNetlinkIsSilent(t *testing.T) {
 }
 
 func TestNodeThatIsLostDoesNotMakeADeviceUnwatchable(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, []verbs.Found{rxe0})
@@ -76,7 +76,7 @@ func TestNodeThatIsLostDoesNotMakeADeviceUnwatchable(t *testing.T) {
 }
 
 func TestWithoutUverbsNoDeviceIsUnwatchable(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		require.NoError(t, os.RemoveAll(filepath.Join(h.sysfs, "class/infiniband_verbs")))
 		h.add("smi0", "", smiGUID, -1)
 		w := watchHost(t, h.config(u.open))
@@ -85,7 +85,7 @@ func TestWithoutUverbsNoDeviceIsUnwatchable(t *testing.T) {
 }
 
 func TestShortageWhileTypesAreAskedKeepsTheLastSet(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		cfg := h.config(u.open)
 		cfg.Types = func() (map[string]Type, error) { return nil, unix.EMFILE }

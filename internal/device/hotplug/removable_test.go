@@ -37,7 +37,7 @@ func waitRemoved(t *testing.T, cfg Config) (done chan error, cancel context.Canc
 
 func TestARemovableBackendOpensAsTheOneItIsMadeOf(t *testing.T) {
 	d := &deaf{}
-	_, err := Removable(d, newHost(t).config(refused)).Open("rxe0", nil)
+	_, err := Removable(d, newHost(t).config(refuseSource)).Open("rxe0", nil)
 	require.ErrorIs(t, err, verbs.ErrNoDevice)
 	require.Equal(t, "rxe0", d.opened)
 }
@@ -54,7 +54,7 @@ func TestARemovableBackendSeesTheRemovalOfADeviceByItsName(t *testing.T) {
 }
 
 func TestADeviceThatIsGoneBeforeItIsWatchedIsRemoved(t *testing.T) {
-	done, _ := waitRemoved(t, newHost(t).patient(refused))
+	done, _ := waitRemoved(t, newHost(t).patient(refuseSource))
 	require.NoError(t, <-done)
 }
 

@@ -45,7 +45,7 @@ func TestWatchRemovalReturnsOnTheKernelsUevent(t *testing.T) {
 
 func TestWatchRemovalReturnsWhenTheNodeAndTheDeviceAreGone(t *testing.T) {
 	h := hostWithRxe(t)
-	done, _ := startRemoval(t, h.patient(refused))
+	done, _ := startRemoval(t, h.patient(refuseSource))
 	h.remove("rxe0", "uverbs0")
 	require.NoError(t, <-done)
 }
@@ -53,7 +53,7 @@ func TestWatchRemovalReturnsWhenTheNodeAndTheDeviceAreGone(t *testing.T) {
 func TestWatchRemovalReturnsWhenTheDirectoryOfNodesIsGone(t *testing.T) {
 	h := hostWithRxe(t)
 	warned := make(chan error, 1)
-	cfg := h.patient(refused)
+	cfg := h.patient(refuseSource)
 	cfg.Warn = func(err error) { warned <- err }
 	done, _ := startRemoval(t, cfg)
 	require.EqualError(t, <-warned, "only one way to detect removal of uverbs0 works: refused by the test")
@@ -68,14 +68,14 @@ func TestWatchRemovalFindsARemovalThatCameBeforeIt(t *testing.T) {
 	require.NoError(t, WatchRemoval(t.Context(), h.patient(newUevents().open), "uverbs0"))
 
 	require.NoError(t, os.RemoveAll(h.dev))
-	require.NoError(t, WatchRemoval(t.Context(), h.patient(refused), "uverbs0"), "with nothing left to watch either")
+	require.NoError(t, WatchRemoval(t.Context(), h.patient(refuseSource), "uverbs0"), "with nothing left to watch either")
 }
 
 func TestWatchRemovalGoesOnByLookingWhenItHasNoMeans(t *testing.T) {
 	h := hostWithRxe(t)
 	require.NoError(t, os.RemoveAll(h.dev))
 	var warned []error
-	cfg := h.config(refused)
+	cfg := h.config(refuseSource)
 	cfg.Rescan = 10 * time.Millisecond
 	cfg.Warn = func(err error) {
 		warned = append(warned, err)
@@ -129,9 +129,8 @@ func TestWatchRemovalNeedsANode(t *testing.T) {
 	require.EqualError(t, WatchRemoval(t.Context(), Config{}, ""), "watch removal: no uverbs node is named")
 }
 
-// awaiting runs the decision part of a removal in a bubble, with hints that the
-// test sends.
-func awaiting(t *testing.T, h *host, cfg Config) (r *removal, done chan error) {
+// startRemovalDecision runs the decision part of a removal in a bubble. The test sends the hints.
+func startRemovalDecision(t *testing.T, h *host, cfg Config) (r *removal, done chan error) {
 	t.Helper()
 	r = newRemoval(cfg.withDefaults(), "uverbs0")
 	r.known, _ = os.Stat(filepath.Join(r.class, r.node))
@@ -156,7 +155,7 @@ func requireWatching(t *testing.T, done <-chan error) {
 func TestANodeThatIsCreatedAgainIsNoRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWithRxe(t)
-		r, done := awaiting(t, h, h.config(refused))
+		r, done := startRemovalDecision(t, h, h.config(refuseSource))
 		require.NoError(t, os.Remove(h.nodePath("uverbs0")))
 		r.hints <- hintDoubt
 		<-time.After(5 * time.Millisecond)
@@ -169,7 +168,7 @@ func TestANodeThatIsCreatedAgainIsNoRemoval(t *testing.T) {
 func TestANodeUnlinkedByHandIsNoRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWithRxe(t)
-		r, done := awaiting(t, h, h.config(refused))
+		r, done := startRemovalDecision(t, h, h.config(refuseSource))
 		require.NoError(t, os.Remove(h.nodePath("uverbs0")))
 		r.hints <- hintDoubt
 		<-time.After(time.Hour)
@@ -180,7 +179,7 @@ func TestANodeUnlinkedByHandIsNoRemoval(t *testing.T) {
 func TestADeviceThatGoesShortlyAfterItsNodeIsFoundSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWithRxe(t)
-		r, done := awaiting(t, h, h.patient(refused))
+		r, done := startRemovalDecision(t, h, h.patient(refuseSource))
 		require.NoError(t, os.Remove(h.nodePath("uverbs0")))
 		r.hints <- hintDoubt
 		<-time.After(100 * time.Millisecond)
@@ -195,7 +194,7 @@ func TestADeviceThatGoesShortlyAfterItsNodeIsFoundSoon(t *testing.T) {
 func TestAnotherDeviceOfTheSameNodeIsARemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWithRxe(t)
-		r, done := awaiting(t, h, h.patient(refused))
+		r, done := startRemovalDecision(t, h, h.patient(refuseSource))
 		h.write(filepath.Join(h.sysfs, "devices/virtual/infiniband_verbs/successor/ibdev"), "rxe1\n")
 		link := filepath.Join(h.sysfs, "class/infiniband_verbs/uverbs0")
 		require.NoError(t, os.Remove(link))
@@ -208,7 +207,7 @@ func TestAnotherDeviceOfTheSameNodeIsARemoval(t *testing.T) {
 func TestRescanFindsAnUnreportedRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWithRxe(t)
-		_, done := awaiting(t, h, h.config(refused))
+		_, done := startRemovalDecision(t, h, h.config(refuseSource))
 		h.unlink("infiniband_verbs", "uverbs0") // in a container the node may stay
 		<-time.After(7 * time.Second)
 		requireWatching(t, done)
@@ -221,7 +220,7 @@ func TestWithoutSysfsTheNodeAloneDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWithRxe(t)
 		require.NoError(t, os.RemoveAll(h.sysfs))
-		r, done := awaiting(t, h, h.patient(refused))
+		r, done := startRemovalDecision(t, h, h.patient(refuseSource))
 		r.hints <- hintDoubt
 		<-time.After(time.Minute)
 		requireWatching(t, done)
@@ -234,7 +233,7 @@ func TestWithoutSysfsTheNodeAloneDecides(t *testing.T) {
 func TestInotifyReportsOnlyPossibleRemovals(t *testing.T) {
 	h := hostWithRxe(t)
 	h.add("rxe1", "uverbs1", guid, 1)
-	r := newRemoval(h.config(refused).withDefaults(), "uverbs0")
+	r := newRemoval(h.config(refuseSource).withDefaults(), "uverbs0")
 	ctx, cancel := context.WithCancel(t.Context())
 	var sources sync.WaitGroup
 	defer sources.Wait()

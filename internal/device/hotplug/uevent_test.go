@@ -10,7 +10,7 @@ import (
 	"rdma_events/internal/sys/netlink"
 )
 
-func joined(fields []string) []byte { return []byte(strings.Join(fields, "\x00") + "\x00") }
+func joinFields(fields []string) []byte { return []byte(strings.Join(fields, "\x00") + "\x00") }
 
 func TestParseUeventReadsMessagesOfTheKernel(t *testing.T) {
 	for _, row := range []struct {
@@ -18,18 +18,18 @@ func TestParseUeventReadsMessagesOfTheKernel(t *testing.T) {
 		message []byte
 		want    uevent
 	}{
-		{"a node", joined(nodeEvent("add", "uverbs0")), uevent{
+		{"a node", joinFields(nodeEvent("add", "uverbs0")), uevent{
 			action: "add", path: "/devices/virtual/infiniband_verbs/uverbs0",
 			subsystem: "infiniband_verbs", node: "infiniband/uverbs0",
 		}},
-		{"a device", joined(deviceEvent("move", "rxe1")), uevent{
+		{"a device", joinFields(deviceEvent("move", "rxe1")), uevent{
 			action: "move", path: "/devices/virtual/infiniband/rxe1", subsystem: "infiniband",
 		}},
-		{"one that a user requested", joined(append(nodeEvent("remove", "uverbs0"), "SYNTH_UUID=0")), uevent{
+		{"one that a user requested", joinFields(append(nodeEvent("remove", "uverbs0"), "SYNTH_UUID=0")), uevent{
 			action: "remove", path: "/devices/virtual/infiniband_verbs/uverbs0",
 			subsystem: "infiniband_verbs", node: "infiniband/uverbs0", synthetic: true,
 		}},
-		{"a value with an equals sign", joined([]string{"add@/x", "ACTION=add", "DEVPATH=/x=y", "SUBSYSTEM=s"}), uevent{
+		{"a value with an equals sign", joinFields([]string{"add@/x", "ACTION=add", "DEVPATH=/x=y", "SUBSYSTEM=s"}), uevent{
 			action: "add", path: "/x=y", subsystem: "s",
 		}},
 	} {
@@ -73,7 +73,7 @@ func TestOnlyTheKernelsRemovalOfTheNodeIsARemoval(t *testing.T) {
 		{"a request of udevadm", append(nodeEvent("remove", "uverbs1"), "SYNTH_UUID=0"), false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			u, ok := parseUevent(joined(row.fields))
+			u, ok := parseUevent(joinFields(row.fields))
 			require.True(t, ok)
 			require.Equal(t, row.want, u.removesNode("uverbs1"))
 		})
@@ -107,8 +107,8 @@ func TestReceiveReturnsWhatEndedTheSubscription(t *testing.T) {
 }
 
 func FuzzParseUevent(f *testing.F) {
-	f.Add(joined(nodeEvent("remove", "uverbs0")))
-	f.Add(joined(deviceEvent("move", "rxe1")))
+	f.Add(joinFields(nodeEvent("remove", "uverbs0")))
+	f.Add(joinFields(deviceEvent("move", "rxe1")))
 	f.Add([]byte("libudev\x00\xfe\xed\xca\xfe"))
 	f.Add([]byte("add@/\x00ACTION\x00=\x00DEVPATH=\x00\x00"))
 	f.Fuzz(func(t *testing.T, message []byte) {

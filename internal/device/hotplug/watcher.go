@@ -52,7 +52,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	files := NodeFiles{Dev: w.cfg.DevRoot, Proc: w.cfg.ProcRoot}
 	var last []verbs.Found
 	for first := true; ; {
-		found, err := scan(w.sysfs, w.cfg.Indexes)
+		found, err := scanDevices(w.sysfs, w.cfg.Indexes)
 		if err == nil {
 			err = without.markDevices(found, time.Now())
 		}

@@ -72,14 +72,14 @@ func (w *watched) expect(d time.Duration, want ...[]verbs.Found) {
 	w.reports = nil
 }
 
-// bubble runs a test in a synctest bubble. Cleanups that the test registers run in it too.
-func bubble(t *testing.T, test func(t *testing.T, h *host, u *uevents)) {
+// testInBubble runs a test in a synctest bubble. Cleanups that the test registers also run in the bubble.
+func testInBubble(t *testing.T, test func(t *testing.T, h *host, u *uevents)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newHost(t), newUevents()) })
 }
 
 func TestRunReportsWhatIsThereAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		h.add("mlx5_0", "uverbs1", "0c42:a103:0065:bafe", 1)
 		function := filepath.Join(h.sysfs, "devices/0000:3b:00.3")
@@ -99,7 +99,7 @@ func TestRunReportsWhatIsThereAtOnce(t *testing.T) {
 }
 
 func TestRunReportsAnEmptySetWithoutRDMA(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		require.NoError(t, os.RemoveAll(h.sysfs))
 		w := watchHost(t, h.config(u.open))
 		w.expect(0, nil)
@@ -108,7 +108,7 @@ func TestRunReportsAnEmptySetWithoutRDMA(t *testing.T) {
 }
 
 func TestAUeventIsFollowedByAScanOnceThingsHaveSettled(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, nil)
 
@@ -117,7 +117,7 @@ func TestAUeventIsFollowedByAScanOnceThingsHaveSettled(t *testing.T) {
 		w.expect(299 * time.Millisecond)
 		u.send(deviceEvent("add", "rxe0")...)
 		w.expect(299 * time.Millisecond)
-		w.expect(2*time.Millisecond, []verbs.Found{added(rxe0, 1)})
+		w.expect(2*time.Millisecond, []verbs.Found{withAdditions(rxe0, 1)})
 
 		h.remove("rxe0", "uverbs0")
 		u.send(nodeEvent("remove", "uverbs0")...)
@@ -128,28 +128,28 @@ func TestAUeventIsFollowedByAScanOnceThingsHaveSettled(t *testing.T) {
 // A device that moves to another network namespace and back within Config.Settle has
 // the same index and node again.
 func TestADeviceThatIsAddedAgainAsItWasIsReportedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, []verbs.Found{rxe0})
 
 		u.send(deviceEvent("remove", "rxe0")...)
 		u.send(deviceEvent("add", "rxe0")...)
-		w.expect(time.Second, []verbs.Found{added(rxe0, 1)})
+		w.expect(time.Second, []verbs.Found{withAdditions(rxe0, 1)})
 		u.send(deviceEvent("change", "rxe0")...)
 		w.expect(time.Minute)
 		u.send(deviceEvent("add", "rxe0")...)
-		w.expect(time.Second, []verbs.Found{added(rxe0, 2)})
+		w.expect(time.Second, []verbs.Found{withAdditions(rxe0, 2)})
 	})
 }
 
-func added(f verbs.Found, times int) verbs.Found {
+func withAdditions(f verbs.Found, times int) verbs.Found {
 	f.Added = times
 	return f
 }
 
 func TestARenameBehindAnAdditionIsNotSeen(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, nil)
 
@@ -165,7 +165,7 @@ func TestARenameBehindAnAdditionIsNotSeen(t *testing.T) {
 }
 
 func TestAnUnendingSeriesOfUeventsPutsAScanOffForALimitedTime(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, nil)
 
@@ -180,7 +180,7 @@ func TestAnUnendingSeriesOfUeventsPutsAScanOffForALimitedTime(t *testing.T) {
 }
 
 func TestAChangeBeforeTheSubscriptionIsNotMissed(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		subscribe := make(chan struct{})
 		w := watchHost(t, h.config(func() (Source, error) {
 			<-subscribe
@@ -195,7 +195,7 @@ func TestAChangeBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 }
 
 func TestUeventsOfOtherSubsystemsAreIgnored(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, nil)
 
@@ -207,7 +207,7 @@ func TestUeventsOfOtherSubsystemsAreIgnored(t *testing.T) {
 }
 
 func TestLostUeventsAreFollowedByAScan(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, nil)
 
@@ -219,7 +219,7 @@ func TestLostUeventsAreFollowedByAScan(t *testing.T) {
 }
 
 func TestAMessageWithoutAChangeIsNotReported(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, []verbs.Found{rxe0})
@@ -229,8 +229,8 @@ func TestAMessageWithoutAChangeIsNotReported(t *testing.T) {
 }
 
 func TestWithoutUeventsChangesAreFoundByScanning(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, _ *uevents) {
-		w := watchHost(t, h.config(refused))
+	testInBubble(t, func(t *testing.T, h *host, _ *uevents) {
+		w := watchHost(t, h.config(refuseSource))
 		w.expect(time.Second, nil)
 
 		h.add("rxe0", "uverbs0", guid, 0)
@@ -242,7 +242,7 @@ func TestWithoutUeventsChangesAreFoundByScanning(t *testing.T) {
 }
 
 func TestAFailedSubscriptionIsRenewed(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, _ *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, _ *uevents) {
 		var sources []*uevents
 		cfg := h.config(func() (Source, error) {
 			sources = append(sources, newUevents())
@@ -256,13 +256,13 @@ func TestAFailedSubscriptionIsRenewed(t *testing.T) {
 		require.Len(t, sources, 2)
 		h.add("rxe0", "uverbs0", guid, 0)
 		sources[1].send(deviceEvent("add", "rxe0")...)
-		w.expect(301*time.Millisecond, []verbs.Found{added(rxe0, 1)})
+		w.expect(301*time.Millisecond, []verbs.Found{withAdditions(rxe0, 1)})
 		require.Equal(t, []string{"watch RDMA devices by scanning only: refused by the test"}, w.warned)
 	})
 }
 
 func TestADeviceWithoutANodeIsThereButNotUsable(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "", guid, 0)
 		w := watchHost(t, h.config(u.open))
 		bare := verbs.Found{Name: "rxe0", Index: 0, NodeGUID: guid, Soft: true}
@@ -277,7 +277,7 @@ func TestADeviceWithoutANodeIsThereButNotUsable(t *testing.T) {
 }
 
 func TestAReplacementUnderTheSameNamesHasAnotherIndex(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, []verbs.Found{rxe0})
@@ -292,7 +292,7 @@ func TestAReplacementUnderTheSameNamesHasAnotherIndex(t *testing.T) {
 }
 
 func TestWithoutRDMANetlinkIndexesAreUnknown(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		cfg := h.config(u.open)
 		cfg.Indexes = func() (map[string]int, error) { return nil, errRefused }
@@ -302,7 +302,7 @@ func TestWithoutRDMANetlinkIndexesAreUnknown(t *testing.T) {
 }
 
 func TestTheLastSetStandsWhileSysfsCannotBeRead(t *testing.T) {
-	bubble(t, func(t *testing.T, h *host, u *uevents) {
+	testInBubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
 		w.expect(time.Second, []verbs.Found{rxe0})
@@ -350,7 +350,7 @@ func TestScanWithoutDescriptorsIsAnError(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
-	_, err := scan(sysfs.New(h.sysfs), func() (map[string]int, error) {
+	_, err := scanDevices(sysfs.New(h.sysfs), func() (map[string]int, error) {
 		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
 		return h.readIndexes()
 	})
@@ -360,7 +360,7 @@ func TestScanWithoutDescriptorsIsAnError(t *testing.T) {
 	require.ErrorContains(t, scanProblem(err), "raise RLIMIT_NOFILE (systemd: LimitNOFILE)")
 
 	for _, short := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
-		_, err := scan(sysfs.New(h.sysfs), func() (map[string]int, error) { return nil, short })
+		_, err := scanDevices(sysfs.New(h.sysfs), func() (map[string]int, error) { return nil, short })
 		require.ErrorIs(t, err, short, "the device would lose its index")
 	}
 }

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// numbered returns run n of a writer. Every field is derived from n, so that a test notices a torn entry.
-func numbered(n uint64) Run {
+// numberedRun returns run n of a writer. Every field is derived from n, so that a test notices a torn entry.
+func numberedRun(n uint64) Run {
 	i := int64(n)
 	return Run{Type: 9, Port: 1, Count: n, First: i, Last: i + 1, HoldSum: i + 2, HoldMax: i + 3, AckSum: i + 4, AckMax: i + 5}
 }
@@ -59,7 +59,7 @@ func writeForEver(seed string) {
 	must(err)
 	for n := uint64(0); ; n++ {
 		l.Count(9, 1, 1, 1)
-		run := numbered(n)
+		run := numberedRun(n)
 		run.Count = 1
 		l.WriteRun(run)
 		l.Ring()
@@ -123,7 +123,7 @@ func (y *received) readRings() {
 	y.t.Helper()
 	require.NoError(y.t, y.r.Runs(^uint64(0), func(r *Run) {
 		require.GreaterOrEqual(y.t, r.First, y.next, "runs come in order, and once")
-		want := numbered(uint64(r.First))
+		want := numberedRun(uint64(r.First))
 		want.Count = 1
 		require.Equal(y.t, want, *r)
 		y.next = r.First + 1
@@ -193,7 +193,7 @@ func TestAReaderThatNeverComesLosesNoCount(t *testing.T) {
 	const events = RunRing + 1000
 	for n := range uint64(events) {
 		l.Count(9, 1, 1, 1)
-		r := numbered(n)
+		r := numberedRun(n)
 		r.Count = 1
 		l.WriteRun(r)
 	}
@@ -214,7 +214,7 @@ func TestAReaderThatNeverComesLosesNoCount(t *testing.T) {
 func TestAWriterThatDiesInAnEntryLeavesTheOthers(t *testing.T) {
 	l := newLedger(t)
 	y := received{t: t, r: NewReader(l)}
-	first := numbered(0)
+	first := numberedRun(0)
 	first.Count = 1
 	l.WriteRun(first)
 	i, ok := l.p.runs.nextIndex(RunRing)
@@ -222,7 +222,7 @@ func TestAWriterThatDiesInAnEntryLeavesTheOthers(t *testing.T) {
 	l.p.runs.entry[i].First = 4711 // half of it
 	y.readRings()
 	require.EqualValues(t, 1, y.runs)
-	second := numbered(1)
+	second := numberedRun(1)
 	second.Count = 1
 	l.p.runs.entry[i] = second // all of it, and not published
 	y.readRings()
@@ -242,7 +242,7 @@ func TestRunsAreReadUpToAnItem(t *testing.T) {
 		return got
 	}
 	for n := range uint64(3) {
-		l.WriteRun(numbered(n))
+		l.WriteRun(numberedRun(n))
 	}
 	require.EqualValues(t, 3, l.RunsWritten())
 	require.Equal(t, []int64{0, 1}, take(2))
@@ -276,7 +276,7 @@ func TestTheDoorbellIsRungForNewsAndAtHalfARing(t *testing.T) {
 	require.Zero(t, rung(), "once")
 	l.WriteRound(slot, numberedRound(0), true)
 	require.Equal(t, 1, rung(), "an urgent round")
-	l.WriteRun(numbered(0))
+	l.WriteRun(numberedRun(0))
 	require.Zero(t, rung(), "the reader rings after all of its runs")
 }
 

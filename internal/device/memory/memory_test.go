@@ -17,7 +17,7 @@ import (
 
 const machine = "4d8f0c2b8a7e4b7f9c1d2e3f4a5b6c7d"
 
-func clock() func() time.Time {
+func newClock() func() time.Time {
 	var mu sync.Mutex
 	now := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
 	return func() time.Time {
@@ -28,21 +28,21 @@ func clock() func() time.Time {
 	}
 }
 
-func open(t *testing.T, dir string) *Memory {
+func openMemory(t *testing.T, dir string) *Memory {
 	t.Helper()
-	m, err := Open(dir, machine, clock())
+	m, err := Open(dir, machine, newClock())
 	require.NoError(t, err)
 	return m
 }
 
-func sync1(t *testing.T, m *Memory) []Forgotten {
+func syncMemory(t *testing.T, m *Memory) []Forgotten {
 	t.Helper()
 	forgotten, err := m.Sync()
 	require.NoError(t, err)
 	return forgotten
 }
 
-func names(m *Memory) (all []string) {
+func deviceNames(m *Memory) (all []string) {
 	for _, d := range m.Devices() {
 		all = append(all, d.Name)
 	}
@@ -53,14 +53,14 @@ var card = Identity{NodeGUID: "b8ce:f603:00d2:0101", PCI: "0000:3b:00.0", Driver
 
 func TestMemoryOutlivesItsProcess(t *testing.T) {
 	dir := t.TempDir()
-	m := open(t, dir)
+	m := openMemory(t, dir)
 	require.True(t, m.IsPersistent())
 	m.RememberDevice("mlx5_0", card, true)
 	m.RememberPort("mlx5_0", 2, 200)
 	m.RememberPort("mlx5_0", 1, 400)
 	m.RememberPort("mlx5_0", 1, 100) // the greatest rate stays
-	sync1(t, m)
-	later := open(t, dir)
+	syncMemory(t, m)
+	later := openMemory(t, dir)
 	require.Equal(t, m.Devices(), later.Devices())
 	rate, ok := later.Port("mlx5_0", 1)
 	require.True(t, ok)
@@ -75,16 +75,16 @@ func TestMemoryOutlivesItsProcess(t *testing.T) {
 
 func TestFileIsWrittenOnlyAfterAChange(t *testing.T) {
 	dir := t.TempDir()
-	m := open(t, dir)
-	sync1(t, m)
+	m := openMemory(t, dir)
+	syncMemory(t, m)
 	require.NoFileExists(t, filepath.Join(dir, Name))
 	m.RememberDevice("mlx5_0", card, true)
-	sync1(t, m)
+	syncMemory(t, m)
 	before, err := os.Stat(filepath.Join(dir, Name))
 	require.NoError(t, err)
 	for range 3 {
 		m.RememberDevice("mlx5_0", card, true)
-		sync1(t, m)
+		syncMemory(t, m)
 	}
 	after, err := os.Stat(filepath.Join(dir, Name))
 	require.NoError(t, err)
@@ -93,21 +93,21 @@ func TestFileIsWrittenOnlyAfterAChange(t *testing.T) {
 
 func TestFileOfAnotherMachineIsIgnored(t *testing.T) {
 	dir := t.TempDir()
-	m := open(t, dir)
+	m := openMemory(t, dir)
 	m.RememberDevice("mlx5_0", card, true)
-	sync1(t, m)
+	syncMemory(t, m)
 	for _, other := range []string{"0123456789abcdef0123456789abcdef", ""} {
-		copied, err := Open(dir, other, clock())
+		copied, err := Open(dir, other, newClock())
 		require.ErrorIs(t, err, ErrOtherMachine)
 		require.NotContains(t, err.Error(), "\n")
 		require.Empty(t, copied.Devices())
 	}
-	copied, err := Open(dir, "0123456789abcdef0123456789abcdef", clock())
+	copied, err := Open(dir, "0123456789abcdef0123456789abcdef", newClock())
 	require.ErrorIs(t, err, ErrOtherMachine)
 	copied.RememberDevice("mlx5_1", Identity{}, true)
-	require.Empty(t, sync1(t, copied))
-	require.Equal(t, []string{"mlx5_1"}, names(copied), "what the other machine had is gone")
-	_, err = Open(dir, machine, clock())
+	require.Empty(t, syncMemory(t, copied))
+	require.Equal(t, []string{"mlx5_1"}, deviceNames(copied), "what the other machine had is gone")
+	_, err = Open(dir, machine, newClock())
 	require.ErrorIs(t, err, ErrOtherMachine)
 }
 
@@ -119,27 +119,27 @@ func TestDamagedFileBeginsTheMemoryAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, Name), []byte(text), 0o600))
-			m, err := Open(dir, machine, clock())
+			m, err := Open(dir, machine, newClock())
 			require.ErrorContains(t, err, "is ignored, and its devices are not remembered")
 			require.NotContains(t, err.Error(), "\n")
 			require.Empty(t, m.Devices())
 			m.RememberDevice("mlx5_0", card, true)
-			require.Empty(t, sync1(t, m), "the error was returned already")
-			require.Equal(t, []string{"mlx5_0"}, names(open(t, dir)))
+			require.Empty(t, syncMemory(t, m), "the error was returned already")
+			require.Equal(t, []string{"mlx5_0"}, deviceNames(openMemory(t, dir)))
 		})
 	}
 }
 
 func TestFileThatIsDamagedWhileThePluginRunsIsReplaced(t *testing.T) {
 	dir := t.TempDir()
-	m := open(t, dir)
+	m := openMemory(t, dir)
 	m.RememberDevice("mlx5_0", card, true)
-	sync1(t, m)
+	syncMemory(t, m)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, Name), []byte("x"), 0o600))
 	forgotten, err := m.Sync()
 	require.ErrorContains(t, err, "damaged")
 	require.Empty(t, forgotten)
-	require.Equal(t, []string{"mlx5_0"}, names(open(t, dir)))
+	require.Equal(t, []string{"mlx5_0"}, deviceNames(openMemory(t, dir)))
 }
 
 func TestLinkInTheDirectoryIsNotFollowed(t *testing.T) {
@@ -147,10 +147,10 @@ func TestLinkInTheDirectoryIsNotFollowed(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "target")
 	require.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
 	require.NoError(t, os.Symlink(target, filepath.Join(dir, Name)))
-	m, err := Open(dir, machine, clock())
+	m, err := Open(dir, machine, newClock())
 	require.Error(t, err)
 	m.RememberDevice("mlx5_0", card, true)
-	sync1(t, m)
+	syncMemory(t, m)
 	text, err := os.ReadFile(target)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(text))
@@ -158,17 +158,17 @@ func TestLinkInTheDirectoryIsNotFollowed(t *testing.T) {
 
 func TestTwoPluginsShareOneMemory(t *testing.T) {
 	dir := t.TempDir()
-	a, b := open(t, dir), open(t, dir)
+	a, b := openMemory(t, dir), openMemory(t, dir)
 	a.RememberDevice("mlx5_0", card, true)
 	a.RememberPort("mlx5_0", 1, 400)
-	sync1(t, a)
+	syncMemory(t, a)
 	b.RememberDevice("mlx5_1", Identity{}, true)
 	b.RememberPort("mlx5_0", 2, 100)
-	require.Empty(t, sync1(t, b))
-	require.Empty(t, sync1(t, a))
-	require.Equal(t, []string{"mlx5_0", "mlx5_1"}, names(a))
-	require.Equal(t, []string{"mlx5_0", "mlx5_1"}, names(b))
-	for _, m := range []*Memory{a, b, open(t, dir)} {
+	require.Empty(t, syncMemory(t, b))
+	require.Empty(t, syncMemory(t, a))
+	require.Equal(t, []string{"mlx5_0", "mlx5_1"}, deviceNames(a))
+	require.Equal(t, []string{"mlx5_0", "mlx5_1"}, deviceNames(b))
+	for _, m := range []*Memory{a, b, openMemory(t, dir)} {
 		_, one := m.Port("mlx5_0", 1)
 		_, two := m.Port("mlx5_0", 2)
 		require.True(t, one && two)
@@ -179,13 +179,13 @@ func TestWhatAnotherProcessForgetsIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Forget(dir, "mlx5_0", 0)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	m := open(t, dir)
+	m := openMemory(t, dir)
 	for _, device := range []string{"mlx5_0", "mlx5_1"} {
 		m.RememberDevice(device, Identity{}, true)
 		m.RememberPort(device, 1, 400)
 		m.RememberPort(device, 2, 400)
 	}
-	sync1(t, m)
+	syncMemory(t, m)
 	there, err := Forget(dir, "mlx5_2", 0)
 	require.NoError(t, err)
 	require.False(t, there)
@@ -195,25 +195,25 @@ func TestWhatAnotherProcessForgetsIsForgotten(t *testing.T) {
 	there, err = Forget(dir, "mlx5_0", 0)
 	require.NoError(t, err)
 	require.True(t, there)
-	require.ElementsMatch(t, []Forgotten{{"mlx5_0", 0}, {"mlx5_1", 2}}, sync1(t, m))
-	require.Empty(t, sync1(t, m))
-	require.Equal(t, []string{"mlx5_1"}, names(m))
+	require.ElementsMatch(t, []Forgotten{{"mlx5_0", 0}, {"mlx5_1", 2}}, syncMemory(t, m))
+	require.Empty(t, syncMemory(t, m))
+	require.Equal(t, []string{"mlx5_1"}, deviceNames(m))
 	m.RememberPort("mlx5_1", 2, 400) // active for a minute again
-	require.Empty(t, sync1(t, m))
-	_, ok := open(t, dir).Port("mlx5_1", 2)
+	require.Empty(t, syncMemory(t, m))
+	_, ok := openMemory(t, dir).Port("mlx5_1", 2)
 	require.True(t, ok)
 }
 
 func TestOldestDevicesAreDropped(t *testing.T) {
 	dir := t.TempDir()
-	m := open(t, dir)
+	m := openMemory(t, dir)
 	for i := range MaxDevices + 10 {
 		m.RememberDevice(fmt.Sprintf("vf%03d", i), Identity{}, false)
 	}
 	m.RememberPort("vf010", 1, 100) // it is the youngest now
 	m.RememberDevice("vf999", Identity{}, false)
-	sync1(t, m)
-	all := names(open(t, dir))
+	syncMemory(t, m)
+	all := deviceNames(openMemory(t, dir))
 	require.Len(t, all, MaxDevices)
 	require.Contains(t, all, "vf010")
 	require.NotContains(t, all, "vf011")
@@ -225,21 +225,21 @@ func TestOldestDevicesAreDropped(t *testing.T) {
 
 func TestRenamedDeviceIsRememberedByItsNewName(t *testing.T) {
 	dir := t.TempDir()
-	m := open(t, dir)
+	m := openMemory(t, dir)
 	m.RememberDevice("mlx5_0", card, true)
 	m.RememberPort("mlx5_0", 1, 400)
-	sync1(t, m)
+	syncMemory(t, m)
 	m.Rename("mlx5_0", "rail0")
 	m.Rename("mlx5_7", "rail7")
-	require.Empty(t, sync1(t, m))
-	later := open(t, dir)
-	require.Equal(t, []string{"rail0"}, names(later))
+	require.Empty(t, syncMemory(t, m))
+	later := openMemory(t, dir)
+	require.Equal(t, []string{"rail0"}, deviceNames(later))
 	_, ok := later.Port("rail0", 1)
 	require.True(t, ok)
 }
 
 func TestAnotherCardOfTheNameHasNoRates(t *testing.T) {
-	m := New(clock())
+	m := New(newClock())
 	require.False(t, m.IsPersistent())
 	m.RememberDevice("mlx5_0", card, true)
 	m.RememberPort("mlx5_0", 1, 400)
@@ -253,22 +253,22 @@ func TestAnotherCardOfTheNameHasNoRates(t *testing.T) {
 
 func TestFailedWriteIsRepeated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	m, err := Open(dir, machine, clock())
+	m, err := Open(dir, machine, newClock())
 	require.ErrorIs(t, err, os.ErrNotExist)
 	m.RememberDevice("mlx5_0", card, true)
 	_, err = m.Sync()
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.Mkdir(dir, 0o700))
-	sync1(t, m)
-	require.Equal(t, []string{"mlx5_0"}, names(open(t, dir)))
+	syncMemory(t, m)
+	require.Equal(t, []string{"mlx5_0"}, deviceNames(openMemory(t, dir)))
 }
 
 func TestRunWritesAtTheEndAndTellsWhatIsForgotten(t *testing.T) {
 	dir := t.TempDir()
-	m := open(t, dir)
+	m := openMemory(t, dir)
 	m.RememberDevice("mlx5_0", card, true)
 	m.RememberDevice("mlx5_1", Identity{}, true)
-	sync1(t, m)
+	syncMemory(t, m)
 	_, err := Forget(dir, "mlx5_1", 0)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -284,6 +284,6 @@ func TestRunWritesAtTheEndAndTellsWhatIsForgotten(t *testing.T) {
 	m.RememberDevice("mlx5_2", Identity{}, true)
 	cancel()
 	<-done
-	require.Equal(t, []string{"mlx5_0", "mlx5_2"}, names(open(t, dir)))
+	require.Equal(t, []string{"mlx5_0", "mlx5_2"}, deviceNames(openMemory(t, dir)))
 	require.Zero(t, strings.Count(log.String(), "\n"))
 }

@@ -37,7 +37,7 @@ func (b *bus) get(address string) verbs.PCIFunction {
 
 // deviceOn returns a device on a PCI function of mlx5_core.
 func deviceOn(address, name string, index int) verbs.Found {
-	f := found(name, index)
+	f := foundDevice(name, index)
 	f.PCI, f.Driver = address, "mlx5_core"
 	return f
 }
@@ -49,13 +49,13 @@ func ownDriver(master string) verbs.PCIFunction {
 func TestDeviceRenamedOutOfTheFilterIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			c.Devices = func(name string) bool { return strings.HasPrefix(name, "mlx5_") }
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		h.reportFound(found("mlx5_0", 3))
+		h.reportFound(foundDevice("mlx5_0", 3))
 		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
-		h.reportFound(found("ibp8s0", 3))
+		h.reportFound(foundDevice("ibp8s0", 3))
 		synctest.Wait()
 		<-h.sup("mlx5_0", 0).ended
 		for range 3 {
@@ -67,7 +67,7 @@ func TestDeviceRenamedOutOfTheFilterIsMissing(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log.String(),
 			`msg="device renamed to a name that the configuration excludes" device=mlx5_0 new_name=ibp8s0`))
 
-		h.reportFound(found("mlx5_0", 3))
+		h.reportFound(foundDevice("mlx5_0", 3))
 		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
 		require.True(t, findDevice(h.gather(), "mlx5_0").Open)
 	})
@@ -76,12 +76,12 @@ func TestDeviceRenamedOutOfTheFilterIsMissing(t *testing.T) {
 func TestExpectedDeviceThatIsRenamedIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			c.Expect = []string{"mlx5_0"}
 			c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		})
-		h.reportFound(found("mlx5_0", 3))
-		h.reportFound(found("ibp8s0", 3))
+		h.reportFound(foundDevice("mlx5_0", 3))
+		h.reportFound(foundDevice("ibp8s0", 3))
 		synctest.Wait()
 		h.openDevice(h.sup("ibp8s0", 0), "ibp8s0")
 		for range 3 {
@@ -95,7 +95,7 @@ func TestExpectedDeviceThatIsRenamedIsMissing(t *testing.T) {
 
 func TestFunctionWithAnotherDriverIsReassigned(t *testing.T) {
 	var pci bus
-	h := start(t, func(c *Config) { c.Function = pci.get })
+	h := startMonitor(t, func(c *Config) { c.Function = pci.get })
 	reason := func() status.Reason { return findDevice(h.gather(), "mlx5_0").Reason }
 	pci.set("0000:08:00.2", ownDriver(""))
 	h.reportFound(deviceOn("0000:08:00.2", "mlx5_0", 3))
@@ -120,7 +120,7 @@ func TestBothLegsOfABondAreReassigned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var pci bus
-			h := start(t, func(c *Config) { c.Function = pci.get })
+			h := startMonitor(t, func(c *Config) { c.Function = pci.get })
 			pci.set("0000:08:00.0", ownDriver(""))
 			pci.set("0000:08:00.1", ownDriver(""))
 			h.reportFound(deviceOn("0000:08:00.0", "mlx5_0", 3), deviceOn("0000:08:00.1", "mlx5_1", 4))
@@ -129,7 +129,7 @@ func TestBothLegsOfABondAreReassigned(t *testing.T) {
 			pci.set("0000:08:00.0", ownDriver("bond0"))
 			pci.set("0000:08:00.1", ownDriver("bond0"))
 			h.reportFound()
-			bond.NodeGUID = found("mlx5_0", 3).NodeGUID
+			bond.NodeGUID = foundDevice("mlx5_0", 3).NodeGUID
 			h.reportFound(bond)
 			s := h.gather()
 			require.Equal(t, status.ReasonReassigned, findDevice(s, "mlx5_1").Reason)
@@ -164,7 +164,7 @@ func TestDeviceThatIsGoneIsNotReassigned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var pci bus
-			h := start(t, func(c *Config) { c.Function = pci.get })
+			h := startMonitor(t, func(c *Config) { c.Function = pci.get })
 			h.reportFound(deviceOn(own, "mlx5_0", 3))
 			if row.set != nil {
 				row.set(&pci)
@@ -177,7 +177,7 @@ func TestDeviceThatIsGoneIsNotReassigned(t *testing.T) {
 
 func TestExpectedDeviceThatIsReassignedIsMissing(t *testing.T) {
 	pci := new(bus)
-	h := start(t, func(c *Config) { c.Function, c.Expect = pci.get, []string{"mlx5_0"} })
+	h := startMonitor(t, func(c *Config) { c.Function, c.Expect = pci.get, []string{"mlx5_0"} })
 	h.reportFound(deviceOn("0000:08:00.0", "mlx5_0", 3))
 	pci.set("0000:08:00.0", verbs.PCIFunction{Driver: "vfio-pci"})
 	h.reportFound()
@@ -188,11 +188,11 @@ func TestExpectedDeviceThatIsReassignedIsMissing(t *testing.T) {
 func TestReloadedDeviceOfAnotherNameIsRenamed(t *testing.T) {
 	pci := new(bus)
 	pci.set("0000:08:00.0", ownDriver(""))
-	h := start(t, func(c *Config) { c.Function = pci.get })
+	h := startMonitor(t, func(c *Config) { c.Function = pci.get })
 	h.reportFound(deviceOn("0000:08:00.0", "mlx5_0", 3))
 	h.reportFound()
 	again := deviceOn("0000:08:00.0", "ibp8s0", 8)
-	again.NodeGUID = found("mlx5_0", 3).NodeGUID
+	again.NodeGUID = foundDevice("mlx5_0", 3).NodeGUID
 	h.reportFound(again)
 	require.Equal(t, status.ReasonRenamed, findDevice(h.gather(), "mlx5_0").Reason)
 }

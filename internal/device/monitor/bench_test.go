@@ -12,17 +12,17 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-func storm(mono int64) verbs.Batch {
+func eventStorm(mono int64) verbs.Batch {
 	b := verbs.Batch{Wall: epoch + mono, Mono: mono}
 	for i := range int64(50) {
-		b.Items = append(b.Items, event(verbs.EventPortErr, 1, 1, mono-2*i, mono-2*i),
-			event(verbs.EventPortActive, 1, 1, mono-2*i, mono-2*i))
+		b.Items = append(b.Items, eventItem(verbs.EventPortErr, 1, 1, mono-2*i, mono-2*i),
+			eventItem(verbs.EventPortActive, 1, 1, mono-2*i, mono-2*i))
 	}
 	return b
 }
 
-// lone returns the only device of a Monitor, and the number of points emitted.
-func lone(t testing.TB) (d *Device, points *int) {
+// newOpenDevice returns the only device of a Monitor, which is open, and the number of points that the Monitor has emitted.
+func newOpenDevice(t testing.TB) (d *Device, points *int) {
 	t.Helper()
 	mono := int64(0)
 	points = new(int)
@@ -32,14 +32,14 @@ func lone(t testing.TB) (d *Device, points *int) {
 	})
 	d = m.ensureDevice("mlx5_0")
 	at := m.clock.read()
-	d.handleFound(found("mlx5_0", 0), &at)
-	d.Batch(verbs.Batch{Items: []verbs.Item{opened("mlx5_0", 2), reading(1, 0, verbs.PortActive)}}, status.Status{})
+	d.handleFound(foundDevice("mlx5_0", 0), &at)
+	d.Batch(verbs.Batch{Items: []verbs.Item{openedItem("mlx5_0", 2), readingItem(1, 0, verbs.PortActive)}}, status.Status{})
 	return d, points
 }
 
 func TestABatchAllocatesItsPointsAlone(t *testing.T) {
-	d, points := lone(t)
-	b := storm(sec)
+	d, points := newOpenDevice(t)
+	b := eventStorm(sec)
 	for range 4_000 {
 		d.Batch(b, status.Status{}) // until every slice of the delivery window has been used
 	}
@@ -50,17 +50,16 @@ func TestABatchAllocatesItsPointsAlone(t *testing.T) {
 }
 
 func BenchmarkBatchOf100Runs(b *testing.B) {
-	d, _ := lone(b)
-	batch := storm(sec)
+	d, _ := newOpenDevice(b)
+	batch := eventStorm(sec)
 	b.ReportAllocs()
 	for b.Loop() {
 		d.Batch(batch, status.Status{})
 	}
 }
 
-// fleet returns a Monitor of many devices with two ports each. The probe of each port
-// has run once a second for its whole window.
-func fleet(t testing.TB, devices int) *Monitor {
+// newFleet returns a Monitor of many devices with two ports each. Each port was probed once a second for the whole window.
+func newFleet(t testing.TB, devices int) *Monitor {
 	t.Helper()
 	mono := int64(0)
 	m := New(Config{
@@ -72,7 +71,7 @@ func fleet(t testing.TB, devices int) *Monitor {
 		d := m.ensureDevice(fmt.Sprintf("mlx5_%d", i))
 		d.handleFound(verbs.Found{Name: d.name, Index: i, Node: "uverbs"}, &at)
 		mono = 0
-		d.Batch(verbs.Batch{Items: []verbs.Item{opened(d.name, 2)}}, status.Status{})
+		d.Batch(verbs.Batch{Items: []verbs.Item{openedItem(d.name, 2)}}, status.Status{})
 		for mono < 300*sec {
 			mono += sec
 			var items []verbs.Item
@@ -88,7 +87,7 @@ func fleet(t testing.TB, devices int) *Monitor {
 }
 
 func TestGatherOf256DevicesIsComplete(t *testing.T) {
-	s := sortPoints(fleet(t, 256).Gather(time.Unix(0, epoch)))
+	s := sortPoints(newFleet(t, 256).Gather(time.Unix(0, epoch)))
 	require.Len(t, s.Devices, 256)
 	require.Len(t, s.Async, 3*256)
 	require.Len(t, s.Ports, 2*256)
@@ -97,7 +96,7 @@ func TestGatherOf256DevicesIsComplete(t *testing.T) {
 }
 
 func BenchmarkGatherOf256Devices(b *testing.B) {
-	m := fleet(b, 256)
+	m := newFleet(b, 256)
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Gather(time.Unix(0, epoch))

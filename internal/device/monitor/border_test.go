@@ -27,7 +27,7 @@ func TestEventsOfAllPortsOfASwitchAreCountedOnce(t *testing.T) {
 			for port := 1; port <= maxPort; port++ {
 				for _, typ := range verbs.EventTypes(verbs.ScopePort) {
 					led.Count(int32(typ), int32(port), 1, 1)
-					h.batch(sup, event(typ, port, 1, 0, 0))
+					h.batch(sup, eventItem(typ, port, 1, 0, 0))
 					if all || port <= verbs.MaxPorts {
 						want++
 					}
@@ -48,7 +48,7 @@ func TestEventsWithoutASlotAreCountedOnce(t *testing.T) {
 		led.Count(1000+i, 0, 1, 1)
 	}
 	led.Count(int32(verbs.EventPortErr), 1, 3, 3)
-	h.batch(sup, event(verbs.EventPortErr, 1, 3, 0, 0))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 3, 0, 0))
 	require.EqualValues(t, ledger.EventSlots-1+3, h.gather().Collector.AsyncEvents)
 	led.Count(int32(verbs.EventPortErr), 1, 2, 1) // these do not come any more
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
@@ -78,7 +78,7 @@ func TestAFirmwareThatWasUnknownForOnceHidesNoChange(t *testing.T) {
 	var got []measure.AttrChange
 	for _, firmware := range []string{"28.1", "", "28.2"} {
 		sup.Ended(status.End{Reason: status.ReasonCrashed})
-		it := opened("mlx5_0", 1)
+		it := openedItem("mlx5_0", 1)
 		it.Opened.Firmware = firmware
 		h.batch(sup, it)
 		got = append(got, pointsOf[measure.AttrChange](h.sink.takePoints())...)
@@ -89,15 +89,15 @@ func TestAFirmwareThatWasUnknownForOnceHidesNoChange(t *testing.T) {
 
 // Batches have the worker's own reading of the wall clock.
 func TestNoWorkerMovesTheClockOfOtherDevices(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1))
 	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 	h.openDevice(h.sup("mlx5_1", 0), "mlx5_1")
 	h.sink.takePoints()
 	h.mono.Store(10 * sec)
 	for _, ahead := range []int64{24 * 3600 * sec, -24 * 3600 * sec} {
 		h.sup("mlx5_0", 0).Batch(verbs.Batch{Wall: epoch + 10*sec + ahead, Mono: 10 * sec}, h.sup("mlx5_0", 0).readStatus())
-		h.batch(h.sup("mlx5_1", 0), event(verbs.EventPortErr, 1, 1, 10*sec, 10*sec))
+		h.batch(h.sup("mlx5_1", 0), eventItem(verbs.EventPortErr, 1, 1, 10*sec, 10*sec))
 		at := pointsOf[measure.Event](h.sink.takePoints())[0].At
 		require.Less(t, at.Sub(time.Unix(0, epoch+10*sec)).Abs(), time.Microsecond)
 	}
@@ -105,7 +105,7 @@ func TestNoWorkerMovesTheClockOfOtherDevices(t *testing.T) {
 
 func TestNoCountOfAStreamMakesASumFall(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
-	h.batch(sup, event(verbs.EventPortErr, 1, 10, 0, 0), event(verbs.EventGIDChange, 1, 1<<63, 0, 0), event(verbs.EventGIDChange, 2, 1<<63-5, 0, 0))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 10, 0, 0), eventItem(verbs.EventGIDChange, 1, 1<<63, 0, 0), eventItem(verbs.EventGIDChange, 2, 1<<63-5, 0, 0))
 	require.EqualValues(t, 10, h.gather().Collector.AsyncEvents)
 }
 
@@ -167,13 +167,13 @@ func TestChangesOfGIDsHaveTimesOfTheirOwn(t *testing.T) {
 
 // Pods and virtual machines get functions with names that never come back.
 func TestAVirtualFunctionThatHasGoneIsForgottenAndAPhysicalOneIsNot(t *testing.T) {
-	h := start(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
-	vf := found("mlx5_7", 7)
+	h := startMonitor(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
+	vf := foundDevice("mlx5_7", 7)
 	vf.VirtualFunction = true
-	h.reportFound(found("mlx5_0", 0), vf)
+	h.reportFound(foundDevice("mlx5_0", 0), vf)
 	for _, name := range []string{"mlx5_0", "mlx5_7"} {
 		h.openDevice(h.sup(name, 0), name)
-		h.batch(h.sup(name, 0), event(verbs.EventPortErr, 1, 3, 0, 0))
+		h.batch(h.sup(name, 0), eventItem(verbs.EventPortErr, 1, 3, 0, 0))
 		h.sup(name, 0).Ended(status.End{Reason: status.ReasonRemoved})
 	}
 	h.reportFound()
@@ -191,10 +191,10 @@ func TestAVirtualFunctionThatHasGoneIsForgottenAndAPhysicalOneIsNot(t *testing.T
 func TestAnotherCardUnderTheNameIsNoSlowerOne(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	best := func(guid string, rate float64) float64 {
-		it := opened("mlx5_0", 1)
+		it := openedItem("mlx5_0", 1)
 		it.Opened.NodeGUID = guid
 		mono := h.mono.Add(sec)
-		r := reading(1, mono, verbs.PortActive)
+		r := readingItem(1, mono, verbs.PortActive)
 		r.Reading.Attr.RateGbps = rate
 		h.batch(sup, it, r)
 		return h.gather().Ports[0].RateBestGbps

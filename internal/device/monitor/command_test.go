@@ -16,18 +16,18 @@ import (
 
 const second = int64(time.Second)
 
-func asking(c *Config) { c.CommandStuck = 5 * time.Second }
+func withCommands(c *Config) { c.CommandStuck = 5 * time.Second }
 
-func ended(call verbs.CommandCall, took int64, errno string) verbs.Item {
+func commandItem(call verbs.CommandCall, took int64, errno string) verbs.Item {
 	return verbs.Item{Command: &verbs.Command{Call: call, Port: 1, Took: took, Status: errno}}
 }
 
 func TestCommandsAreCountedByCall(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, asking)
+	h, sup, _ := startWithOpenDevice(t, withCommands)
 	require.Empty(t, h.gather().Commands, "no call, no series")
 	h.mono.Store(second)
-	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""), ended(verbs.CommandHWCounters, 80_000, ""),
-		ended(verbs.CommandQueryPort, 10_000, "EBUSY"))
+	h.batch(sup, commandItem(verbs.CommandHWCounters, 40_000, ""), commandItem(verbs.CommandHWCounters, 80_000, ""),
+		commandItem(verbs.CommandQueryPort, 10_000, "EBUSY"))
 	require.Empty(t, pointsOf[measure.Command](h.sink.takePoints()), "nothing is stuck")
 	s := h.gather()
 	require.Len(t, s.Commands, 2)
@@ -47,8 +47,8 @@ func TestCommandsAreCountedByCall(t *testing.T) {
 
 // While the worker is in the call, only the ledger shows it.
 func TestACallThatLastsIsStuckUntilOneSucceeds(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
-	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
+	h, sup, led := startWithOpenDevice(t, withCommands)
+	h.batch(sup, commandItem(verbs.CommandHWCounters, 40_000, ""))
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Since: 10 * second})
 	h.mono.Store(12 * second)
 	h.batch(sup)
@@ -70,9 +70,9 @@ func TestACallThatLastsIsStuckUntilOneSucceeds(t *testing.T) {
 	require.EqualValues(t, 1, s.Hosts[0].Stuck)
 
 	led.SetEvidenceCall(ledger.ThreadCall{Since: 17 * second})
-	h.batch(sup, ended(verbs.CommandHWCounters, 7*second, "ETIMEDOUT"))
+	h.batch(sup, commandItem(verbs.CommandHWCounters, 7*second, "ETIMEDOUT"))
 	require.True(t, h.gather().Commands[0].Stuck, "it ended without an answer")
-	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
+	h.batch(sup, commandItem(verbs.CommandHWCounters, 40_000, ""))
 	changed = pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1)
 	require.False(t, changed[0].Stuck)
@@ -93,9 +93,9 @@ func TestThreeCallsWithoutAnAnswerAreStuck(t *testing.T) {
 		{[]string{"ETIMEDOUT", "ETIMEDOUT", "ETIMEDOUT", "EBUSY"}, true},
 		{[]string{"ETIMEDOUT", "ETIMEDOUT", "ETIMEDOUT", ""}, false},
 	} {
-		h, sup, _ := startWithOpenDevice(t, asking)
+		h, sup, _ := startWithOpenDevice(t, withCommands)
 		for _, errno := range c.errnos {
-			h.batch(sup, ended(verbs.CommandQueryQP, 1, errno))
+			h.batch(sup, commandItem(verbs.CommandQueryQP, 1, errno))
 		}
 		require.Equal(t, c.stuck, h.gather().Commands[0].Stuck, "%q", c.errnos)
 	}
@@ -104,7 +104,7 @@ func TestThreeCallsWithoutAnAnswerAreStuck(t *testing.T) {
 // With most drivers a query is no command. A query that hangs nevertheless is reported.
 func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
 	for _, call := range []ledger.Call{ledger.CallQueryPort, ledger.CallReadSysfs} {
-		h, sup, led := startWithOpenDevice(t, asking)
+		h, sup, led := startWithOpenDevice(t, withCommands)
 		led.SetControlCall(ledger.ThreadCall{Call: call, Port: 1, Since: 10 * second})
 		h.mono.Store(14 * second)
 		h.batch(sup)
@@ -120,7 +120,7 @@ func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
 }
 
 func TestCallsOfAnOpeningAreNoCommands(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
+	h, sup, led := startWithOpenDevice(t, withCommands)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Since: 10 * second})
 	h.mono.Store(60 * second)
 	h.batch(sup)
@@ -137,7 +137,7 @@ func TestWithoutCommandsNothingIsStuck(t *testing.T) {
 
 // The next worker must ask again. The series stays stuck until that call has ended.
 func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
+	h, sup, led := startWithOpenDevice(t, withCommands)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
@@ -156,19 +156,19 @@ func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
 
 // The worker is still in the call when the device goes, and its last batch comes after that.
 func TestACallOfADeviceThatIsGoneIsNotStuckAgain(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
+	h, sup, led := startWithOpenDevice(t, withCommands)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	h.reportFound()
-	h.batch(sup, ended(verbs.CommandQueryPort, 1, "ETIMEDOUT"))
+	h.batch(sup, commandItem(verbs.CommandQueryPort, 1, "ETIMEDOUT"))
 	h.gather()
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 2)
 	require.True(t, changed[0].Stuck)
 	require.False(t, changed[1].Stuck)
-	h.reportFound(found("mlx5_0", 1))
+	h.reportFound(foundDevice("mlx5_0", 1))
 	h.openDevice(sup, "mlx5_0")
 	for _, c := range h.gather().Commands {
 		require.False(t, c.Stuck, "it comes back without its past")
@@ -177,13 +177,13 @@ func TestACallOfADeviceThatIsGoneIsNotStuckAgain(t *testing.T) {
 
 // With most drivers no Command follows a query, so the answer itself must end the stuck state.
 func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
+	h, sup, led := startWithOpenDevice(t, withCommands)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	require.Empty(t, pointsOf[measure.Command](h.sink.takePoints())[0].Status)
 	led.SetControlCall(ledger.ThreadCall{Since: 21 * second})
-	h.batch(sup, reading(1, 21*second, verbs.PortActive))
+	h.batch(sup, readingItem(1, 21*second, verbs.PortActive))
 	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1)
 	require.False(t, changed[0].Stuck)
@@ -200,7 +200,7 @@ func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
 
 // The next worker finds no counter to read.
 func TestACallThatIsNoLongerMadeIsNotStuckForEver(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
+	h, sup, led := startWithOpenDevice(t, withCommands)
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
@@ -218,7 +218,7 @@ func TestACallThatIsNoLongerMadeIsNotStuckForEver(t *testing.T) {
 func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 	var log strings.Builder
 	h, sup, led := startWithOpenDevice(t, func(c *Config) {
-		asking(c)
+		withCommands(c)
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	const which = ` device=mlx5_0 call=hw_counters port=1`
@@ -230,7 +230,7 @@ func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 	}
 	hang(10 * second)
 	led.SetEvidenceCall(ledger.ThreadCall{Since: 21 * second})
-	h.batch(sup, ended(verbs.CommandHWCounters, 11*second, ""))
+	h.batch(sup, commandItem(verbs.CommandHWCounters, 11*second, ""))
 	require.Equal(t, 1, strings.Count(log.String(), again))
 
 	hang(30 * second)
@@ -248,7 +248,7 @@ func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 
 // A virtual machine is stopped for 20 s while a call is under way, and its clocks go on.
 func TestACallIsNotStuckByAPauseOfTheHost(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
+	h, sup, led := startWithOpenDevice(t, withCommands)
 	h.runUntil(sup, 10*second)
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Since: 10 * second})
 	h.batch(sup)
@@ -265,13 +265,13 @@ func TestACallIsNotStuckByAPauseOfTheHost(t *testing.T) {
 }
 
 func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, asking)
+	h, sup, led := startWithOpenDevice(t, withCommands)
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Since: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
 	led.SetEvidenceCall(ledger.ThreadCall{Since: 21 * second})
 	h.sink.takePoints()
-	h.batch(sup, ended(verbs.CommandHWCounters, 11*second, ""))
+	h.batch(sup, commandItem(verbs.CommandHWCounters, 11*second, ""))
 	changed := pointsOf[measure.Command](h.sink.takePoints())
 	require.Len(t, changed, 1)
 	require.Zero(t, changed[0].BusyNS)
@@ -279,10 +279,10 @@ func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {
 
 // Restricted functions answer EIO from the start. A device that has answered before returns EIO when its firmware hangs.
 func TestRefusalsAreNoStuckCommands(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, asking)
-	eio := ended(verbs.CommandHWCounters, 1, "EIO")
+	h, sup, _ := startWithOpenDevice(t, withCommands)
+	eio := commandItem(verbs.CommandHWCounters, 1, "EIO")
 	h.batch(sup, eio, eio, eio, eio)
 	require.False(t, h.gather().Commands[0].Stuck)
-	h.batch(sup, ended(verbs.CommandHWCounters, 1, ""), eio, eio, eio)
+	h.batch(sup, commandItem(verbs.CommandHWCounters, 1, ""), eio, eio, eio)
 	require.True(t, h.gather().Commands[0].Stuck)
 }

@@ -15,11 +15,11 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-func explaining(c *Config) { c.Evidence, c.CommandStuck = true, 5*time.Second }
+func withEvidence(c *Config) { c.Evidence, c.CommandStuck = true, 5*time.Second }
 
-// ethernet returns a reading of an active RoCE port. Causes in the link of the network device apply to Ethernet only.
-func ethernet(mono int64) verbs.Item {
-	it := reading(1, mono, verbs.PortActive)
+// ethernetReading returns a reading of an active RoCE port. Only Ethernet has causes in the link of the network device.
+func ethernetReading(mono int64) verbs.Item {
+	it := readingItem(1, mono, verbs.PortActive)
 	it.Reading.Attr.LinkLayer = verbs.LinkEthernet
 	return it
 }
@@ -40,7 +40,7 @@ func netDev(s *verbs.Snapshot, up, carrier bool) *verbs.Snapshot {
 	return s
 }
 
-func item(s *verbs.Snapshot) verbs.Item { return verbs.Item{Snapshot: s} }
+func snapshotItem(s *verbs.Snapshot) verbs.Item { return verbs.Item{Snapshot: s} }
 
 // passJudgeDelay lets judgeDelay pass, so that the waiting triggers are judged, and returns their evidence.
 func (h *harness) passJudgeDelay(sup *fakeSupervisor) []measure.Evidence {
@@ -52,12 +52,12 @@ func (h *harness) passJudgeDelay(sup *fakeSupervisor) []measure.Evidence {
 }
 
 func TestEvidenceHasTheCauseAndWhatMoved(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
-	h.batch(sup, ethernet(0), item(countersSnapshot(verbs.TriggerBase, 0, 7, 100)))
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, ethernetReading(0), snapshotItem(countersSnapshot(verbs.TriggerBase, 0, 7, 100)))
 	h.mono.Store(41 * sec)
 	snap := netDev(countersSnapshot("port_err", 41*sec, 9, 48313), true, false)
 	snap.Link, snap.LinkAt, snap.Merged = &verbs.Link{ExtState: "no_cable"}, 41*sec+12*ms, 2
-	h.batch(sup, event(verbs.EventPortErr, 1, 1, 41*sec, 41*sec), item(snap))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 41*sec, 41*sec), snapshotItem(snap))
 	got := h.passJudgeDelay(sup)
 	require.Len(t, got, 1)
 	require.Equal(t, measure.Evidence{
@@ -78,8 +78,8 @@ func TestEvidenceHasTheCauseAndWhatMoved(t *testing.T) {
 }
 
 func TestTheFirstReadingOfCountersIsNoDelta(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
-	h.batch(sup, ethernet(0), item(countersSnapshot("gid_change", 5*ms, 7, 100)))
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, ethernetReading(0), snapshotItem(countersSnapshot("gid_change", 5*ms, 7, 100)))
 	got := h.passJudgeDelay(sup)
 	require.Len(t, got, 1)
 	require.False(t, got[0].HasBase)
@@ -87,10 +87,10 @@ func TestTheFirstReadingOfCountersIsNoDelta(t *testing.T) {
 }
 
 func TestEachSnapshotIsTheBaseOfTheNext(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
-	h.batch(sup, ethernet(0), item(countersSnapshot("gid_change", 5*ms, 7, 100)))
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, ethernetReading(0), snapshotItem(countersSnapshot("gid_change", 5*ms, 7, 100)))
 	h.passJudgeDelay(sup)
-	h.batch(sup, item(countersSnapshot("gid_change", 20*sec, 8, 100)))
+	h.batch(sup, snapshotItem(countersSnapshot("gid_change", 20*sec, 8, 100)))
 	h.mono.Store(20 * sec)
 	got := h.passJudgeDelay(sup)
 	require.Equal(t, "local_ack_timeout_err +1", got[0].Top)
@@ -98,14 +98,14 @@ func TestEachSnapshotIsTheBaseOfTheNext(t *testing.T) {
 }
 
 func TestThePartsOfASnapshotAreOneEvidence(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	first := netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: sec, Mono: sec + 10*ms}, false, false)
 	second := netDev(countersSnapshot("port_err", sec, 3, 5), false, false)
 	second.Done = false
 	whole := netDev(countersSnapshot("port_err", sec, 3, 5), false, false)
 	h.mono.Store(sec)
-	h.batch(sup, ethernet(0), item(countersSnapshot(verbs.TriggerBase, 0, 1, 1)),
-		event(verbs.EventPortErr, 1, 1, sec, sec), item(first), item(second), item(whole))
+	h.batch(sup, ethernetReading(0), snapshotItem(countersSnapshot(verbs.TriggerBase, 0, 1, 1)),
+		eventItem(verbs.EventPortErr, 1, 1, sec, sec), snapshotItem(first), snapshotItem(second), snapshotItem(whole))
 	got := h.passJudgeDelay(sup)
 	require.Len(t, got, 1)
 	require.Equal(t, "rx_prio3_pause +4, local_ack_timeout_err +2", got[0].Top)
@@ -115,10 +115,10 @@ func TestThePartsOfASnapshotAreOneEvidence(t *testing.T) {
 }
 
 func TestASnapshotThatHangsIsJudgedByWhatCame(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	first := netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: sec, Mono: sec + 10*ms}, true, false)
 	h.mono.Store(sec)
-	h.batch(sup, ethernet(0), event(verbs.EventPortErr, 1, 1, sec, sec), item(first))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventPortErr, 1, 1, sec, sec), snapshotItem(first))
 	require.Empty(t, h.passJudgeDelay(sup), "the rest may come")
 	h.mono.Store(sec + snapshotLimit)
 	h.batch(sup)
@@ -127,20 +127,20 @@ func TestASnapshotThatHangsIsJudgedByWhatCame(t *testing.T) {
 	require.Equal(t, cause.NoCarrier, got[0].Cause)
 	require.Equal(t, "the rest: not answered within 6s", got[0].LeftOut)
 	h.mono.Store(20 * sec)
-	h.batch(sup, item(countersSnapshot("port_err", sec, 1, 1)))
+	h.batch(sup, snapshotItem(countersSnapshot("port_err", sec, 1, 1)))
 	require.Empty(t, h.passJudgeDelay(sup), "it came too late")
 }
 
 // The worker sends the counters before the parts that need the kernel's RTNL lock.
 func TestCountersThatWereReadBeforeAHangAreCompared(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
-	h.batch(sup, ethernet(0), item(countersSnapshot(verbs.TriggerBase, 0, 7, 100)))
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, ethernetReading(0), snapshotItem(countersSnapshot(verbs.TriggerBase, 0, 7, 100)))
 	h.mono.Store(20 * sec)
 	first := netDev(&verbs.Snapshot{Port: 1, Trigger: "gid_change", At: 20 * sec, Mono: 20*sec + 10*ms}, true, false)
 	second := netDev(countersSnapshot("gid_change", 20*sec, 9, 0), true, false)
 	delete(second.Counters, verbs.CountersNetDev)
 	second.Done = false
-	h.batch(sup, item(first), item(second))
+	h.batch(sup, snapshotItem(first), snapshotItem(second))
 	h.mono.Store(20*sec + snapshotLimit)
 	h.batch(sup)
 	got := pointsOf[measure.Evidence](h.sink.takePoints())
@@ -151,10 +151,10 @@ func TestCountersThatWereReadBeforeAHangAreCompared(t *testing.T) {
 }
 
 func TestAFlapIsExplainedByItsFirstChange(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(sec + 40*ms)
-	h.batch(sup, ethernet(0), event(verbs.EventPortErr, 1, 1, sec, sec), event(verbs.EventPortActive, 1, 1, sec+40*ms, sec+40*ms),
-		item(netDev(countersSnapshot("port_err", sec, 1, 1), true, false)))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventPortErr, 1, 1, sec, sec), eventItem(verbs.EventPortActive, 1, 1, sec+40*ms, sec+40*ms),
+		snapshotItem(netDev(countersSnapshot("port_err", sec, 1, 1), true, false)))
 	require.Equal(t, cause.NoCarrier, h.passJudgeDelay(sup)[0].Cause)
 }
 
@@ -166,32 +166,32 @@ func TestChangedAddressesAreACause(t *testing.T) {
 		cause.MACChange:     {{before, host}, {after, host}},
 		"":                  {{before, host}, {before, host}},
 	} {
-		h, sup, _ := startWithOpenDevice(t, explaining)
-		h.batch(sup, ethernet(0), gids(10*ms, tables[0]...))
+		h, sup, _ := startWithOpenDevice(t, withEvidence)
+		h.batch(sup, ethernetReading(0), gidTableItem(10*ms, tables[0]...))
 		h.mono.Store(30 * sec)
 		// The table is read again after the snapshot.
-		h.batch(sup, event(verbs.EventGIDChange, 1, 1, 30*sec, 30*sec), item(netDev(countersSnapshot("gid_change", 30*sec, 1, 1), true, true)))
-		h.batch(sup, gids(30*sec+100*ms, tables[1]...))
+		h.batch(sup, eventItem(verbs.EventGIDChange, 1, 1, 30*sec, 30*sec), snapshotItem(netDev(countersSnapshot("gid_change", 30*sec, 1, 1), true, true)))
+		h.batch(sup, gidTableItem(30*sec+100*ms, tables[1]...))
 		require.Equal(t, want, h.passJudgeDelay(sup)[0].Cause)
 	}
 }
 
 func TestAnotherSubnetManagerIsACause(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	managed := func(mono int64, lid int) verbs.Item {
-		it := reading(1, mono, verbs.PortActive)
+		it := readingItem(1, mono, verbs.PortActive)
 		it.Reading.Attr.LinkLayer, it.Reading.Attr.SMLID = verbs.LinkInfiniBand, lid
 		return it
 	}
 	h.mono.Store(sec)
-	h.batch(sup, managed(10*ms, 1), event(verbs.EventSMChange, 1, 1, sec, sec), item(countersSnapshot("sm_change", sec, 1, 1)), managed(sec+10*ms, 7))
+	h.batch(sup, managed(10*ms, 1), eventItem(verbs.EventSMChange, 1, 1, sec, sec), snapshotItem(countersSnapshot("sm_change", sec, 1, 1)), managed(sec+10*ms, 7))
 	require.Equal(t, cause.SMChange, h.passJudgeDelay(sup)[0].Cause)
 }
 
 func TestARemovalExplainsWhatCameBefore(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(sec)
-	h.batch(sup, ethernet(0), event(verbs.EventPortErr, 1, 1, sec, sec), item(netDev(countersSnapshot("port_err", sec, 1, 1), false, false)))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventPortErr, 1, 1, sec, sec), snapshotItem(netDev(countersSnapshot("port_err", sec, 1, 1), false, false)))
 	h.sink.takePoints()
 	h.reportFound()
 	got := pointsOf[measure.Evidence](h.sink.takePoints())
@@ -205,12 +205,12 @@ func TestARemovalExplainsWhatCameBefore(t *testing.T) {
 }
 
 func TestRemovalThatAWorkerReportsIsExplainedOnceConfirmed(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(sec)
-	h.batch(sup, ethernet(0), event(verbs.EventPortErr, 1, 1, sec, sec), item(netDev(countersSnapshot("port_err", sec, 1, 1), false, false)))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventPortErr, 1, 1, sec, sec), snapshotItem(netDev(countersSnapshot("port_err", sec, 1, 1), false, false)))
 	h.sink.takePoints()
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
-	h.reportFound(found("mlx5_0", 0)) // sysfs still has it
+	h.reportFound(foundDevice("mlx5_0", 0)) // sysfs still has it
 	require.Empty(t, pointsOf[measure.Evidence](h.sink.takePoints()))
 	h.reportFound()
 	got := pointsOf[measure.Evidence](h.sink.takePoints())
@@ -219,7 +219,7 @@ func TestRemovalThatAWorkerReportsIsExplainedOnceConfirmed(t *testing.T) {
 }
 
 func TestRemovalThatTheKernelDidNotMakeHasNoCause(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(sec)
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.openDevice(sup, "mlx5_0")
@@ -231,20 +231,20 @@ func TestRemovalThatTheKernelDidNotMakeHasNoCause(t *testing.T) {
 }
 
 func TestCountersOfADeviceThatCameBackAreNotCompared(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
-	h.batch(sup, item(countersSnapshot(verbs.TriggerBase, 0, 7, 100)))
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, snapshotItem(countersSnapshot(verbs.TriggerBase, 0, 7, 100)))
 	h.reportFound()
-	h.reportFound(found("mlx5_0", 1))
+	h.reportFound(foundDevice("mlx5_0", 1))
 	h.openDevice(sup, "mlx5_0")
 	h.sink.takePoints()
-	h.batch(sup, item(countersSnapshot("gid_change", 5*ms, 1, 1)))
+	h.batch(sup, snapshotItem(countersSnapshot("gid_change", 5*ms, 1, 1)))
 	require.False(t, h.passJudgeDelay(sup)[0].HasBase)
 }
 
 func TestWhatAKilledWorkerSawIsJudged(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(sec)
-	h.batch(sup, ethernet(0), event(verbs.EventPortErr, 1, 1, sec, sec), item(netDev(countersSnapshot("port_err", sec, 1, 1), true, false)))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventPortErr, 1, 1, sec, sec), snapshotItem(netDev(countersSnapshot("port_err", sec, 1, 1), true, false)))
 	h.sink.takePoints()
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	got := pointsOf[measure.Evidence](h.sink.takePoints())
@@ -253,10 +253,10 @@ func TestWhatAKilledWorkerSawIsJudged(t *testing.T) {
 }
 
 func TestDeviceFatalExplainsWhatFollows(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(3 * sec)
-	h.batch(sup, ethernet(0), event(verbs.EventDeviceFatal, 0, 1, sec, sec), item(countersSnapshot("device_fatal", sec, 1, 1)),
-		event(verbs.EventPortErr, 1, 1, 3*sec, 3*sec), item(netDev(countersSnapshot("port_err", 3*sec, 1, 1), true, false)))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventDeviceFatal, 0, 1, sec, sec), snapshotItem(countersSnapshot("device_fatal", sec, 1, 1)),
+		eventItem(verbs.EventPortErr, 1, 1, 3*sec, 3*sec), snapshotItem(netDev(countersSnapshot("port_err", 3*sec, 1, 1), true, false)))
 	// The first trigger has already waited for a second.
 	got := pointsOf[measure.Evidence](h.sink.takePoints())
 	require.Len(t, got, 1)
@@ -267,14 +267,14 @@ func TestDeviceFatalExplainsWhatFollows(t *testing.T) {
 
 // The thread that takes snapshots may itself hang, so the host does not wait for a snapshot.
 func TestACommandThatIsStuckIsATriggerByItself(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, explaining)
-	h.batch(sup, ethernet(0), ended(verbs.CommandHWCounters, 40_000, ""))
+	h, sup, led := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, ethernetReading(0), commandItem(verbs.CommandHWCounters, 40_000, ""))
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Since: 10 * sec})
 	h.mono.Store(15 * sec)
 	h.batch(sup)
 	h.mono.Store(15*sec + 200*ms)
-	h.batch(sup, event(verbs.EventPortErr, 1, 1, 15*sec+100*ms, 15*sec+100*ms),
-		item(netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: 15*sec + 100*ms, Mono: 15*sec + 110*ms, Done: true}, true, false)))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 15*sec+100*ms, 15*sec+100*ms),
+		snapshotItem(netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: 15*sec + 100*ms, Mono: 15*sec + 110*ms, Done: true}, true, false)))
 	got := h.passJudgeDelay(sup)
 	require.Len(t, got, 2)
 	require.Equal(t, verbs.TriggerCommand, got[0].Trigger)
@@ -292,14 +292,14 @@ func TestTheSnapshotOfAStuckQueryBelongsToIt(t *testing.T) {
 	last.Done, last.LeftOut = true, []string{"counters: the device is not answering another command"}
 	for name, seen := range map[string]int64{"the host is first": 15 * sec, "the worker is first": 14 * sec} {
 		t.Run(name, func(t *testing.T) {
-			h, sup, led := startWithOpenDevice(t, explaining)
+			h, sup, led := startWithOpenDevice(t, withEvidence)
 			led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Since: 10 * sec})
 			h.mono.Store(seen)
-			h.batch(sup, ethernet(0))
+			h.batch(sup, ethernetReading(0))
 			h.mono.Store(15*sec + 20*ms)
-			h.batch(sup, item(first))
+			h.batch(sup, snapshotItem(first))
 			h.mono.Store(15*sec + 30*ms)
-			h.batch(sup, item(&last))
+			h.batch(sup, snapshotItem(&last))
 			got := h.passJudgeDelay(sup)
 			require.Len(t, got, 1)
 			require.True(t, got[0].NetDev.Carrier)
@@ -312,7 +312,7 @@ func TestTheSnapshotOfAStuckQueryBelongsToIt(t *testing.T) {
 func TestEthtoolThatDoesNotAnswerIsLoggedOnce(t *testing.T) {
 	var text strings.Builder
 	h, sup, led := startWithOpenDevice(t, func(c *Config) {
-		explaining(c)
+		withEvidence(c)
 		c.Log = slog.New(slog.NewTextHandler(&text, nil))
 	})
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallEthtool, Port: 1, Thread: 7, Since: 10 * sec})
@@ -325,18 +325,18 @@ func TestEthtoolThatDoesNotAnswerIsLoggedOnce(t *testing.T) {
 }
 
 func TestTriggersThatWaitAreBounded(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	for i := range int64(3 * maxWaitingTriggers) {
-		h.batch(sup, item(countersSnapshot("gid_change", i, 1, 1)))
+		h.batch(sup, snapshotItem(countersSnapshot("gid_change", i, 1, 1)))
 	}
 	require.Len(t, pointsOf[measure.Evidence](h.sink.takePoints()), 2*maxWaitingTriggers, "the oldest are judged early")
 	require.Len(t, h.passJudgeDelay(sup), maxWaitingTriggers)
 }
 
 func TestASnapshotForWhatIsNoTriggerIsNotEmitted(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	for i, why := range []verbs.Trigger{"", "removed", "x y=1", "unknown_7"} {
-		h.batch(sup, item(countersSnapshot(why, int64(i), 1, 1)))
+		h.batch(sup, snapshotItem(countersSnapshot(why, int64(i), 1, 1)))
 	}
 	require.Empty(t, h.passJudgeDelay(sup))
 }
@@ -345,19 +345,19 @@ func TestWithoutEvidenceThereIsNone(t *testing.T) {
 	h, sup, led := startWithOpenDevice(t, func(c *Config) { c.CommandStuck = 5 * time.Second })
 	led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Since: 10 * sec})
 	h.mono.Store(15 * sec)
-	h.batch(sup, event(verbs.EventPortErr, 1, 1, sec, sec))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, sec, sec))
 	require.Empty(t, h.passJudgeDelay(sup))
 	h.reportFound()
 	require.Empty(t, pointsOf[measure.Evidence](h.sink.takePoints()), "removed")
 }
 
 func TestALatePartIsDroppedAfterAnotherTriggerWasJudged(t *testing.T) {
-	h, sup, led := startWithOpenDevice(t, explaining)
-	h.batch(sup, ethernet(0), ended(verbs.CommandHWCounters, 40_000, ""))
+	h, sup, led := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, ethernetReading(0), commandItem(verbs.CommandHWCounters, 40_000, ""))
 	first := netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: 10 * sec, Mono: 10*sec + 10*ms}, true, false)
 	led.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Since: 10*sec + 20*ms})
 	h.mono.Store(10*sec + 30*ms)
-	h.batch(sup, event(verbs.EventPortErr, 1, 1, 10*sec, 10*sec), item(first))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 10*sec, 10*sec), snapshotItem(first))
 	h.runUntil(sup, 15*sec+30*ms)
 	h.batch(sup) // the reading of the counters is stuck: a trigger by itself
 	h.mono.Store(17 * sec)
@@ -365,41 +365,42 @@ func TestALatePartIsDroppedAfterAnotherTriggerWasJudged(t *testing.T) {
 	require.Len(t, pointsOf[measure.Evidence](h.sink.takePoints()), 2)
 	led.SetEvidenceCall(ledger.ThreadCall{})
 	h.mono.Store(30 * sec)
-	h.batch(sup, item(netDev(countersSnapshot("port_err", 10*sec, 1, 1), true, false)))
+	h.batch(sup, snapshotItem(netDev(countersSnapshot("port_err", 10*sec, 1, 1), true, false)))
 	require.Empty(t, h.passJudgeDelay(sup), "it came too late")
 }
 
 func TestWhatHappenedBeforeADeviceCameBackIsNoCause(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(sec)
-	h.batch(sup, ethernet(0), event(verbs.EventDeviceFatal, 0, 1, sec, sec))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventDeviceFatal, 0, 1, sec, sec))
 	h.reportFound()
 	h.mono.Store(2 * sec)
-	h.reportFound(found("mlx5_0", 1))
+	h.reportFound(foundDevice("mlx5_0", 1))
 	h.openDevice(sup, "mlx5_0")
 	h.sink.takePoints()
 	h.mono.Store(4 * sec)
-	h.batch(sup, ethernet(2*sec+100*ms), event(verbs.EventPortErr, 1, 1, 4*sec, 4*sec), item(netDev(countersSnapshot("port_err", 4*sec, 1, 1), false, false)))
+	h.batch(sup, ethernetReading(2*sec+100*ms), eventItem(verbs.EventPortErr, 1, 1, 4*sec, 4*sec),
+		snapshotItem(netDev(countersSnapshot("port_err", 4*sec, 1, 1), false, false)))
 	require.Equal(t, cause.AdminDown, h.passJudgeDelay(sup)[0].Cause)
 }
 
 func TestALaterFallDoesNotHideAChangeOfAddresses(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
-	h.batch(sup, ethernet(0), gids(10*ms, gidAt(0, "fe80::200:ff:fe00:1"), gidAt(3, "::ffff:10.4.0.1")))
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
+	h.batch(sup, ethernetReading(0), gidTableItem(10*ms, gidAt(0, "fe80::200:ff:fe00:1"), gidAt(3, "::ffff:10.4.0.1")))
 	// The worker's batches are delayed by some seconds.
 	h.mono.Store(36 * sec)
-	h.batch(sup, event(verbs.EventGIDChange, 1, 1, 30*sec, 30*sec), item(netDev(countersSnapshot("gid_change", 30*sec, 1, 1), true, true)),
-		gids(30*sec+100*ms, gidAt(0, "fe80::200:ff:fe00:1")), event(verbs.EventPortErr, 1, 1, 35*sec, 35*sec))
+	h.batch(sup, eventItem(verbs.EventGIDChange, 1, 1, 30*sec, 30*sec), snapshotItem(netDev(countersSnapshot("gid_change", 30*sec, 1, 1), true, true)),
+		gidTableItem(30*sec+100*ms, gidAt(0, "fe80::200:ff:fe00:1")), eventItem(verbs.EventPortErr, 1, 1, 35*sec, 35*sec))
 	got := pointsOf[measure.Evidence](h.sink.takePoints())
 	require.Len(t, got, 1)
 	require.Equal(t, cause.AddressChange, got[0].Cause)
 }
 
 func TestASnapshotThatThePaceHeldUpEndsWithItsWorker(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.mono.Store(40 * sec)
 	first := netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: 10 * sec, Mono: 40 * sec}, true, false)
-	h.batch(sup, ethernet(0), item(first))
+	h.batch(sup, ethernetReading(0), snapshotItem(first))
 	h.mono.Store(40*sec + 100*ms)
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	got := pointsOf[measure.Evidence](h.sink.takePoints())

@@ -47,7 +47,7 @@ func TestFatalsAreAttributedOnce(t *testing.T) {
 // vf is the PCI address of a virtual function.
 const vf = "7870:00:02.0"
 
-func in(instance uint64) verbs.PCIFunction {
+func boundFunction(instance uint64) verbs.PCIFunction {
 	return verbs.PCIFunction{Driver: "mlx5_core", Instance: instance}
 }
 
@@ -68,8 +68,8 @@ func (h *harness) reopenDevice(sup *fakeSupervisor, f verbs.Found) {
 func startOnFunction(t *testing.T, f verbs.Found) (*harness, *bus, *fakeSupervisor) {
 	t.Helper()
 	var pci bus
-	pci.set(f.OwningPCI(), in(7))
-	h := start(t, func(c *Config) { c.Function = pci.get })
+	pci.set(f.OwningPCI(), boundFunction(7))
+	h := startMonitor(t, func(c *Config) { c.Function = pci.get })
 	h.reportFound(f)
 	sup := h.sup(f.Name, 0)
 	h.openDevice(sup, f.Name)
@@ -94,7 +94,7 @@ func TestServicingOfAVirtualFunctionIsNoFault(t *testing.T) {
 		pci.set(vf, verbs.PCIFunction{Absent: true})
 		requireCounts(t, findDevice(h.gather(), "mlx5_0"), n, n, 0)
 		h.mono.Add(20 * sec)
-		pci.set(vf, in(7+n))
+		pci.set(vf, boundFunction(7+n))
 		requireCounts(t, findDevice(h.gather(), "mlx5_0"), n, n, 0)
 		h.reopenDevice(sup, deviceOn(vf, "mlx5_0", int(n)))
 		v = findDevice(h.gather(), "mlx5_0")
@@ -111,7 +111,7 @@ func TestServicingOfAVirtualFunctionIsNoFault(t *testing.T) {
 func TestFunctionThatIsBackBeforeAnybodyLooksWasRemoved(t *testing.T) {
 	h, pci, sup := startOnFunction(t, deviceOn(vf, "mlx5_0", 0))
 	h.removeDevice(sup)
-	pci.set(vf, in(8))
+	pci.set(vf, boundFunction(8))
 	h.reopenDevice(sup, deviceOn(vf, "mlx5_0", 1))
 	h.runUntil(sup, h.mono.Load()+int64(time.Minute))
 	requireCounts(t, findDevice(h.gather(), "mlx5_0"), 1, 1, 0)
@@ -133,7 +133,7 @@ func TestFirmwareThatRecoversIsAFault(t *testing.T) {
 
 func TestFatalWithoutARemovalIsAFault(t *testing.T) {
 	h, pci, sup := startOnFunction(t, deviceOn(vf, "mlx5_0", 0))
-	h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, sec, sec))
+	h.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 1, sec, sec))
 	h.runUntil(sup, h.mono.Load()+int64(fatalLimit))
 	requireCounts(t, findDevice(h.gather(), "mlx5_0"), 0, 0, 1)
 	h.removeDevice(sup)
@@ -144,7 +144,7 @@ func TestFatalWithoutARemovalIsAFault(t *testing.T) {
 // The kernel's last report decides: here the firmware is lost first, and then the function is removed.
 func TestFatalBeforeTheRemovalOfTheFunctionIsNoFault(t *testing.T) {
 	h, pci, sup := startOnFunction(t, deviceOn(vf, "mlx5_0", 0))
-	h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, sec, sec))
+	h.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 1, sec, sec))
 	h.runUntil(sup, 8*sec)
 	h.removeDevice(sup)
 	h.mono.Add(2 * sec)
@@ -154,7 +154,7 @@ func TestFatalBeforeTheRemovalOfTheFunctionIsNoFault(t *testing.T) {
 }
 
 func TestScalableFunctionGoesWithTheFunctionItIsOn(t *testing.T) {
-	f := found("mlx5_2", 2)
+	f := foundDevice("mlx5_2", 2)
 	f.VirtualFunction, f.Scalable, f.Parent = true, true, "0000:3b:00.0"
 	h, pci, sup := startOnFunction(t, f)
 	h.removeDevice(sup)
@@ -176,7 +176,7 @@ func TestFunctionOfADeviceThatCanMoveIsRemovedAtOnce(t *testing.T) {
 	h, pci, sup := startOnFunction(t, exclusiveDevice("mlx5_1", 1))
 	h.removeDevice(sup)
 	requireCounts(t, findDevice(h.gather(), "mlx5_1"), 0, 0, 0)
-	pci.set(function(1), verbs.PCIFunction{Absent: true})
+	pci.set(functionAddress(1), verbs.PCIFunction{Absent: true})
 	v := findDevice(h.gather(), "mlx5_1")
 	require.False(t, v.Present, "it is in no other namespace")
 	requireCounts(t, v, 1, 1, 0)
@@ -187,13 +187,13 @@ func TestMonitorThatEndsCountsTheFatalsThatWait(t *testing.T) {
 		now                      verbs.PCIFunction
 		functionRemovals, fatals uint64
 	}{
-		"function stays":   {in(7), 0, 1},
+		"function stays":   {boundFunction(7), 0, 1},
 		"function removed": {verbs.PCIFunction{Absent: true}, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var pci bus
-				pci.set(vf, in(7))
+				pci.set(vf, boundFunction(7))
 				h := newHarness(t, func(c *Config) { c.Function = pci.get })
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)

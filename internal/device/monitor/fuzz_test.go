@@ -17,8 +17,8 @@ func overwriteLedger(led *ledger.Ledger, offset int, bytes []byte) {
 	copy(unsafe.Slice((*byte)(led.Base()), ledger.Size)[offset:], bytes)
 }
 
-// counters returns every counter of a snapshot, by name.
-func counters(s *gathered) map[string]uint64 {
+// countersByName returns all counters of the gathered points, by name.
+func countersByName(s *gathered) map[string]uint64 {
 	all := map[string]uint64{"events": s.Collector.AsyncEvents}
 	for _, v := range s.Async {
 		series := fmt.Sprint(v.Port, " ")
@@ -53,8 +53,8 @@ func FuzzNoLedgerMakesACounterFall(f *testing.F) {
 		[]byte("\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"+
 			"\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, inUse, events, probes []byte) {
-		h := start(t, nil)
-		h.reportFound(found("mlx5_0", 0))
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		before := map[string]uint64{}
 		for range 3 {
@@ -69,7 +69,7 @@ func FuzzNoLedgerMakesACounterFall(f *testing.F) {
 				h.mono.Add(int64(time.Second))
 				s := h.gather()
 				requireParity(t, &s)
-				now := counters(&s)
+				now := countersByName(&s)
 				for name, n := range before {
 					require.GreaterOrEqual(t, now[name], n, name)
 				}

@@ -15,17 +15,17 @@ func gidAt(index int, addr string) verbs.GID {
 	return verbs.GID{Index: index, Raw: netip.MustParseAddr(addr).As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0"}
 }
 
-func gids(mono int64, entries ...verbs.GID) verbs.Item {
+func gidTableItem(mono int64, entries ...verbs.GID) verbs.Item {
 	return verbs.Item{GIDs: &verbs.GIDTable{Port: 1, Mono: mono, Entries: entries}}
 }
 
 func TestAMovedGIDIsEmittedAndCounted(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	local, host := gidAt(0, "fe80::1"), gidAt(3, "::ffff:10.4.0.1")
-	h.batch(sup, gids(10*ms, local, host))
+	h.batch(sup, gidTableItem(10*ms, local, host))
 	require.Empty(t, h.sink.takePoints(), "the baseline")
 	h.mono.Store(500 * ms)
-	h.batch(sup, gids(100*ms, local), gids(500*ms, local, gidAt(5, "::ffff:10.4.0.1")))
+	h.batch(sup, gidTableItem(100*ms, local), gidTableItem(500*ms, local, gidAt(5, "::ffff:10.4.0.1")))
 	items := h.sink.takePoints()
 	changes := pointsOf[measure.GIDChange](items)
 	require.Len(t, changes, 2)
@@ -45,14 +45,14 @@ func TestAMovedGIDIsEmittedAndCounted(t *testing.T) {
 // The kernel moves the default GIDs when the MAC address changes. Such moves do not count, since nothing uses these GIDs as addresses.
 func TestAMovedLinkLocalGIDIsEmittedAndNotCounted(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
-	h.batch(sup, gids(10*ms, gidAt(0, "fe80::1")), gids(20*ms, gidAt(2, "fe80::1")))
+	h.batch(sup, gidTableItem(10*ms, gidAt(0, "fe80::1")), gidTableItem(20*ms, gidAt(2, "fe80::1")))
 	require.Len(t, pointsOf[measure.GIDChange](h.sink.takePoints()), 1)
 	require.Zero(t, findPort(h.gather(), "mlx5_0", 1).GIDMoves)
 }
 
 func TestChangesAtTheSameMomentHaveDifferentTimes(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
-	h.batch(sup, gids(10*ms, gidAt(0, "fe80::1"), gidAt(1, "fe80::2")), gids(20*ms))
+	h.batch(sup, gidTableItem(10*ms, gidAt(0, "fe80::1"), gidAt(1, "fe80::2")), gidTableItem(20*ms))
 	changes := pointsOf[measure.GIDChange](h.sink.takePoints())
 	require.Len(t, changes, 2)
 	require.True(t, changes[1].At.After(changes[0].At), "a database keeps one point of a series and time")
@@ -83,7 +83,7 @@ func TestAnAttributeIsComparedWhileThePortIsActive(t *testing.T) {
 func TestAnotherFirmwareIsAChange(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	device := func(firmware string) verbs.Item {
-		it := opened("mlx5_0", 2)
+		it := openedItem("mlx5_0", 2)
 		it.Opened.Firmware = firmware
 		return it
 	}

@@ -27,23 +27,23 @@ func requireLacking(t *testing.T, h *harness, missing int, of string) {
 
 func TestTooFewDevicesAreMissingFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, expectCards(3))
+		h := startMonitor(t, expectCards(3))
 		require.False(t, h.gather().Collector.Counted, "before the devices have been looked for")
 		h.reportFound()
 		requireLacking(t, h, 3, "3 of 3 that match mlx5_[0-7]")
-		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1), card("bnxt_re0", 2))
+		h.reportFound(sharedDevice("mlx5_0", 0), sharedDevice("mlx5_1", 1), sharedDevice("bnxt_re0", 2))
 		requireLacking(t, h, 1, "1 of 3 that match mlx5_[0-7]")
-		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1), card("mlx5_2", 3), card("mlx5_3", 4))
+		h.reportFound(sharedDevice("mlx5_0", 0), sharedDevice("mlx5_1", 1), sharedDevice("mlx5_2", 3), sharedDevice("mlx5_3", 4))
 		requireLacking(t, h, 0, "")
-		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1))
+		h.reportFound(sharedDevice("mlx5_0", 0), sharedDevice("mlx5_1", 1))
 		requireLacking(t, h, 1, "1 of 3 that match mlx5_[0-7]")
 	})
 }
 
 func TestNoGroupIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.reportFound(card("mlx5_0", 0))
+		h := startMonitor(t, nil)
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		require.False(t, h.gather().Collector.Counted)
 	})
 }
@@ -65,12 +65,12 @@ func TestReleasedAndBorrowedDevicesAreAccountedFor(t *testing.T) {
 
 func TestFunctionsThatAreNotWatchedDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, expectCards(2))
+		h := startMonitor(t, expectCards(2))
 		h.reportFound(deviceOn(physicalAddress, "mlx5_0", 0), virtualFunction("mlx5_4", 4))
 		requireLacking(t, h, 1, "1 of 2 that match mlx5_[0-7]")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			expectCards(2)(c)
 			c.VirtualFunctions = verbs.VirtualAll
 		})
@@ -81,12 +81,12 @@ func TestFunctionsThatAreNotWatchedDoNotCount(t *testing.T) {
 
 func TestDeviceOfAnotherDriverIsMissingInItsGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			expectCards(2)(c)
 			c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{Driver: "vfio-pci"} }
 		})
-		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1))
-		h.reportFound(card("mlx5_0", 0))
+		h.reportFound(sharedDevice("mlx5_0", 0), sharedDevice("mlx5_1", 1))
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		requireLacking(t, h, 1, "1 of 2 that match mlx5_[0-7]")
 	})
 }

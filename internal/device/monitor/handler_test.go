@@ -18,8 +18,8 @@ import (
 // startWithOpenDevice starts a Monitor with one open device, and drops the points emitted so far.
 func startWithOpenDevice(t *testing.T, change func(*Config)) (*harness, *fakeSupervisor, *ledger.Ledger) {
 	t.Helper()
-	h := start(t, change)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, change)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	led := h.openDevice(sup, "mlx5_0")
 	h.sink.takePoints()
@@ -31,7 +31,7 @@ func TestEventIsEmittedBeforeItsChangeAndPort(t *testing.T) {
 	h.mono.Store(100 * ms)
 	led.Count(int32(verbs.EventPortErr), 1, 1, 1)
 	led.Count(int32(verbs.EventDeviceFatal), 0, 1, 1)
-	h.batch(sup, event(verbs.EventPortErr, 1, 1, 90*ms, 90*ms), event(verbs.EventDeviceFatal, 0, 1, 95*ms, 95*ms))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 90*ms, 90*ms), eventItem(verbs.EventDeviceFatal, 0, 1, 95*ms, 95*ms))
 	at := time.Unix(0, epoch+90*ms)
 	items := h.sink.takePoints()
 	require.Len(t, items, 5)
@@ -55,9 +55,9 @@ func TestEventIsEmittedBeforeItsChangeAndPort(t *testing.T) {
 func TestChangedPortIsEmittedAtOnce(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	h.mono.Store(100 * ms)
-	h.batch(sup, reading(1, 99*ms, verbs.PortActive))
+	h.batch(sup, readingItem(1, 99*ms, verbs.PortActive))
 	require.Empty(t, h.sink.takePoints())
-	slower := reading(1, 100*ms, verbs.PortActive)
+	slower := readingItem(1, 100*ms, verbs.PortActive)
 	slower.Reading.Attr.RateGbps = 25
 	slower.Reading.Attr.LinkDowned, slower.Reading.Attr.HasLinkDowned = 5, true
 	h.batch(sup, slower)
@@ -77,7 +77,7 @@ func TestRateOnlyReadingChangesTheRateAndNoState(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	at := func(mono int64, state verbs.PortState, effective float64) []any {
 		h.mono.Store(mono)
-		it := reading(1, mono, state)
+		it := readingItem(1, mono, state)
 		it.Reading.RateOnly, it.Reading.Attr.EffectiveGbps = state != verbs.PortActive || effective < 200, effective
 		h.batch(sup, it)
 		return h.sink.takePoints()
@@ -107,7 +107,7 @@ func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonCrashed, Restarts: 1})
 	h.mono.Store(600 * ms)
 	sup.Started(h.ledger(), nil)
-	h.batch(sup, opened("mlx5_0", 2), reading(1, 600*ms, verbs.PortDown), reading(2, 600*ms, verbs.PortActive))
+	h.batch(sup, openedItem("mlx5_0", 2), readingItem(1, 600*ms, verbs.PortDown), readingItem(2, 600*ms, verbs.PortActive))
 	c := pointsOf[measure.Change](h.sink.takePoints())
 	require.Len(t, c, 1)
 	require.Equal(t, verbs.WitnessReopen, c[0].Witness)
@@ -121,7 +121,7 @@ func TestUnstreamedEventsOfDeadWorkerAreEmitted(t *testing.T) {
 	h, sup, led := startWithOpenDevice(t, nil)
 	led.Count(int32(verbs.EventPortErr), 1, 5, 4)
 	led.Count(int32(verbs.EventCQErr), 0, 2, 2)
-	h.batch(sup, event(verbs.EventPortErr, 1, 3, 0, 0))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 3, 0, 0))
 	v := findAsync(h.gather(), "mlx5_0", 1)
 	require.EqualValues(t, 5, findCount(v, verbs.EventPortErr).Total)
 	require.Equal(t, []uint64{5, 4, 1, 0}, []uint64{v.Read, v.Acked, v.Unacked, v.Released})
@@ -140,7 +140,7 @@ func TestUnstreamedEventsOfDeadWorkerAreEmitted(t *testing.T) {
 	led = h.ledger()
 	sup.Started(led, nil)
 	led.Count(int32(verbs.EventPortErr), 1, 1, 1)
-	h.batch(sup, event(verbs.EventPortErr, 1, 1, 0, 0))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 0, 0))
 	require.EqualValues(t, 6, pointsOf[measure.Event](h.sink.takePoints())[0].Total)
 	require.EqualValues(t, 6, findAsync(h.gather(), "mlx5_0", 1).Read)
 }
@@ -176,7 +176,7 @@ func TestRatesAreOverTheInterval(t *testing.T) {
 
 func TestHoldAndAckAreOfTheInterval(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
-	h.batch(sup, event(verbs.EventGIDChange, 1, 4, 0, 0))
+	h.batch(sup, eventItem(verbs.EventGIDChange, 1, 4, 0, 0))
 	v := findAsync(h.gather(), "mlx5_0", 1)
 	require.Equal(t, aggregate.Stat{Count: 4, Mean: 900, Max: 1000}, v.Hold)
 	require.Equal(t, aggregate.Stat{Count: 4, Mean: 90, Max: 100}, v.Ack)
@@ -187,7 +187,7 @@ func TestUnknownTypesAreCountedOnceSeenAndBounded(t *testing.T) {
 	h, sup, led := startWithOpenDevice(t, nil)
 	for n := range int32(100) {
 		led.Count(1000+n, 0, 1, 1)
-		h.batch(sup, event(verbs.EventType(1000+n), 0, 1, 0, 0))
+		h.batch(sup, eventItem(verbs.EventType(1000+n), 0, 1, 0, 0))
 	}
 	v := findAsync(h.gather(), "mlx5_0", 0)
 	require.Len(t, v.Types, maxTypes+1)
@@ -206,7 +206,7 @@ func TestPortsThatAreNotWantedAreNotCounted(t *testing.T) {
 		c.ExpectedDown = func(device string, port int) bool { return device == "mlx5_0" && port == 2 }
 	})
 	led.Count(int32(verbs.EventPortErr), 1, 5, 5)
-	h.batch(sup, event(verbs.EventPortErr, 1, 5, 0, 0), event(verbs.EventPortErr, 999, 5, 0, 0))
+	h.batch(sup, eventItem(verbs.EventPortErr, 1, 5, 0, 0), eventItem(verbs.EventPortErr, 999, 5, 0, 0))
 	s := h.gather()
 	require.Len(t, s.Async, 2)
 	require.Zero(t, s.Collector.AsyncEvents)
@@ -318,15 +318,15 @@ func TestTheFirstChoiceOfAProbesMethodIsLogged(t *testing.T) {
 func TestDeliveryIsFromTheReadToTheHandOver(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	h.mono.Store(100 * ms)
-	h.batch(sup, event(verbs.EventGIDChange, 1, 2, 90*ms, 99*ms))
+	h.batch(sup, eventItem(verbs.EventGIDChange, 1, 2, 90*ms, 99*ms))
 	require.Equal(t, aggregate.Percentiles{Count: 1, P50: 10 * ms, P90: 10 * ms, P99: 10 * ms}, h.gather().Collector.DeliveryP)
 }
 
 func TestPointsOfASeriesRiseByOneNanosecondAtLeast(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	h.mono.Store(100 * ms)
-	h.batch(sup, event(verbs.EventGIDChange, 1, 1, 90*ms, 90*ms), event(verbs.EventLIDChange, 1, 1, 90*ms, 90*ms),
-		event(verbs.EventGIDChange, 1, 1, 90*ms, 90*ms), event(verbs.EventGIDChange, 2, 1, 90*ms, 90*ms))
+	h.batch(sup, eventItem(verbs.EventGIDChange, 1, 1, 90*ms, 90*ms), eventItem(verbs.EventLIDChange, 1, 1, 90*ms, 90*ms),
+		eventItem(verbs.EventGIDChange, 1, 1, 90*ms, 90*ms), eventItem(verbs.EventGIDChange, 2, 1, 90*ms, 90*ms))
 	var got []int64
 	for _, p := range pointsOf[measure.Event](h.sink.takePoints()) {
 		got = append(got, p.At.UnixNano()-epoch-90*ms)
@@ -340,7 +340,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 	times := func(at int64) (event, port time.Time) {
 		h.mono.Store(at)
 		wall, _, _ := h.now()
-		h.batch(sup, event_(at))
+		h.batch(sup, gidChangeItem(at))
 		return pointsOf[measure.Event](h.sink.takePoints())[0].At, findPort(sortPoints(h.Gather(time.Unix(0, wall))), "mlx5_0", 1).At
 	}
 	e, p := times(10 * sec)
@@ -359,27 +359,27 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 	require.Equal(t, e, p)
 	require.Contains(t, log.String(), "wall clock set back")
 
-	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}}, sup.readStatus())
+	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{gidChangeItem(10 * sec)}}, sup.readStatus())
 	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), pointsOf[measure.Event](h.sink.takePoints())[0].At,
 		"a batch stamped before the step gets the new time")
 	e, _ = times(12 * sec)
 	require.Equal(t, time.Unix(0, epoch+12*sec-3600*sec), e)
 }
 
-func event_(at int64) verbs.Item { return event(verbs.EventGIDChange, 1, 1, at, at) }
+func gidChangeItem(at int64) verbs.Item { return eventItem(verbs.EventGIDChange, 1, 1, at, at) }
 
 func TestABatchFromTheFutureDoesNotMoveTheClock(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	h.mono.Store(sec)
 	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18}, sup.readStatus())
 	h.mono.Store(2 * sec)
-	h.batch(sup, event_(2*sec))
+	h.batch(sup, gidChangeItem(2*sec))
 	require.Equal(t, time.Unix(0, epoch+2*sec), pointsOf[measure.Event](h.sink.takePoints())[0].At)
 }
 
 func TestReasonsComeFromTheWorker(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	sup.Started(h.ledger(), nil)
 	sup.Ended(status.End{Reason: status.ReasonNoPermission})
@@ -394,11 +394,11 @@ func TestReasonsComeFromTheWorker(t *testing.T) {
 }
 
 func TestAWorkerWithoutAnswersLeavesTheStateUnknown(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	sup.Started(h.ledger(), nil)
-	h.batch(sup, opened("mlx5_0", 1), verbs.Item{Reading: &verbs.Reading{Port: 1, Err: "EIO"}}, event(verbs.EventPortErr, 1, 1, 0, 0))
+	h.batch(sup, openedItem("mlx5_0", 1), verbs.Item{Reading: &verbs.Reading{Port: 1, Err: "EIO"}}, eventItem(verbs.EventPortErr, 1, 1, 0, 0))
 	p := findPort(h.gather(), "mlx5_0", 1)
 	require.False(t, p.Known)
 	require.False(t, p.HasState)

@@ -151,8 +151,8 @@ func newHarness(t *testing.T, change func(*Config)) *harness {
 	return h
 }
 
-// start runs the Monitor until the test ends.
-func start(t *testing.T, change func(*Config)) *harness {
+// startMonitor runs the Monitor until the test ends.
+func startMonitor(t *testing.T, change func(*Config)) *harness {
 	t.Helper()
 	h := newHarness(t, change)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -272,25 +272,25 @@ func (h *harness) openDevice(s *fakeSupervisor, device string) *ledger.Ledger {
 	s.Started(led, nil)
 	_, mono, _ := h.now()
 	s.setStatus(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.readStatus().Restarts})
-	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))
+	h.batch(s, openedItem(device, 2), readingItem(1, mono, verbs.PortActive), readingItem(2, mono, verbs.PortActive))
 	return led
 }
 
-func found(name string, index int) verbs.Found {
+func foundDevice(name string, index int) verbs.Found {
 	return verbs.Found{
 		Name: name, Index: index, Node: fmt.Sprintf("uverbs%d", index), NodeGUID: fmt.Sprintf("0002:c903:0000:%04x", index+1),
 	}
 }
 
-func opened(name string, ports int) verbs.Item {
+func openedItem(name string, ports int) verbs.Item {
 	return verbs.Item{Opened: &verbs.DeviceAttr{Name: name, Ports: ports, Vectors: 4, EventsSupported: true}}
 }
 
-func reading(port int, mono int64, s verbs.PortState) verbs.Item {
+func readingItem(port int, mono int64, s verbs.PortState) verbs.Item {
 	return verbs.Item{Reading: &verbs.Reading{Port: port, Mono: mono, Attr: verbs.PortAttr{State: s, RateGbps: 100}}}
 }
 
-func event(t verbs.EventType, port int, n uint64, first, last int64) verbs.Item {
+func eventItem(t verbs.EventType, port int, n uint64, first, last int64) verbs.Item {
 	return verbs.Item{Run: &verbs.Run{
 		Type: t, Port: port, Count: n, First: first, Last: last,
 		HoldSum: int64(n) * 900, HoldMax: 1000, AckSum: int64(n) * 90, AckMax: 100,

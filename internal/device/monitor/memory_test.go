@@ -20,8 +20,8 @@ func withMemory() (*memory.Memory, func(*Config)) {
 	return m, func(c *Config) { c.Memory = m }
 }
 
-// card is a device with a PCI function that all network namespaces share.
-func card(name string, index int) verbs.Found {
+// sharedDevice returns a device with a PCI function that all network namespaces share.
+func sharedDevice(name string, index int) verbs.Found {
 	f := exclusiveDevice(name, index)
 	f.Netns = verbs.NetnsShared
 	return f
@@ -41,15 +41,15 @@ func requireExpected(t *testing.T, s gathered, device string, port int, up bool,
 func TestPortIsRememberedAfterAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		h := start(t, with)
-		h.reportFound(card("mlx5_0", 0))
+		h := startMonitor(t, with)
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		h.runUntil(sup, 59*sec)
 		requireExpected(t, h.gather(), "mlx5_0", 1, false, expect.ReasonNeverActive)
-		h.batch(sup, event(verbs.EventPortErr, 2, 1, 59*sec, 59*sec))
+		h.batch(sup, eventItem(verbs.EventPortErr, 2, 1, 59*sec, 59*sec))
 		h.runUntil(sup, 61*sec)
-		h.batch(sup, event(verbs.EventPortErr, 1, 1, 61*sec, 61*sec)) // between two intervals
+		h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 61*sec, 61*sec)) // between two intervals
 		s := h.gather()
 		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonRemembered)
 		requireExpected(t, s, "mlx5_0", 2, false, expect.ReasonNeverActive)
@@ -57,7 +57,7 @@ func TestPortIsRememberedAfterAMinute(t *testing.T) {
 		require.True(t, ok)
 		require.Zero(t, rate, "no rate of a port that is down")
 		require.True(t, m.Devices()[0].Missed)
-		require.Equal(t, identityOf(card("mlx5_0", 0)), m.Devices()[0].Identity)
+		require.Equal(t, identityOf(sharedDevice("mlx5_0", 0)), m.Devices()[0].Identity)
 	})
 }
 
@@ -65,11 +65,11 @@ func TestRememberedPortShouldBeUpFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
 		m.RememberPort("mlx5_0", 1, 400)
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			with(c)
 			c.ExpectedDown = func(_ string, port int) bool { return port == 2 }
 		})
-		h.reportFound(card("mlx5_0", 0))
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		s := h.gather()
@@ -89,10 +89,10 @@ func TestRememberedPortShouldBeUpFromTheStart(t *testing.T) {
 
 func TestConfiguredPortShouldBeUpAndFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			c.Configured = func(_ string, port int) (float64, bool) { return 200, port == 1 }
 		})
-		h.reportFound(card("mlx5_0", 0))
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		s := h.gather()
 		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonConfigured)
@@ -103,12 +103,12 @@ func TestConfiguredPortShouldBeUpAndFast(t *testing.T) {
 
 func TestLinkThatWaitsForASubnetManagerShouldBeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.reportFound(card("mlx5_0", 0))
+		h := startMonitor(t, nil)
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		waits := func() {
-			item := reading(1, h.mono.Load(), verbs.PortInit)
+			item := readingItem(1, h.mono.Load(), verbs.PortInit)
 			item.Reading.Attr.Phys = verbs.PhysLinkUp
 			h.batch(sup, item)
 		}
@@ -126,15 +126,15 @@ func TestLinkThatWaitsForASubnetManagerShouldBeUp(t *testing.T) {
 func TestRememberedDeviceIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		m.RememberDevice("mlx5_1", identityOf(card("mlx5_1", 1)), true)
+		m.RememberDevice("mlx5_1", identityOf(sharedDevice("mlx5_1", 1)), true)
 		m.RememberDevice("rxe0", memory.Identity{}, false)
 		m.RememberDevice("other", memory.Identity{}, true)
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			with(c)
 			c.Devices = func(name string) bool { return name != "other" }
 		})
 		require.Empty(t, h.gather().Devices, "before the devices have been looked for")
-		h.reportFound(card("mlx5_0", 0))
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		s := h.gather()
 		require.Len(t, s.Devices, 2)
 		v := findDevice(s, "mlx5_1")
@@ -152,11 +152,11 @@ func TestRememberedDeviceIsMissing(t *testing.T) {
 func TestRememberedDeviceThatComesIsNotMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		m.RememberDevice("mlx5_0", identityOf(card("mlx5_0", 0)), true)
-		h := start(t, with)
+		m.RememberDevice("mlx5_0", identityOf(sharedDevice("mlx5_0", 0)), true)
+		h := startMonitor(t, with)
 		h.reportFound()
 		require.True(t, isMissing(h.gather(), "mlx5_0"))
-		h.reportFound(card("mlx5_0", 0))
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		v := findDevice(h.gather(), "mlx5_0")
 		require.False(t, v.Missing())
@@ -169,10 +169,10 @@ func TestRememberedDeviceThatComesIsNotMissing(t *testing.T) {
 func TestDeviceRenamedSinceTheLastStartIsNotMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		m.RememberDevice("mlx5_0", identityOf(card("mlx5_0", 0)), true)
+		m.RememberDevice("mlx5_0", identityOf(sharedDevice("mlx5_0", 0)), true)
 		m.RememberPort("mlx5_0", 1, 100)
-		h := start(t, with)
-		renamed := card("rail0", 0)
+		h := startMonitor(t, with)
+		renamed := sharedDevice("rail0", 0)
 		h.reportFound(renamed)
 		s := h.gather()
 		require.Len(t, s.Devices, 1)
@@ -187,11 +187,11 @@ func TestCardThatIsGoneIsMissingThoughOthersMovedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
 		for i, name := range []string{"mlx5_0", "mlx5_1", "mlx5_2"} {
-			m.RememberDevice(name, identityOf(card(name, i)), true)
+			m.RememberDevice(name, identityOf(sharedDevice(name, i)), true)
 		}
-		h := start(t, with)
-		moved := card("mlx5_1", 2) // what was mlx5_2 before
-		h.reportFound(card("mlx5_0", 0), moved)
+		h := startMonitor(t, with)
+		moved := sharedDevice("mlx5_1", 2) // what was mlx5_2 before
+		h.reportFound(sharedDevice("mlx5_0", 0), moved)
 		s := h.gather()
 		require.Len(t, s.Devices, 3)
 		require.True(t, isMissing(s, "mlx5_2"))
@@ -202,9 +202,9 @@ func TestCardThatIsGoneIsMissingThoughOthersMovedUp(t *testing.T) {
 func TestRememberedDeviceWithAnotherUseIsNotMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		m.RememberDevice("mlx5_0", identityOf(card("mlx5_0", 0)), true)
+		m.RememberDevice("mlx5_0", identityOf(sharedDevice("mlx5_0", 0)), true)
 		driver := "vfio-pci"
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			with(c)
 			c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{Driver: driver} }
 		})
@@ -222,7 +222,7 @@ func TestRememberedDeviceOfAnotherNamespaceIsNotMissing(t *testing.T) {
 		m, with := withMemory()
 		m.RememberDevice("mlx5_0", identityOf(exclusiveDevice("mlx5_0", 0)), true)
 		m.RememberPort("mlx5_0", 1, 100)
-		h := start(t, with)
+		h := startMonitor(t, with)
 		h.reportFound(movedDevice("mlx5_0", 0))
 		v := findDevice(h.gather(), "mlx5_0")
 		require.Equal(t, status.ReasonOtherNetns, v.Reason)
@@ -232,13 +232,13 @@ func TestRememberedDeviceOfAnotherNamespaceIsNotMissing(t *testing.T) {
 		sup := h.sup("mlx5_0", 0)
 		sup.Started(h.ledger(), nil)
 		sup.setStatus(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42})
-		h.batch(sup, opened("mlx5_0", 1), reading(1, h.mono.Load(), verbs.PortDown))
+		h.batch(sup, openedItem("mlx5_0", 1), readingItem(1, h.mono.Load(), verbs.PortDown))
 		requireExpected(t, h.gather(), "mlx5_0", 1, false, expect.ReasonReturned)
 		h.runUntil(sup, 5*sec)
-		h.batch(sup, event(verbs.EventPortActive, 1, 1, 5*sec, 5*sec))
+		h.batch(sup, eventItem(verbs.EventPortActive, 1, 1, 5*sec, 5*sec))
 		requireExpected(t, h.gather(), "mlx5_0", 1, true, expect.ReasonRemembered)
 		h.runUntil(sup, 6*sec)
-		h.batch(sup, event(verbs.EventPortErr, 1, 1, 6*sec, 6*sec))
+		h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 6*sec, 6*sec))
 		requireExpected(t, h.gather(), "mlx5_0", 1, true, expect.ReasonRemembered)
 	})
 }
@@ -246,13 +246,13 @@ func TestRememberedDeviceOfAnotherNamespaceIsNotMissing(t *testing.T) {
 func TestFunctionsOfPodsAreNotRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		h := start(t, func(c *Config) {
+		h := startMonitor(t, func(c *Config) {
 			with(c)
 			c.VirtualFunctions = verbs.VirtualAll
 		})
-		pf, vf := card("mlx5_0", 0), card("mlx5_1", 1)
+		pf, vf := sharedDevice("mlx5_0", 0), sharedDevice("mlx5_1", 1)
 		vf.VirtualFunction, vf.Parent = true, pf.PCI
-		alone := card("mlx5_9", 2)
+		alone := sharedDevice("mlx5_9", 2)
 		alone.VirtualFunction, alone.Parent = true, "0000:99:00.0"
 		h.reportFound(pf, vf, alone)
 		for _, name := range []string{"mlx5_0", "mlx5_1", "mlx5_9"} {
@@ -271,13 +271,13 @@ func TestFunctionsOfPodsAreNotRemembered(t *testing.T) {
 func TestRenamedDeviceTakesItsMemoryAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
-		h := start(t, with)
-		h.reportFound(card("mlx5_0", 0))
+		h := startMonitor(t, with)
+		h.reportFound(sharedDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		h.runUntil(sup, 61*sec)
 		h.gather()
-		h.reportFound(card("rail0", 0))
+		h.reportFound(sharedDevice("rail0", 0))
 		synctest.Wait()
 		require.Equal(t, []string{"rail0"}, slices.Collect(func(yield func(string) bool) {
 			for _, d := range m.Devices() {
@@ -291,8 +291,8 @@ func TestRenamedDeviceTakesItsMemoryAlong(t *testing.T) {
 
 func TestForgottenDeviceThatWasRemovedIsNoLongerReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, func(c *Config) { c.Expect = []string{"mlx5_1"} })
-		h.reportFound(card("mlx5_0", 0), card("mlx5_1", 1))
+		h := startMonitor(t, func(c *Config) { c.Expect = []string{"mlx5_1"} })
+		h.reportFound(sharedDevice("mlx5_0", 0), sharedDevice("mlx5_1", 1))
 		for _, name := range []string{"mlx5_0", "mlx5_1"} {
 			sup := h.sup(name, 0)
 			h.openDevice(sup, name)

@@ -17,8 +17,8 @@ import (
 )
 
 func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	s := h.gather()
 	require.Len(t, s.Async, 1, "before the device is open only its own series is known")
 	require.Len(t, s.Async[0].Types, 14)
@@ -39,9 +39,9 @@ func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
 }
 
 func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
-	h := start(t, nil)
+	h := startMonitor(t, nil)
 	require.Empty(t, h.gather().Devices)
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	v := pointsOf[measure.Device](h.sink.takePoints())
 	require.Len(t, v, 1)
 	require.True(t, v[0].Present)
@@ -64,24 +64,24 @@ func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
 }
 
 func TestADeviceThatIsNotWantedIsNotTouched(t *testing.T) {
-	h := start(t, func(c *Config) { c.Devices = func(name string) bool { return name != "mlx5_1" } })
-	vf := found("mlx5_2", 2)
+	h := startMonitor(t, func(c *Config) { c.Devices = func(name string) bool { return name != "mlx5_1" } })
+	vf := foundDevice("mlx5_2", 2)
 	vf.VirtualFunction = true
-	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1), vf)
+	h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1), vf)
 	require.Len(t, h.sups, 1)
 	require.Len(t, h.gather().Devices, 1)
 }
 
 func TestVirtualFunctionsAreWatchedOnRequest(t *testing.T) {
-	h := start(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
-	vf := found("mlx5_2", 2)
+	h := startMonitor(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
+	vf := foundDevice("mlx5_2", 2)
 	vf.VirtualFunction = true
 	h.reportFound(vf)
 	require.Len(t, h.gather().Devices, 1)
 }
 
 func TestAnExpectedDeviceIsMissedOnlyAfterDiscoveryHasAnswered(t *testing.T) {
-	h := start(t, func(c *Config) { c.Expect = []string{"mlx5_9"} })
+	h := startMonitor(t, func(c *Config) { c.Expect = []string{"mlx5_9"} })
 	require.Empty(t, h.gather().Devices)
 	h.reportFound()
 	s := h.gather()
@@ -90,13 +90,13 @@ func TestAnExpectedDeviceIsMissedOnlyAfterDiscoveryHasAnswered(t *testing.T) {
 	require.Equal(t, status.ReasonNoDevice, s.Devices[0].Reason)
 	require.Empty(t, s.Async)
 	require.Zero(t, s.Collector.Devices)
-	h.reportFound(found("mlx5_9", 9))
+	h.reportFound(foundDevice("mlx5_9", 9))
 	require.True(t, findDevice(h.gather(), "mlx5_9").Present)
 }
 
 func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
 	h.sink.takePoints()
@@ -107,7 +107,7 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	require.Equal(t, verbs.PortAbsent, pointsOf[measure.Change](items)[0].To)
 	require.False(t, pointsOf[measure.Port](items)[0].Known)
 	require.Len(t, pointsOf[measure.Device](items), 1)
-	h.reportFound(found("mlx5_0", 0)) // sysfs still has it
+	h.reportFound(foundDevice("mlx5_0", 0)) // sysfs still has it
 	v := findDevice(h.gather(), "mlx5_0")
 	require.False(t, v.Present)
 	require.False(t, v.Open)
@@ -117,7 +117,7 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	h.reportFound()
 	require.EqualValues(t, 1, findDevice(h.gather(), "mlx5_0").Removals)
 
-	h.reportFound(found("mlx5_0", 7))
+	h.reportFound(foundDevice("mlx5_0", 7))
 	require.EqualValues(t, 1, sup.wakes.Load())
 	h.openDevice(sup, "mlx5_0")
 	s := h.gather()
@@ -131,8 +131,8 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 }
 
 func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
@@ -159,8 +159,8 @@ func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
 // Telegraf may gather every ten minutes, or not at all after its clock was set back.
 func TestDeviceThatWasNotRemovedIsTriedAgainWithoutAGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.reportFound(found("mlx5_0", 0))
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		sup.Ended(status.End{Reason: status.ReasonRemoved})
@@ -175,8 +175,8 @@ func TestDeviceThatWasNotRemovedIsTriedAgainWithoutAGather(t *testing.T) {
 
 // The Supervisor started no worker, since sysfs lacked the device for a moment (process.Spec.Present).
 func TestPresentDeviceWithoutAWorkerIsTriedAgain(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.mono.Add(60 * sec)
 	sup.Status(status.Status{State: status.StateStopped, Reason: status.ReasonRemoved})
@@ -187,8 +187,8 @@ func TestPresentDeviceWithoutAWorkerIsTriedAgain(t *testing.T) {
 
 // A worker reports removals, but the kernel keeps the device.
 func TestDisprovedRemovalsAreCountedOnce(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	for range 5 {
 		h.openDevice(sup, "mlx5_0")
@@ -197,7 +197,7 @@ func TestDisprovedRemovalsAreCountedOnce(t *testing.T) {
 	require.EqualValues(t, 1, findDevice(h.gather(), "mlx5_0").Removals)
 	h.reportFound()
 	require.EqualValues(t, 2, findDevice(h.gather(), "mlx5_0").Removals, "discovery has confirmed the last one")
-	h.reportFound(found("mlx5_0", 1))
+	h.reportFound(foundDevice("mlx5_0", 1))
 	h.openDevice(sup, "mlx5_0")
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	require.EqualValues(t, 3, findDevice(h.gather(), "mlx5_0").Removals, "it is another device")
@@ -205,8 +205,8 @@ func TestDisprovedRemovalsAreCountedOnce(t *testing.T) {
 
 // The device went to another network namespace and came back before discovery saw it.
 func TestADeviceThatTheKernelAddsAgainIsTriedAtOnce(t *testing.T) {
-	h := start(t, nil)
-	f := found("mlx5_0", 0)
+	h := startMonitor(t, nil)
+	f := foundDevice("mlx5_0", 0)
 	f.Added = 3
 	h.reportFound(f)
 	sup := h.sup("mlx5_0", 0)
@@ -222,14 +222,14 @@ func TestADeviceThatTheKernelAddsAgainIsTriedAtOnce(t *testing.T) {
 }
 
 func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
 	h.reportFound()
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.sink.takePoints()
-	h.batch(sup, reading(1, h.mono.Load(), verbs.PortActive))
+	h.batch(sup, readingItem(1, h.mono.Load(), verbs.PortActive))
 	require.Empty(t, h.sink.takePoints(), "a reading that was still under way")
 	v := findDevice(h.gather(), "mlx5_0")
 	require.False(t, v.Present)
@@ -238,11 +238,11 @@ func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
 }
 
 func TestDeviceReplacedBetweenTwoReportsIsRemovedOnce(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
-	h.reportFound(found("mlx5_0", 5))
+	h.reportFound(foundDevice("mlx5_0", 5))
 	require.EqualValues(t, 1, sup.wakes.Load())
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	v := findDevice(h.gather(), "mlx5_0")
@@ -254,40 +254,40 @@ func TestDeviceReplacedBetweenTwoReportsIsRemovedOnce(t *testing.T) {
 }
 
 func TestADeviceThatLosesItsNodeIsBeingRemoved(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
-	bare := found("mlx5_0", 0)
+	bare := foundDevice("mlx5_0", 0)
 	bare.Node = ""
 	h.reportFound(bare)
 	require.False(t, findDevice(h.gather(), "mlx5_0").Present)
 	h.reportFound(bare)
 	require.Zero(t, sup.wakes.Load())
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	require.True(t, findDevice(h.gather(), "mlx5_0").Present)
 	require.EqualValues(t, 1, sup.wakes.Load())
 }
 
 func TestADeviceThatGetsItsNodeLateIsTriedAgain(t *testing.T) {
-	h := start(t, nil)
-	bare := found("mlx5_0", 0)
+	h := startMonitor(t, nil)
+	bare := foundDevice("mlx5_0", 0)
 	bare.Node = ""
 	h.reportFound(bare)
 	require.True(t, findDevice(h.gather(), "mlx5_0").Present)
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	require.EqualValues(t, 1, h.sup("mlx5_0", 0).wakes.Load())
 }
 
 func TestAWorkerThatIsStillOpenIsFollowedAgain(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
 	h.reportFound()
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	h.mono.Add(sec)
-	h.batch(sup, reading(1, h.mono.Load(), verbs.PortActive))
+	h.batch(sup, readingItem(1, h.mono.Load(), verbs.PortActive))
 	s := h.gather()
 	require.True(t, findDevice(s, "mlx5_0").Open)
 	require.EqualValues(t, 1, findDevice(s, "mlx5_0").Opens)
@@ -295,14 +295,14 @@ func TestAWorkerThatIsStillOpenIsFollowedAgain(t *testing.T) {
 }
 
 func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {
-	h := start(t, func(c *Config) { c.Expect = []string{"vf0"} })
+	h := startMonitor(t, func(c *Config) { c.Expect = []string{"vf0"} })
 	for i := range maxGoneDevices + 50 {
 		h.mono.Add(ms)
 		name := fmt.Sprintf("vf%d", i)
-		h.reportFound(found(name, i))
+		h.reportFound(foundDevice(name, i))
 		sup := h.sup(name, 0)
 		sup.Started(h.ledger(), nil)
-		h.batch(sup, opened(name, 1), event(verbs.EventCQErr, 0, 1, 0, 0))
+		h.batch(sup, openedItem(name, 1), eventItem(verbs.EventCQErr, 0, 1, 0, 0))
 		sup.Status(status.Status{State: status.StateStopped, Restarts: 2})
 		sup.Ended(status.End{Reason: status.ReasonRemoved})
 	}
@@ -344,11 +344,11 @@ type discoveryFunc func() error
 func (f discoveryFunc) Run(context.Context, func([]verbs.Found)) error { return f() }
 
 func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
-	h := start(t, nil)
+	h := startMonitor(t, nil)
 	const devices = 8
 	var set []verbs.Found
 	for i := range devices {
-		set = append(set, found(fmt.Sprintf("d%d", i), i))
+		set = append(set, foundDevice(fmt.Sprintf("d%d", i), i))
 	}
 	h.reportFound(set...)
 	var wg sync.WaitGroup
@@ -358,7 +358,7 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 		wg.Go(func() {
 			for n := range int64(200) {
 				led.Count(int32(verbs.EventPortErr), 1, 1, 1)
-				h.batch(sup, event(verbs.EventPortErr, 1, 1, n, n), event(verbs.EventPortActive, 1, 1, n, n),
+				h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, n, n), eventItem(verbs.EventPortActive, 1, 1, n, n),
 					verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, Round: verbs.Round{Wake: 5}}})
 			}
 			sup.Ended(status.End{Reason: status.ReasonCrashed})
@@ -379,11 +379,11 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 
 func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.reportFound(found("mlx5_0", 5))
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("mlx5_0", 5))
 		first := h.sup("mlx5_0", 0)
 		h.openDevice(first, "mlx5_0") // the successor, by its name
-		h.reportFound(found("mlx5_0", 6))
+		h.reportFound(foundDevice("mlx5_0", 6))
 		require.False(t, findDevice(h.gather(), "mlx5_0").Open)
 		h.mono.Add(9 * sec)
 		h.gather()
@@ -419,15 +419,15 @@ func TestADeviceThatIsAwayIsNotTriedAgainAndAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := start(t, nil)
-				h.reportFound(found("mlx5_0", 0))
+				h := startMonitor(t, nil)
+				h.reportFound(foundDevice("mlx5_0", 0))
 				first := h.sup("mlx5_0", 0)
 				h.openDevice(first, "mlx5_0")
 				play(h, first)
 				<-first.ended
 				synctest.Wait()
 				require.Equal(t, status.StateStopped, findDevice(h.gather(), "mlx5_0").Worker.State)
-				h.reportFound(found("mlx5_0", 1))
+				h.reportFound(foundDevice("mlx5_0", 1))
 				h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
 				require.True(t, findDevice(h.gather(), "mlx5_0").Open)
 			})
@@ -436,42 +436,42 @@ func TestADeviceThatIsAwayIsNotTriedAgainAndAgain(t *testing.T) {
 }
 
 func TestANodeThatComesWhileTheWorkerHasTheDeviceOpenIsNoReasonToTryAgain(t *testing.T) {
-	h := start(t, nil)
-	bare := found("mlx5_0", 0)
+	h := startMonitor(t, nil)
+	bare := foundDevice("mlx5_0", 0)
 	bare.Node = ""
 	h.reportFound(bare)
 	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	require.Zero(t, h.sup("mlx5_0", 0).wakes.Load())
 	require.True(t, findDevice(h.gather(), "mlx5_0").Open)
 }
 
 func TestAHostWithoutDevicesHasNoPoint(t *testing.T) {
-	h := start(t, nil)
+	h := startMonitor(t, nil)
 	h.reportFound()
 	require.Empty(t, h.gather().Hosts)
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	require.Len(t, h.gather().Hosts, 1)
 }
 
 func TestTotalsOfTheHostKeepWhatARenamedOrForgottenDeviceHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.reportFound(found("a", 0))
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("a", 0))
 		h.openDevice(h.sup("a", 0), "a")
 		_, mono, _ := h.now()
-		h.batch(h.sup("a", 0), event(verbs.EventPortErr, 1, 1, mono, mono), event(verbs.EventPortActive, 1, 1, mono+1, mono+1))
+		h.batch(h.sup("a", 0), eventItem(verbs.EventPortErr, 1, 1, mono, mono), eventItem(verbs.EventPortActive, 1, 1, mono+1, mono+1))
 		want := h.gather().Hosts[0].HostTotals
 		require.EqualValues(t, 1, want.Flaps)
-		h.reportFound(found("b", 0))
+		h.reportFound(foundDevice("b", 0))
 		synctest.Wait()
 		for range 3 {
 			require.Equal(t, want, h.gather().Hosts[0].HostTotals)
 		}
-		h.reportFound(found("a", 0))
+		h.reportFound(foundDevice("a", 0))
 		require.Equal(t, want, h.gather().Hosts[0].HostTotals)
 		for i := range maxGoneDevices + 2 {
-			h.reportFound(found(fmt.Sprint("c", i), i+10))
+			h.reportFound(foundDevice(fmt.Sprint("c", i), i+10))
 			synctest.Wait()
 		}
 		require.Equal(t, want, h.gather().Hosts[0].HostTotals)

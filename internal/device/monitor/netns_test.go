@@ -13,25 +13,25 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// exclusiveDevice is a device that belongs to this network namespace alone.
+// exclusiveDevice returns a device that belongs only to this network namespace.
 func exclusiveDevice(name string, index int) verbs.Found {
-	f := found(name, index)
-	f.PCI, f.Driver, f.Netns = function(index), "mlx5_core", verbs.NetnsOwn
+	f := foundDevice(name, index)
+	f.PCI, f.Driver, f.Netns = functionAddress(index), "mlx5_core", verbs.NetnsOwn
 	return f
 }
 
-// movedDevice is the same device in another network namespace, as sysfs shows it here.
+// movedDevice returns the same device after its move to another network namespace, as sysfs shows it here.
 func movedDevice(name string, index int) verbs.Found {
 	return verbs.Found{
-		Name: name, Index: -1, Node: found(name, index).Node, PCI: function(index), Driver: "mlx5_core", Netns: verbs.NetnsOther,
+		Name: name, Index: -1, Node: foundDevice(name, index).Node, PCI: functionAddress(index), Driver: "mlx5_core", Netns: verbs.NetnsOther,
 	}
 }
 
-func function(index int) string { return "0000:3b:00." + string(rune('0'+index)) }
+func functionAddress(index int) string { return "0000:3b:00." + string(rune('0'+index)) }
 
 // reportMoveByKernel makes a worker report what it does while the kernel moves its device away: a device_fatal and a removal.
 func (h *harness) reportMoveByKernel(sup *fakeSupervisor) {
-	h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, h.mono.Load(), h.mono.Load()))
+	h.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 1, h.mono.Load(), h.mono.Load()))
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	sup.Status(status.Status{State: status.StateStopped, Reason: status.ReasonRemoved})
 }
@@ -65,13 +65,13 @@ func requireAway(t *testing.T, h *harness, device string, age time.Duration) {
 
 func TestDeviceMovedAwayAndBackIsNoLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
+		h := startMonitor(t, nil)
 		h.reportFound(exclusiveDevice("mlx5_0", 0), exclusiveDevice("mlx5_1", 1))
 		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		sup := h.sup("mlx5_1", 0)
 		h.openDevice(sup, "mlx5_1")
 		h.mono.Store(10 * sec)
-		h.batch(sup, event(verbs.EventPortErr, 1, 1, 10*sec, 10*sec)) // its network device goes first
+		h.batch(sup, eventItem(verbs.EventPortErr, 1, 1, 10*sec, 10*sec)) // its network device goes first
 		h.reportMoveByKernel(sup)
 		requireNoLoss(t, h, h.gather())
 		h.mono.Store(11 * sec)
@@ -91,7 +91,7 @@ func TestDeviceMovedAwayAndBackIsNoLoss(t *testing.T) {
 		h.reportFound(exclusiveDevice("mlx5_0", 0), back)
 		again := h.sup("mlx5_1", 1)
 		h.openDevice(again, "mlx5_1")
-		h.batch(again, event(verbs.EventLIDChange, 1, 3, 101*sec, 101*sec))
+		h.batch(again, eventItem(verbs.EventLIDChange, 1, 3, 101*sec, 101*sec))
 		s := h.gather()
 		v := findDevice(s, "mlx5_1")
 		require.True(t, v.Open)
@@ -120,7 +120,7 @@ func TestLookDuringAMoveCountsNoRemoval(t *testing.T) {
 		"in the other namespace, and not back": {look: func() []verbs.Found { return []verbs.Found{movedDevice("mlx5_1", 1)} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := start(t, nil)
+			h := startMonitor(t, nil)
 			h.reportFound(exclusiveDevice("mlx5_1", 1))
 			sup := h.sup("mlx5_1", 0)
 			h.openDevice(sup, "mlx5_1")
@@ -156,7 +156,7 @@ func TestLookDuringAMoveCountsNoRemoval(t *testing.T) {
 // If no uevent reaches the worker, the plugin makes it close the device.
 func TestWorkerThatMissedTheMoveIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
+		h := startMonitor(t, nil)
 		h.reportFound(exclusiveDevice("mlx5_1", 1))
 		sup := h.sup("mlx5_1", 0)
 		h.openDevice(sup, "mlx5_1")
@@ -173,7 +173,7 @@ func TestWorkerThatMissedTheMoveIsClosed(t *testing.T) {
 }
 
 func TestShortVisitToAnotherNamespaceIsNoRemoval(t *testing.T) {
-	h := start(t, explaining)
+	h := startMonitor(t, withEvidence)
 	h.reportFound(exclusiveDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
@@ -206,7 +206,7 @@ func TestDeviceThatCouldHaveMovedIsRemovedAfterAll(t *testing.T) {
 		require.EqualValues(t, 1, s.Hosts[0].Missing)
 	}
 	t.Run("seen by the worker first", func(t *testing.T) {
-		h := start(t, nil)
+		h := startMonitor(t, nil)
 		h.reportFound(exclusiveDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
@@ -221,7 +221,7 @@ func TestDeviceThatCouldHaveMovedIsRemovedAfterAll(t *testing.T) {
 	})
 	t.Run("without a gather", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := start(t, nil)
+			h := startMonitor(t, nil)
 			h.reportFound(exclusiveDevice("mlx5_0", 0))
 			h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 			h.mono.Store(sec)
@@ -235,7 +235,7 @@ func TestDeviceThatCouldHaveMovedIsRemovedAfterAll(t *testing.T) {
 		})
 	})
 	t.Run("from the other namespace", func(t *testing.T) {
-		h := start(t, nil)
+		h := startMonitor(t, nil)
 		h.reportFound(exclusiveDevice("mlx5_0", 0))
 		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		h.reportFound(movedDevice("mlx5_0", 0))
@@ -246,7 +246,7 @@ func TestDeviceThatCouldHaveMovedIsRemovedAfterAll(t *testing.T) {
 		removed(t, h, "mlx5_0")
 	})
 	t.Run("for a successor", func(t *testing.T) {
-		h := start(t, nil)
+		h := startMonitor(t, nil)
 		h.reportFound(exclusiveDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
@@ -261,26 +261,26 @@ func TestDeviceThatCouldHaveMovedIsRemovedAfterAll(t *testing.T) {
 }
 
 func TestFatalOfADeviceThatStaysIsCounted(t *testing.T) {
-	h := start(t, nil)
+	h := startMonitor(t, nil)
 	h.reportFound(exclusiveDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.openDevice(sup, "mlx5_0")
 	h.mono.Store(sec)
-	h.batch(sup, event(verbs.EventDeviceFatal, 0, 2, sec, sec))
+	h.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 2, sec, sec))
 	require.Zero(t, findDevice(h.gather(), "mlx5_0").Fatals, "it may be moving")
 	h.runUntil(sup, sec+int64(fatalLimit))
 	require.EqualValues(t, 2, findDevice(h.gather(), "mlx5_0").Fatals)
 
-	shared := start(t, nil)
-	shared.reportFound(found("mlx5_0", 0))
+	shared := startMonitor(t, nil)
+	shared.reportFound(foundDevice("mlx5_0", 0))
 	sup = shared.sup("mlx5_0", 0)
 	shared.openDevice(sup, "mlx5_0")
-	shared.batch(sup, event(verbs.EventDeviceFatal, 0, 2, sec, sec))
+	shared.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 2, sec, sec))
 	require.EqualValues(t, 2, findDevice(shared.gather(), "mlx5_0").Fatals, "no device can move in shared mode")
 }
 
 func TestDeviceThatWasAwayAtTheStartIsReported(t *testing.T) {
-	h := start(t, func(c *Config) {
+	h := startMonitor(t, func(c *Config) {
 		c.Expect = []string{"mlx5_1"}
 		c.Devices = func(name string) bool { return name != "mlx5_2" }
 	})
@@ -298,7 +298,7 @@ func TestDeviceThatWasAwayAtTheStartIsReported(t *testing.T) {
 }
 
 func TestPodsRenameTheirDevices(t *testing.T) {
-	h := start(t, nil)
+	h := startMonitor(t, nil)
 	h.reportFound(exclusiveDevice("mlx5_0", 0))
 	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 	h.reportMoveByKernel(h.sup("mlx5_0", 0))
@@ -335,10 +335,10 @@ func TestReleasedDeviceInAnotherNamespaceStaysReleased(t *testing.T) {
 }
 
 func TestMoveExplainsWhatHappenedBefore(t *testing.T) {
-	h, sup, _ := startWithOpenDevice(t, explaining)
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	h.reportFound(exclusiveDevice("mlx5_0", 0))
 	h.mono.Store(sec)
-	h.batch(sup, ethernet(0), event(verbs.EventPortErr, 1, 1, sec, sec), item(netDev(countersSnapshot("port_err", sec, 1, 1), false, false)))
+	h.batch(sup, ethernetReading(0), eventItem(verbs.EventPortErr, 1, 1, sec, sec), snapshotItem(netDev(countersSnapshot("port_err", sec, 1, 1), false, false)))
 	h.sink.takePoints()
 	h.reportMoveByKernel(sup)
 	h.reportFound(movedDevice("mlx5_0", 0))

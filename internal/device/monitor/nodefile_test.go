@@ -11,14 +11,14 @@ import (
 const hidden = "/dev/infiniband/uverbs0 is not among the nodes that this container was given"
 
 func TestMissingNodeIsAReasonOfItsOwn(t *testing.T) {
-	h := start(t, nil)
-	f := found("mlx5_0", 0)
+	h := startMonitor(t, nil)
+	f := foundDevice("mlx5_0", 0)
 	f.NodeMissing = true
 	h.reportFound(f)
 	sup := h.sup("mlx5_0", 0)
 	sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonUnsupported})
 	require.Equal(t, status.ReasonNodeMissing, findDevice(h.gather(), "mlx5_0").Reason)
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	require.EqualValues(t, 1, sup.wakes.Load(), "it is opened at once")
 	h.openDevice(sup, "mlx5_0")
 	require.Equal(t, status.ReasonOK, findDevice(h.gather(), "mlx5_0").Reason)
@@ -31,8 +31,8 @@ func TestMissingNodeIsAReasonOfItsOwn(t *testing.T) {
 }
 
 func TestDeviceWhoseNodeAContainerWasNotGivenIsUnwatchable(t *testing.T) {
-	h := start(t, nil)
-	f := found("mlx5_0", 0)
+	h := startMonitor(t, nil)
+	f := foundDevice("mlx5_0", 0)
 	f.Unwatchable = hidden
 	h.reportFound(f)
 	s := h.gather()
@@ -40,14 +40,14 @@ func TestDeviceWhoseNodeAContainerWasNotGivenIsUnwatchable(t *testing.T) {
 	f.Added = 1
 	h.reportFound(f)
 	require.Empty(t, h.sups, "nobody tries to open it")
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 	require.Equal(t, status.ReasonOK, findDevice(h.gather(), "mlx5_0").Reason)
 }
 
 func TestExpectedDeviceWhoseNodeAContainerWasNotGivenIsTried(t *testing.T) {
-	h := start(t, func(c *Config) { c.Expect = []string{"mlx5_0"} })
-	f := found("mlx5_0", 0)
+	h := startMonitor(t, func(c *Config) { c.Expect = []string{"mlx5_0"} })
+	f := foundDevice("mlx5_0", 0)
 	f.Unwatchable = hidden
 	h.reportFound(f)
 	sup := h.sup("mlx5_0", 0)

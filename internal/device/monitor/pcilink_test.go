@@ -16,7 +16,7 @@ var (
 
 func TestPCILinkIsReadAtOpeningAndSeldomAfterwards(t *testing.T) {
 	now, reads := narrow, 0
-	h := start(t, func(c *Config) {
+	h := startMonitor(t, func(c *Config) {
 		c.PCILink = func(address string) verbs.PCILink {
 			require.Equal(t, "0000:19:00.0", address)
 			reads++
@@ -58,6 +58,6 @@ func TestPCILinkIsNotReadOfFunctionsAndReleasedDevices(t *testing.T) {
 	virtual := deviceOn(vf, "mlx5_0", 0)
 	virtual.VirtualFunction = true
 	releases.set("mlx5_1", true)
-	h.reportFound(virtual, deviceOn("0000:19:00.0", "mlx5_1", 1), found("rxe0", 2))
+	h.reportFound(virtual, deviceOn("0000:19:00.0", "mlx5_1", 1), foundDevice("rxe0", 2))
 	h.gather()
 }

@@ -22,7 +22,7 @@ func TestPortIsEmittedWhenItsBondLosesALeg(t *testing.T) {
 		}
 	})
 	bonded := func(mono int64, state verbs.PortState, netdev string) verbs.Item {
-		it := reading(1, mono, state)
+		it := readingItem(1, mono, state)
 		it.Reading.Attr.NetDev = netdev
 		return it
 	}
@@ -48,9 +48,9 @@ func TestPortIsEmittedWhenItsBondLosesALeg(t *testing.T) {
 
 func TestAPortWhoseDriverIgnoresTheLinkIsNeitherUpNorDown(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
-	efa := opened("mlx5_0", 1)
+	efa := openedItem("mlx5_0", 1)
 	efa.Opened.AlwaysActive = true
-	h.batch(sup, efa, reading(1, 10*ms, verbs.PortActive))
+	h.batch(sup, efa, readingItem(1, 10*ms, verbs.PortActive))
 	for _, p := range append(pointsOf[measure.Port](h.sink.takePoints()), findPort(h.gather(), "mlx5_0", 1)) {
 		_, known := p.Up()
 		require.False(t, known)

@@ -10,10 +10,10 @@ import (
 )
 
 func TestExpectedRateIsThatOfMostOtherPorts(t *testing.T) {
-	h := start(t, nil)
+	h := startMonitor(t, nil)
 	var set []verbs.Found
 	for n := range 4 {
-		set = append(set, found(fmt.Sprintf("mlx5_%d", n), n))
+		set = append(set, foundDevice(fmt.Sprintf("mlx5_%d", n), n))
 	}
 	h.reportFound(set...)
 	rate := func(n int, gbps float64) verbs.Item {

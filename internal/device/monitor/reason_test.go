@@ -10,8 +10,8 @@ import (
 )
 
 func TestReasonIsStartingUntilTheDeviceIsOpen(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("mlx5_0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	reason := func() status.Reason { return findDevice(h.gather(), "mlx5_0").Reason }
 	require.Equal(t, status.ReasonStarting, reason())
@@ -23,7 +23,7 @@ func TestReasonIsStartingUntilTheDeviceIsOpen(t *testing.T) {
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.reportFound()
 	require.Equal(t, status.ReasonRemoved, reason())
-	h.reportFound(found("mlx5_0", 1))
+	h.reportFound(foundDevice("mlx5_0", 1))
 	require.Equal(t, status.ReasonStarting, reason())
 	sup.Ended(status.End{Reason: status.ReasonNoPermission})
 	sup.Status(status.Status{State: status.StateStarting, Reason: status.ReasonNoPermission})
@@ -56,7 +56,7 @@ func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 			h.mono.Add(3600 * sec)
 			require.False(t, h.gather().Probes[0].HasOK)
 
-			h.reportFound(found("mlx5_0", 1))
+			h.reportFound(foundDevice("mlx5_0", 1))
 			h.openDevice(sup, "mlx5_0")
 			require.False(t, h.gather().Probes[0].HasOK, "no round has ended")
 			h.batch(sup, round)

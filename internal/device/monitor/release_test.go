@@ -37,7 +37,7 @@ func (s *releaseSwitch) get(f verbs.Found) bool {
 func startReleasing(t *testing.T, change func(*Config)) (*harness, *releaseSwitch) {
 	t.Helper()
 	var s releaseSwitch
-	return start(t, func(c *Config) {
+	return startMonitor(t, func(c *Config) {
 		c.Released = s.get
 		if change != nil {
 			change(c)
@@ -63,12 +63,12 @@ func requireReleased(t *testing.T, h *harness, device string, present bool) meas
 func TestReleaseClosesTheDeviceAndCountsTheLastEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.reportFound(found("mlx5_0", 0))
+		h.reportFound(foundDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		led := h.openDevice(sup, "mlx5_0")
 		sup.last = func() {
 			// Three events arrive while the worker closes the device, one of them only in the ledger.
-			h.batch(sup, event(verbs.EventPortErr, 1, 2, h.mono.Load(), h.mono.Load()))
+			h.batch(sup, eventItem(verbs.EventPortErr, 1, 2, h.mono.Load(), h.mono.Load()))
 			led.Count(int32(verbs.EventPortErr), 1, 3, 3)
 			sup.Ended(status.End{Reason: status.ReasonOK})
 		}
@@ -97,7 +97,7 @@ func TestReleaseClosesTheDeviceAndCountsTheLastEvents(t *testing.T) {
 func TestReleasedDeviceIsNotOpenedWhateverAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.reportFound(found("mlx5_0", 0))
+		h.reportFound(foundDevice("mlx5_0", 0))
 		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		releases.set("", true)
 		h.review()
@@ -106,9 +106,9 @@ func TestReleasedDeviceIsNotOpenedWhateverAppears(t *testing.T) {
 		h.reportFound() // the driver is unloaded
 		v := requireReleased(t, h, "mlx5_0", false)
 		require.Equal(t, uint64(1), v.Removals)
-		h.reportFound(found("mlx5_0", 1))                   // loaded again
-		h.reportFound(found("mlx5_0", 1), found("new0", 2)) // with another device
-		h.reportFound(found("rocep1", 1), found("new0", 2)) // and renamed
+		h.reportFound(foundDevice("mlx5_0", 1))                         // loaded again
+		h.reportFound(foundDevice("mlx5_0", 1), foundDevice("new0", 2)) // with another device
+		h.reportFound(foundDevice("rocep1", 1), foundDevice("new0", 2)) // and renamed
 		require.Len(t, h.sups, 1, "no worker is started")
 		requireReleased(t, h, "new0", true)
 		requireReleased(t, h, "rocep1", true)
@@ -128,7 +128,7 @@ func TestDeviceThatIsGoneAfterItsReleaseIsMissing(t *testing.T) {
 		releases.set("", true)
 		h.reportFound() // the plugin was restarted during the release
 		requireReleased(t, h, "never0", false)
-		h.reportFound(found("mlx5_0", 0))
+		h.reportFound(foundDevice("mlx5_0", 0))
 		require.Empty(t, h.sups)
 		h.reportFound()
 		requireReleased(t, h, "mlx5_0", false)
@@ -145,7 +145,7 @@ func TestDeviceThatIsGoneAfterItsReleaseIsMissing(t *testing.T) {
 func TestOneReleasedDeviceLeavesTheOtherOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
+		h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1))
 		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
 		h.openDevice(h.sup("mlx5_1", 0), "mlx5_1")
 		releases.set("mlx5_1", true)
@@ -162,7 +162,7 @@ func TestOneReleasedDeviceLeavesTheOtherOpen(t *testing.T) {
 func TestWorkerThatOpensDuringTheReleaseWatchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.reportFound(found("mlx5_0", 0))
+		h.reportFound(foundDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		sup.last = func() {
 			h.openDevice(sup, "mlx5_0")
@@ -179,7 +179,7 @@ func TestWorkerThatOpensDuringTheReleaseWatchesNothing(t *testing.T) {
 func TestDeviceResumedWhileItsWorkerClosesIsOpenedAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.reportFound(found("mlx5_0", 0))
+		h.reportFound(foundDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		sup.last = func() {
@@ -220,7 +220,7 @@ func TestWorkerThatTheKernelHoldsIsNotClosedUntilItLeaves(t *testing.T) {
 func TestDeviceWhoseRemovalIsUnconfirmedIsTriedAfterItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.reportFound(found("mlx5_0", 0))
+		h.reportFound(foundDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		sup.Ended(status.End{Reason: status.ReasonRemoved})
@@ -258,7 +258,7 @@ func TestPeersHearOfAReleaseBeforeTheWorkerCloses(t *testing.T) {
 				}
 			}}
 		})
-		h.reportFound(found("mlx5_0", 0))
+		h.reportFound(foundDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.openDevice(sup, "mlx5_0")
 		sup.last = func() { f.record("worker closes") }

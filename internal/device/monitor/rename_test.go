@@ -13,18 +13,18 @@ import (
 
 func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.reportFound(found("rocep1s0", 3))
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("rocep1s0", 3))
 		old := h.sup("rocep1s0", 0)
 		led := h.openDevice(old, "rocep1s0")
 		old.last = func() {
-			h.batch(old, opened("rocep1s0", 2)) // the worker was just opening it again
+			h.batch(old, openedItem("rocep1s0", 2)) // the worker was just opening it again
 			old.Ended(status.End{Reason: status.ReasonOK})
 		}
 		led.Count(int32(verbs.EventPortErr), 1, 1, 1)
 		h.sink.takePoints()
 
-		h.reportFound(found("mlx5_3", 3))
+		h.reportFound(foundDevice("mlx5_3", 3))
 		synctest.Wait()
 		items := h.sink.takePoints()
 		v := pointsOf[measure.Device](items)
@@ -42,7 +42,7 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 		require.Len(t, s.Devices, 1)
 		require.EqualValues(t, 1, s.Collector.AsyncEvents)
 
-		h.reportFound(found("rocep1s0", 3))
+		h.reportFound(foundDevice("rocep1s0", 3))
 		s = h.gather()
 		require.EqualValues(t, 1, findCount(findAsync(s, "rocep1s0", 1), verbs.EventPortErr).Total, "a series owns its counters")
 		require.Equal(t, status.ReasonRenamed, findDevice(s, "mlx5_3").Reason)
@@ -52,16 +52,16 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 
 func TestARenameBackWhileTheOldSupervisorEndsStartsANewOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.reportFound(found("a", 3))
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("a", 3))
 		old, hold := h.sup("a", 0), make(chan struct{})
 		old.last = func() { <-hold }
 		old.Status(status.Status{State: status.StateRunning, Restarts: 3})
-		h.reportFound(found("b", 3))
+		h.reportFound(foundDevice("b", 3))
 		for range 3 {
 			require.Len(t, h.gather().Devices, 2, "the old worker may still send its final message")
 		}
-		h.reportFound(found("a", 3))
+		h.reportFound(foundDevice("a", 3))
 		require.Len(t, h.sups, 2)
 		close(hold)
 		synctest.Wait()
@@ -74,12 +74,12 @@ func TestARenameBackWhileTheOldSupervisorEndsStartsANewOne(t *testing.T) {
 }
 
 func TestADeviceKnownByItsGUIDAloneIsRenamed(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("a", 3))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("a", 3))
 	h.reportFound()
 	require.Equal(t, status.ReasonRemoved, findDevice(h.gather(), "a").Reason)
-	b := found("b", 8)
-	b.NodeGUID = found("a", 3).NodeGUID
+	b := foundDevice("b", 8)
+	b.NodeGUID = foundDevice("a", 3).NodeGUID
 	h.reportFound(b)
 	v := pointsOf[measure.Device](h.sink.takePoints())
 	require.Equal(t, status.ReasonRenamed, v[2].Reason)
@@ -87,8 +87,8 @@ func TestADeviceKnownByItsGUIDAloneIsRenamed(t *testing.T) {
 }
 
 func TestDevicesWithoutAGUIDAreNotTakenForOneAnother(t *testing.T) {
-	h := start(t, nil)
-	a, b := found("a", 3), found("b", 4)
+	h := startMonitor(t, nil)
+	a, b := foundDevice("a", 3), foundDevice("b", 4)
 	a.NodeGUID, b.NodeGUID = "0000:0000:0000:0000", "0000:0000:0000:0000"
 	h.reportFound(a)
 	h.reportFound(b)
@@ -96,8 +96,8 @@ func TestDevicesWithoutAGUIDAreNotTakenForOneAnother(t *testing.T) {
 }
 
 func TestADeviceThatLeavesItsTwinIsNotRenamed(t *testing.T) {
-	h := start(t, nil)
-	a, b := found("a", 3), found("b", 4)
+	h := startMonitor(t, nil)
+	a, b := foundDevice("a", 3), foundDevice("b", 4)
 	b.NodeGUID = a.NodeGUID
 	h.reportFound(a, b)
 	h.reportFound(b)

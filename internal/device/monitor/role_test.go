@@ -25,7 +25,7 @@ func (h *harness) opensOn(device, netdev string, gbps float64) {
 
 func startRouted(t *testing.T) *harness {
 	t.Helper()
-	return start(t, func(c *Config) {
+	return startMonitor(t, func(c *Config) {
 		c.CarriesDefaultRoute = func(netdev string) bool { return netdev == "eth0" }
 		c.Role = func(device string, port int) string {
 			if device == "mlx5_7" {
@@ -52,7 +52,7 @@ func requireRoles(t *testing.T, h *harness, want map[string]string) {
 
 func TestPortWithTheDefaultRouteBesideAFasterOneIsForManagement(t *testing.T) {
 	h := startRouted(t)
-	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1), found("mlx5_7", 2))
+	h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1), foundDevice("mlx5_7", 2))
 	h.opensOn("mlx5_0", "eth0", 25)
 	h.opensOn("mlx5_7", "eth7", 25)
 	requireRoles(t, h, map[string]string{"mlx5_7": verbs.RoleStorage}) // another device is not open yet
@@ -60,7 +60,7 @@ func TestPortWithTheDefaultRouteBesideAFasterOneIsForManagement(t *testing.T) {
 	requireRoles(t, h, map[string]string{"mlx5_0": verbs.RoleManagement, "mlx5_1": "", "mlx5_7": verbs.RoleStorage})
 	h.mono.Add(sec)
 	h.batch(h.sup("mlx5_0", 0), onNetDev(h, "eth0", 800))
-	h.reportFound(found("mlx5_0", 0))
+	h.reportFound(foundDevice("mlx5_0", 0))
 	h.mono.Add(sec)
 	requireRoles(t, h, map[string]string{"mlx5_0": verbs.RoleManagement, "mlx5_1": "", "mlx5_7": verbs.RoleStorage})
 }
@@ -68,7 +68,7 @@ func TestPortWithTheDefaultRouteBesideAFasterOneIsForManagement(t *testing.T) {
 // A tag that is added later would begin another series.
 func TestProbesAndCommandsHaveTheRoleOfManagementAlone(t *testing.T) {
 	h := startRouted(t)
-	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1), found("mlx5_7", 2))
+	h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1), foundDevice("mlx5_7", 2))
 	for device, netdev := range map[string]string{"mlx5_0": "eth0", "mlx5_7": "eth7"} {
 		h.opensOn(device, netdev, 25)
 		h.batch(h.sup(device, 0), verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}}},
@@ -98,7 +98,7 @@ func TestProbesAndCommandsHaveTheRoleOfManagementAlone(t *testing.T) {
 
 func TestPortWithTheDefaultRouteThatIsTheFastestHasNoRole(t *testing.T) {
 	h := startRouted(t)
-	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
+	h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1))
 	h.opensOn("mlx5_0", "eth0", 100)
 	h.opensOn("mlx5_1", "eth1", 100)
 	requireRoles(t, h, map[string]string{"mlx5_0": "", "mlx5_1": ""})
@@ -109,7 +109,7 @@ func TestPortWithTheDefaultRouteThatIsTheFastestHasNoRole(t *testing.T) {
 
 func TestRoleIsDecidedWithoutADeviceThatIsNeverOpened(t *testing.T) {
 	h := startRouted(t)
-	h.reportFound(found("mlx5_0", 0), found("mlx5_1", 1))
+	h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1))
 	h.mono.Store(sec)
 	h.opensOn("mlx5_0", "eth0", 100)
 	requireRoles(t, h, map[string]string{})

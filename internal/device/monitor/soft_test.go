@@ -12,8 +12,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-func soft(name string, index int) verbs.Found {
-	f := found(name, index)
+func softDevice(name string, index int) verbs.Found {
+	f := foundDevice(name, index)
 	f.Soft = true
 	return f
 }
@@ -21,8 +21,8 @@ func soft(name string, index int) verbs.Found {
 // startSoft runs a Monitor that has a soft device open.
 func startSoft(t *testing.T, change func(*Config)) (*harness, *fakeSupervisor) {
 	t.Helper()
-	h := start(t, change)
-	h.reportFound(soft("rxe0", 0))
+	h := startMonitor(t, change)
+	h.reportFound(softDevice("rxe0", 0))
 	sup := h.sup("rxe0", 0)
 	h.openDevice(sup, "rxe0")
 	h.mono.Store(sec)
@@ -49,7 +49,7 @@ func TestDeletedSoftDeviceIsNotMissing(t *testing.T) {
 			requireReason(t, s, "rxe0", status.ReasonDeleted, false)
 			require.Zero(t, s.Hosts[0].Missing)
 			requireRemovals(t, h, "rxe0", n, 0)
-			h.reopenDevice(sup, soft("rxe0", int(n)))
+			h.reopenDevice(sup, softDevice("rxe0", int(n)))
 			require.True(t, findDevice(h.gather(), "rxe0").Open)
 		}
 		require.Empty(t, h.cfg.Memory.Devices(), "it was not open for a minute")
@@ -90,13 +90,13 @@ func TestExpectedSoftDeviceIsMissing(t *testing.T) {
 func TestDeletionOfASoftDeviceIsNoFatalFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, sup := startSoft(t, nil)
-		h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, sec, sec))
+		h.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 1, sec, sec))
 		require.Zero(t, findDevice(h.gather(), "rxe0").Fatals)
 		h.reportFound()
 		require.Zero(t, findDevice(h.gather(), "rxe0").Fatals)
-		h.reopenDevice(sup, soft("rxe0", 1))
-		h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, 2*sec, 2*sec))
-		h.reportFound(soft("rxe0", 2)) // deleted and added again between two looks
+		h.reopenDevice(sup, softDevice("rxe0", 1))
+		h.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 1, 2*sec, 2*sec))
+		h.reportFound(softDevice("rxe0", 2)) // deleted and added again between two looks
 		h.runUntil(sup, h.mono.Load()+int64(time.Minute))
 		require.Zero(t, findDevice(h.gather(), "rxe0").Fatals)
 	})
@@ -105,7 +105,7 @@ func TestDeletionOfASoftDeviceIsNoFatalFault(t *testing.T) {
 func TestFatalOfASoftDeviceThatStaysIsAFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, sup := startSoft(t, nil)
-		h.batch(sup, event(verbs.EventDeviceFatal, 0, 1, sec, sec))
+		h.batch(sup, eventItem(verbs.EventDeviceFatal, 0, 1, sec, sec))
 		h.runUntil(sup, h.mono.Load()+int64(fatalLimit))
 		require.EqualValues(t, 1, findDevice(h.gather(), "rxe0").Fatals)
 	})

@@ -10,8 +10,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// describe returns a short text about an update.
-func describe(u Update) string {
+// updateText returns a short description of an update.
+func updateText(u Update) string {
 	switch {
 	case u.Port != nil:
 		return fmt.Sprintf("port %d %v %s", u.Port.Port, u.Port.State, u.Port.Role)
@@ -34,7 +34,7 @@ func TestSubscribersGetUpdatesOfADeviceInOrder(t *testing.T) {
 	var device []string
 	subscribe := func(n int) func(Update) {
 		return func(u Update) {
-			got[n] = append(got[n], describe(u))
+			got[n] = append(got[n], updateText(u))
 			device = append(device, u.Device)
 			require.Equal(t, epoch, u.Offset)
 		}
@@ -54,7 +54,7 @@ func TestSubscribersGetUpdatesOfADeviceInOrder(t *testing.T) {
 		"port 2 active management", "another item",
 	}, take())
 
-	h.batch(sup, verbs.Item{FabricPort: &verbs.FabricPort{Port: 1}}, event(verbs.EventPortErr, 1, 1, ms, ms),
+	h.batch(sup, verbs.Item{FabricPort: &verbs.FabricPort{Port: 1}}, eventItem(verbs.EventPortErr, 1, 1, ms, ms),
 		verbs.Item{FabricFacts: &verbs.FabricFacts{Port: 1}}, verbs.Item{Objects: &verbs.Objects{Problem: "EPERM"}})
 	require.Equal(t, []string{"fabric port 1", "port 1 down management", "another item", "facts of port 1", "objects EPERM"}, take())
 

@@ -13,8 +13,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// smi returns an SMI sub-device, which has no node.
-func smi(index int) verbs.Found {
+// smiDevice returns an SMI sub-device, which has no node.
+func smiDevice(index int) verbs.Found {
 	return verbs.Found{Name: "smi0", Index: index, NodeGUID: "b8e9:2403:00aa:0001", Unwatchable: "it is an SMI sub-device of mlx5_0"}
 }
 
@@ -35,19 +35,19 @@ func (h *harness) supervisors(device string) (n int) {
 }
 
 func TestNoWorkerIsStartedForASubDevice(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(smi(1))
+	h := startMonitor(t, nil)
+	h.reportFound(smiDevice(1))
 	require.Zero(t, h.supervisors("smi0"))
 	requireUnwatchable(t, h, "smi0", true)
 	h.reportFound()
 	require.Zero(t, requireUnwatchable(t, h, "smi0", false).Removals)
-	h.reportFound(smi(2))
+	h.reportFound(smiDevice(2))
 	requireUnwatchable(t, h, "smi0", true)
 	require.Zero(t, h.supervisors("smi0"))
 }
 
 func TestNoWorkerIsStartedWhileANodeIsAwaited(t *testing.T) {
-	h := start(t, nil)
+	h := startMonitor(t, nil)
 	pending := verbs.Found{Name: "mlx5_0", Index: -1, NodeGUID: "0002:c903:0000:0001", Pending: true}
 	h.reportFound(pending)
 	require.Zero(t, h.supervisors("mlx5_0"))
@@ -67,8 +67,8 @@ func TestNoWorkerIsStartedWhileANodeIsAwaited(t *testing.T) {
 
 // Without ib_uverbs the plugin starts a worker, which loads it. Discovery reads the type of the device only then.
 func TestWorkerOfASubDeviceIsEnded(t *testing.T) {
-	h := start(t, nil)
-	early := smi(1)
+	h := startMonitor(t, nil)
+	early := smiDevice(1)
 	early.Unwatchable = ""
 	h.reportFound(early)
 	sup := h.sup("smi0", 0)
@@ -76,7 +76,7 @@ func TestWorkerOfASubDeviceIsEnded(t *testing.T) {
 		sup.Ended(status.End{Reason: status.ReasonNoDevice})
 		sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonNoDevice})
 	}
-	h.reportFound(smi(1))
+	h.reportFound(smiDevice(1))
 	<-sup.ended
 	require.Eventually(t, func() bool { return findDevice(h.gather(), "smi0").Worker.State == status.StateStopped }, time.Minute, time.Millisecond)
 	requireUnwatchable(t, h, "smi0", true)
@@ -84,8 +84,8 @@ func TestWorkerOfASubDeviceIsEnded(t *testing.T) {
 }
 
 func TestExpectedSubDeviceThatIsGoneIsMissing(t *testing.T) {
-	h := start(t, func(c *Config) { c.Expect = []string{"smi0"} })
-	h.reportFound(smi(1))
+	h := startMonitor(t, func(c *Config) { c.Expect = []string{"smi0"} })
+	h.reportFound(smiDevice(1))
 	requireUnwatchable(t, h, "smi0", true)
 	h.reportFound()
 	require.Equal(t, status.ReasonRemoved, findDevice(h.gather(), "smi0").Reason)
@@ -94,7 +94,7 @@ func TestExpectedSubDeviceThatIsGoneIsMissing(t *testing.T) {
 func TestResumedSubDeviceIsUnwatchableAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)
-		h.reportFound(smi(1))
+		h.reportFound(smiDevice(1))
 		releases.set("smi0", true)
 		h.review()
 		require.Equal(t, status.ReasonReleased, findDevice(h.gather(), "smi0").Reason)
@@ -115,8 +115,8 @@ func (h *harness) refuseDevice(s *fakeSupervisor) {
 func TestDeviceWithoutAProviderIsTriedAgainAfterAChangeAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var installed atomic.Bool
-		h := start(t, func(c *Config) { c.LibrariesChanged = func() bool { return installed.Swap(false) } })
-		irdma0 := found("irdma0", 0)
+		h := startMonitor(t, func(c *Config) { c.LibrariesChanged = func() bool { return installed.Swap(false) } })
+		irdma0 := foundDevice("irdma0", 0)
 		h.reportFound(irdma0)
 		sup := h.sup("irdma0", 0)
 		h.refuseDevice(sup)
@@ -147,13 +147,13 @@ func TestDeviceWithoutAProviderIsTriedAgainAfterAChangeAlone(t *testing.T) {
 }
 
 func TestDeviceWithoutAProviderIsNotMissedWhenItGoes(t *testing.T) {
-	h := start(t, nil)
-	h.reportFound(found("irdma0", 0))
+	h := startMonitor(t, nil)
+	h.reportFound(foundDevice("irdma0", 0))
 	sup := h.sup("irdma0", 0)
 	h.refuseDevice(sup)
 	h.reportFound()
 	<-sup.ended
 	require.Zero(t, requireUnwatchable(t, h, "irdma0", false).Removals)
-	h.reportFound(found("irdma0", 1))
+	h.reportFound(foundDevice("irdma0", 1))
 	require.Equal(t, status.ReasonStarting, findDevice(h.gather(), "irdma0").Reason)
 }

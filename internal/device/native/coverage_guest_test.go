@@ -68,13 +68,13 @@ func checkCoverage(t *testing.T, c covered, provoke provocation) {
 	require.Contains(t, snap.Events, ledger.EventCounts{Type: int32(c.number), Port: int32(port), Read: got, Acked: got})
 	if destroy != nil {
 		began := time.Now()
-		require.NoError(t, soon(t, "destroy", destroy))
+		require.NoError(t, callInTime(t, "destroy", destroy))
 		t.Logf("%d read; the object was destroyed in %v", got, time.Since(began))
 	}
 }
 
-// soon fails the test if a call does not return within a second.
-func soon(t *testing.T, what string, call func() error) error {
+// callInTime makes a call, and fails the test if it does not return within a second.
+func callInTime(t *testing.T, what string, call func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- call() }()
@@ -147,7 +147,7 @@ func (s *scene) objects(o rawverbs.Options) *rawverbs.Objects {
 	s.t.Helper()
 	objects, err := rawverbs.New(native.Context(s.dev), o)
 	require.NoError(s.t, err)
-	s.t.Cleanup(func() { require.NoError(s.t, soon(s.t, "destroy", objects.Destroy)) })
+	s.t.Cleanup(func() { require.NoError(s.t, callInTime(s.t, "destroy", objects.Destroy)) })
 	return objects
 }
 
@@ -253,7 +253,7 @@ func TestNativeBackendOnSIWFlushesAQPOnlyOnce(t *testing.T) {
 	t.Logf("a second time: INIT, post, ERROR: %s; completions %d", post, n)
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.NoError(t, soon(t, "destroy", o.Destroy))
+	require.NoError(t, callInTime(t, "destroy", o.Destroy))
 }
 
 func requireFlushed(t *testing.T, o *rawverbs.Objects, what string) {

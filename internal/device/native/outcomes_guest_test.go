@@ -99,11 +99,11 @@ func TestNativeBackendOnSIWReplacesAReceiveFlushedInThePause(t *testing.T) {
 	c := p.counts()
 	t.Logf("%d events in %d rounds", c.Events, c.Rounds)
 	require.Equal(t, ledger.ProbeCounts{Rounds: 1 + downs, Successes: 1 + downs, Events: c.Events, Acked: c.Events}, c)
-	require.Equal(t, strings.HasPrefix(kernel(t), "6.1."), c.Events > c.Rounds, "a receive was flushed in a pause")
+	require.Equal(t, strings.HasPrefix(kernelRelease(t), "6.1."), c.Events > c.Rounds, "a receive was flushed in a pause")
 }
 
-// kernel returns the release of the running kernel, as in "6.1.0-56-amd64".
-func kernel(t *testing.T) string {
+// kernelRelease returns the release of the running kernel, as in "6.1.0-56-amd64".
+func kernelRelease(t *testing.T) string {
 	t.Helper()
 	var u unix.Utsname
 	require.NoError(t, unix.Uname(&u))

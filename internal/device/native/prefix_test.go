@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compile builds a library with a compiled-in string and with a RUNPATH.
-func compile(t *testing.T, path, text, runpath string) {
+// buildLibrary builds a library with a compiled-in string and with a RUNPATH.
+func buildLibrary(t *testing.T, path, text, runpath string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	source := filepath.Join(t.TempDir(), "library.c")
@@ -25,11 +25,11 @@ func TestALibraryNamesItsOwnDirectories(t *testing.T) {
 	root := t.TempDir()
 	lib, providers := filepath.Join(root, "lib"), filepath.Join(root, "lib64/libibverbs")
 	library := filepath.Join(lib, "libibverbs.so.1")
-	compile(t, library, "/opt/rdma/etc/libibverbs.d", "/opt/other/lib:$ORIGIN/../lib64")
+	buildLibrary(t, library, "/opt/rdma/etc/libibverbs.d", "/opt/other/lib:$ORIGIN/../lib64")
 	require.Equal(t, []string{"/opt/other/lib", "/opt/rdma/etc/libibverbs.d", filepath.Join(root, "lib64")}, libraryDirs([]string{lib}))
 
-	compile(t, library, providers+"/lib%s-rdmav62.so", "/etc:/home/user:relative/lib")
-	compile(t, filepath.Join(providers, "libmlx5-rdmav62.so"), "", "/opt/x86_64-linux-gnu")
+	buildLibrary(t, library, providers+"/lib%s-rdmav62.so", "/etc:/home/user:relative/lib")
+	buildLibrary(t, filepath.Join(providers, "libmlx5-rdmav62.so"), "", "/opt/x86_64-linux-gnu")
 	require.Equal(t, []string{"/opt/x86_64-linux-gnu", providers}, libraryDirs([]string{lib}), "no other directories than of libraries")
 
 	require.NoError(t, os.Chmod(library, 0o775))

@@ -196,8 +196,8 @@ type writing struct {
 	rings   uint64 // how often the writer rings the doorbell
 }
 
-// writings returns writings of runs and of rounds into rings of all fill levels.
-func writings() []writing {
+// ringWritings returns cases of writing runs and rounds into rings, from empty to full.
+func ringWritings() []writing {
 	const runs, rounds, good, lost = ledger.RunRing, ledger.RoundRing, verbs.OutcomeSuccess, verbs.OutcomeLostEvent
 	return []writing{
 		// The writer of runs rings after the last of them, also if they have no place: the host reports them by their number.
@@ -353,7 +353,7 @@ func (h *ringHost) requireComplete() {
 // A worker is killed after each number of instructions of the writing. The host finds the earlier entries and the first entries of
 // the writing, each complete.
 func TestWriterKilledAtAnyInstructionLeavesWholeEntries(t *testing.T) {
-	for _, s := range writings() {
+	for _, s := range ringWritings() {
 		t.Run(s.name, func(t *testing.T) {
 			w := startSteppedWriter(t)
 			kept, ended := 0, false
@@ -389,7 +389,7 @@ func TestWriterKilledAtAnyInstructionLeavesWholeEntries(t *testing.T) {
 // The host reads the rings after the writer has executed n instructions, as it may while the writer's thread is preempted, and again
 // after the writer has ended. Between them, the two readings return each run once, and each round for which the ring had space.
 func TestHostThatReadsAtAnyInstructionMissesNothing(t *testing.T) {
-	for _, s := range writings() {
+	for _, s := range ringWritings() {
 		t.Run(s.name, func(t *testing.T) {
 			w := startSteppedWriter(t)
 			ended := false

@@ -28,7 +28,7 @@ func TestRoundMakesTheCallsOfTheTable(t *testing.T) {
 			t.Parallel()
 			calls := func(rounds int) facts.CallCounts {
 				o := order{Kind: "rounds", Method: m, Rounds: rounds, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIndex: -1}
-				return asked(well(t, o).Trace)
+				return callCounts(mustCarryOut(t, o).Trace)
 			}
 			first, then := calls(few), calls(many)
 			each := facts.CallCounts{}
@@ -43,8 +43,8 @@ func TestRoundMakesTheCallsOfTheTable(t *testing.T) {
 	}
 }
 
-// asked counts the calls of the table in a trace.
-func asked(trace []string) facts.CallCounts {
+// callCounts counts how often a trace has each call of drivers.Calls.
+func callCounts(trace []string) facts.CallCounts {
 	all := facts.CallCounts{}
 	for _, line := range trace {
 		name, _, _ := strings.Cut(line, " ")
@@ -69,7 +69,7 @@ func doReadings(s *subject) error {
 			return err
 		}
 	}
-	opened, err := openings(dir, "counters", "hw_counters", "pkeys", ".")
+	opened, err := watchOpenedFiles(dir, "counters", "hw_counters", "pkeys", ".")
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,8 @@ func doReadings(s *subject) error {
 	return err
 }
 
-// openings watches directories below dir. The returned function lists the files that have
-// been opened in them since.
-func openings(dir string, below ...string) (func() ([]string, error), error) {
+// watchOpenedFiles watches directories below dir. The returned function lists the files that were opened in them since.
+func watchOpenedFiles(dir string, below ...string) (func() ([]string, error), error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -130,8 +129,8 @@ func TestPortReadingMakesTheCallsOfTheTable(t *testing.T) {
 		{"EDR", 0, nil},
 		{"NDR", 128, []string{"rate"}}, // reading it queries the port once more (docs/reference/device-commands.md)
 	} {
-		r := well(t, order{Kind: "readings", LinkLayer: verbs.LinkEthernet, Speed: c.speed})
-		got := asked(r.Trace)
+		r := mustCarryOut(t, order{Kind: "readings", LinkLayer: verbs.LinkEthernet, Speed: c.speed})
+		got := callCounts(r.Trace)
 		rest := map[string]int{}
 		for _, file := range r.Opened {
 			if filepath.Base(file) == string(facts.LinkDowned) {
@@ -150,7 +149,7 @@ func TestPortReadingMakesTheCallsOfTheTable(t *testing.T) {
 
 func TestNewProbeReadsPKeysUpToTheFirstFullMember(t *testing.T) {
 	const want = 2 // of three in the stand-in's table
-	r := well(t, order{Kind: "readings", Method: verbs.MethodRCWrite, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIndex: -1})
+	r := mustCarryOut(t, order{Kind: "readings", Method: verbs.MethodRCWrite, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIndex: -1})
 	pkeys := 0
 	for _, file := range r.Opened {
 		if filepath.Dir(file) == "pkeys" {

@@ -68,7 +68,7 @@ func TestEachEventIsReadForWhatItIsAndAcknowledgedOnce(t *testing.T) {
 		o.Events = append(o.Events, e)
 		want = append(want, counts)
 	}
-	r := well(t, o)
+	r := mustCarryOut(t, o)
 	require.Equal(t, want, r.Events)
 	require.Len(t, r.Runs, len(types))
 	for i, run := range r.Runs {
@@ -77,11 +77,11 @@ func TestEachEventIsReadForWhatItIsAndAcknowledgedOnce(t *testing.T) {
 		require.EqualValues(t, 1, run.Count)
 	}
 	// Each event is acknowledged before the next one is read, and none is pending before a destroy.
-	calls := names(r.Trace)
+	calls := calledVerbs(r.Trace)
 	require.Equal(t, len(types), strings.Count(calls, " get_async_event ack_async_event"))
 	require.Equal(t, len(types), strings.Count(calls, " ack_async_event"))
 	require.Less(t, strings.LastIndex(calls, "ack_async_event"), strings.Index(calls, "destroy_"))
-	require.Equal(t, []string{"0"}, values(r.Trace, "destroy_qp", "unacked"))
+	require.Equal(t, []string{"0"}, argumentValues(r.Trace, "destroy_qp", "unacked"))
 }
 
 func TestEqualEventsMakeOneRun(t *testing.T) {
@@ -89,7 +89,7 @@ func TestEqualEventsMakeOneRun(t *testing.T) {
 	for range 1000 {
 		o.Events = append(o.Events, event{Type: int32(verbs.EventQPAccessErr), Object: "qp"})
 	}
-	r := well(t, o)
+	r := mustCarryOut(t, o)
 	require.Len(t, r.Runs, 1)
 	require.EqualValues(t, 1000, r.Runs[0].Count)
 	require.GreaterOrEqual(t, r.Runs[0].HoldSum, r.Runs[0].AckSum)
@@ -264,7 +264,7 @@ func TestARemovedDeviceEndsRoundsAtOnce(t *testing.T) {
 			t.Parallel()
 			r := carryOut(t, order{Kind: "removal", Method: m, Plan: "ce R", OldKernel: row.oldKernel, GIDIndex: -1, PKeyIndex: -1})
 			require.Empty(t, r.Violation)
-			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeError, verbs.OutcomeError}, outcomes(r))
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeError, verbs.OutcomeError}, roundOutcomes(r))
 			require.Equal(t, "ibv_get_cq_event: input/output error", r.Rounds[1].Status)
 			require.Equal(t, m == verbs.MethodFlush, r.Rounds[1].Usable)
 			require.Less(t, r.Took, long, "no round waited for its deadline")

@@ -101,8 +101,8 @@ func doLateProbe(s *subject) error {
 }
 
 func TestAProbeThatIsMadeWhileItsDeviceClosesIsDestroyed(t *testing.T) {
-	r := well(t, order{Kind: "late probe", GIDIndex: -1, PKeyIndex: -1})
-	verbs := names(r.Trace)
+	r := mustCarryOut(t, order{Kind: "late probe", GIDIndex: -1, PKeyIndex: -1})
+	verbs := calledVerbs(r.Trace)
 	for _, verb := range []string{"destroy_qp", "destroy_cq", "close_device"} {
 		require.Equal(t, 1, strings.Count(verbs, " "+verb+" "), "%s in %s", verb, verbs)
 	}
@@ -155,7 +155,7 @@ func doLateWrite(s *subject) error {
 func TestReceivesOutliveAQueuePairThatIsNotDestroyed(t *testing.T) {
 	r := carryOut(t, order{Kind: "late write", GIDIndex: -1, PKeyIndex: -1})
 	require.Empty(t, r.Violation)
-	require.Contains(t, names(r.Trace), " close_device ")
+	require.Contains(t, calledVerbs(r.Trace), " close_device ")
 	require.Len(t, r.Errors, 1)
 	require.Contains(t, r.Errors["close probe"].Text, "ibv_destroy_qp")
 }

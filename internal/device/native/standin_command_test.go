@@ -40,7 +40,7 @@ func doAsking(s *subject) error {
 	if err != nil {
 		return err
 	}
-	opened, err := openings(dir, ".")
+	opened, err := watchOpenedFiles(dir, ".")
 	if err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func doAsking(s *subject) error {
 }
 
 func TestAskingMakesTheCallsOfTheTable(t *testing.T) {
-	r := well(t, order{Kind: "asking", LinkLayer: verbs.LinkEthernet, GIDIndex: -1})
-	got := asked(r.Trace)
+	r := mustCarryOut(t, order{Kind: "asking", LinkLayer: verbs.LinkEthernet, GIDIndex: -1})
+	got := callCounts(r.Trace)
 	require.Equal(t, facts.CheckingCalls("mlx5_core"), facts.CallCounts{facts.HWCounter: len(r.Opened)})
 	require.Equal(t, "aborts", filepath.Base(r.Opened[0]), "a counter, and not its lifespan")
 	require.Equal(t, facts.CheckingCalls("qede")[facts.QueryQP], got[facts.QueryQP])

@@ -20,7 +20,7 @@ func doFailures(s *subject) error {
 	for _, f := range s.Failures {
 		err := s.fail(f)
 		s.FailCall = 0
-		s.report.Failures = append(s.report.Failures, describe(err))
+		s.report.Failures = append(s.report.Failures, newErrReport(err))
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func requireFailures(t *testing.T, rows []failureRow) {
 	for _, row := range rows {
 		o.Failures = append(o.Failures, row.failure)
 	}
-	r := well(t, o)
+	r := mustCarryOut(t, o)
 	require.Len(t, r.Failures, len(rows))
 	for i, row := range rows {
 		name := fmt.Sprintf("%s in stage %s: errno %d, style %d", row.Call, row.Stage, row.Errno, row.Style)
@@ -261,7 +261,7 @@ func doQueryEIO(s *subject) error {
 			s.unlist()
 		}
 		_, err := s.dev.QueryPort(1)
-		s.report.Failures = append(s.report.Failures, describe(err))
+		s.report.Failures = append(s.report.Failures, newErrReport(err))
 	}
 	s.FailCall = 0
 	s.check("close", s.dev.Close(long))
@@ -269,7 +269,7 @@ func doQueryEIO(s *subject) error {
 }
 
 func TestFailedQueryIsNoRemovalWhileSysfsHasTheDevice(t *testing.T) {
-	r := well(t, order{Kind: "query EIO"})
+	r := mustCarryOut(t, order{Kind: "query EIO"})
 	require.Len(t, r.Failures, 2)
 	require.Empty(t, r.Failures[0].Is, "firmware answers EIO")
 	require.Equal(t, "ibv_query_port standin0 port 1: input/output error", r.Failures[0].Text)

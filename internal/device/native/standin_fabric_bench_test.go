@@ -34,9 +34,9 @@ func sceneMinute(f *fabrics) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		_, _ = alone(f.far, func(*verbs.FabricFact) {})
+		_, _ = measureEndpoint(f.far, func(*verbs.FabricFact) {})
 	})
-	used, err := alone(f.near, func(fact *verbs.FabricFact) { f.note(kindNames[fact.Kind], f.s.report.Steps[kindNames[fact.Kind]]+1) })
+	used, err := measureEndpoint(f.near, func(fact *verbs.FabricFact) { f.note(kindNames[fact.Kind], f.s.report.Steps[kindNames[fact.Kind]]+1) })
 	f.note("us", int(used/time.Microsecond))
 	return err
 }
@@ -45,8 +45,8 @@ var kindNames = map[verbs.FabricKind]string{
 	verbs.FabricSent: "sent", verbs.FabricEcho: "echoes", verbs.FabricWrite: "writes", verbs.FabricWriteDone: "written",
 }
 
-// alone runs an endpoint as the session does, in its own thread, and returns the thread's CPU time.
-func alone(fab verbs.FabricEndpoint, see func(*verbs.FabricFact)) (used time.Duration, err error) {
+// measureEndpoint runs an endpoint in its own thread, as the session does, and returns the CPU time of the thread.
+func measureEndpoint(fab verbs.FabricEndpoint, see func(*verbs.FabricFact)) (used time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	facts := make([]verbs.FabricFact, 2*verbs.MinFabricFacts)
@@ -78,7 +78,7 @@ func (f *fabrics) meetBack(place int, session uint64) error {
 }
 
 func TestBenchThreadOfAPort(t *testing.T) {
-	r := play(t, order{
+	r := carryOutFabric(t, order{
 		Scene: "minute", Fabric: verbs.FabricOptions{Paths: 4, Interval: 500 * time.Millisecond, GIDIndex: -1, PKeyIndex: -1},
 	})
 	used := time.Duration(r.Steps["us"]) * time.Microsecond

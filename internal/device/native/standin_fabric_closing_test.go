@@ -106,7 +106,7 @@ func doFabricProfile(s *subject) error {
 	}
 	f, port, err := s.fabric(1)
 	s.report.Made = port
-	s.report.Failures = append(s.report.Failures, describe(err))
+	s.report.Failures = append(s.report.Failures, newErrReport(err))
 	if err == nil {
 		s.check("run", (&fabrics{s: s}).once(f, "near"))
 		s.check("close fabric", f.Close(long))
@@ -122,7 +122,7 @@ func TestADriverSaysWhetherItsDevicesCanHaveAFabric(t *testing.T) {
 	for _, p := range standin.Profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{Kind: "fabric profile", Profile: p.Name})
+			r := mustCarryOut(t, order{Kind: "fabric profile", Profile: p.Name})
 			switch {
 			case slices.Contains(able, p.Name):
 				require.Empty(t, r.Failures[0].Text)
@@ -143,7 +143,7 @@ func doFabricPort(s *subject) error {
 	}
 	try := func(o verbs.FabricOptions) {
 		f, _, err := s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: 1, FabricOptions: o})
-		s.report.Failures = append(s.report.Failures, describe(err))
+		s.report.Failures = append(s.report.Failures, newErrReport(err))
 		if err == nil {
 			s.check("close fabric", f.Close(long))
 		}
@@ -165,7 +165,7 @@ func doFabricPort(s *subject) error {
 }
 
 func TestAPortSaysWhyItHasNoFabricNow(t *testing.T) {
-	r := well(t, order{Kind: "fabric port"})
+	r := mustCarryOut(t, order{Kind: "fabric port"})
 	for i, want := range []string{
 		"unsupported operation: the port is down",
 		"unsupported operation: the port has no GID at index 0 that fits (on Ethernet one of RoCE v2)",

@@ -58,7 +58,7 @@ func runWithStandIn(t *testing.T) {
 	require.NoError(t, err)
 	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run="+pattern, "-test.v", "-test.timeout=5m")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", standinSuite+"=1", "LD_LIBRARY_PATH="+filepath.Dir(library(t)),
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", standinSuite+"=1", "LD_LIBRARY_PATH="+filepath.Dir(standInLibrary(t)),
 		"STANDIN_ROOT="+standinRoot(t), "STANDIN_CONTROL="+filepath.Join(t.TempDir(), "control"))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

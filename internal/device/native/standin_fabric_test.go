@@ -42,13 +42,13 @@ func (f *fabrics) round(name string) error {
 	return nil
 }
 
-func play(t *testing.T, o order) report {
+func carryOutFabric(t *testing.T, o order) report {
 	t.Helper()
 	o.Kind = "fabric"
-	return well(t, o)
+	return mustCarryOut(t, o)
 }
 
-func kinds(facts []verbs.FabricFact) (list []verbs.FabricKind) {
+func factKinds(facts []verbs.FabricFact) (list []verbs.FabricKind) {
 	for _, f := range facts {
 		list = append(list, f.Kind)
 	}
@@ -77,9 +77,9 @@ func TestARoundIsAProbeAndAWriteWithWhatThePortNeeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.o.Scene = "one round"
-			r := play(t, c.o)
+			r := carryOutFabric(t, c.o)
 			require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite, verbs.FabricWriteDone, verbs.FabricEcho},
-				kinds(r.Facts["near"]))
+				factKinds(r.Facts["near"]))
 			require.Len(t, r.Made.GIDs, c.gids)
 			requireHandles(t, r.Trace, c.handle)
 			requireConnections(t, r.Trace, c.rtr, c.pkey)
@@ -98,7 +98,7 @@ func requireHandles(t *testing.T, trace, want []string) {
 		for _, w := range append(want, "hop_limit=64") {
 			require.Contains(t, strings.Fields(line), w)
 		}
-		labels = append(labels, values([]string{line}, "create_ah", "flow_label")...)
+		labels = append(labels, argumentValues([]string{line}, "create_ah", "flow_label")...)
 	}
 	require.Len(t, labels, 2*4)
 	require.Equal(t, labels[:4], labels[4:])
@@ -113,7 +113,7 @@ func requireConnections(t *testing.T, trace, want []string, pkey int) {
 	for _, line := range trace {
 		switch {
 		case strings.HasPrefix(line, "modify_qp to=init"):
-			require.Equal(t, []string{string(rune('0' + pkey))}, values([]string{line}, "modify_qp", "pkey_index"))
+			require.Equal(t, []string{string(rune('0' + pkey))}, argumentValues([]string{line}, "modify_qp", "pkey_index"))
 		case strings.HasPrefix(line, "modify_qp to=rtr") && !strings.Contains(line, "dest_qp_num=0"):
 			connections++
 			for _, w := range append(want, "path_mtu=1") {
@@ -144,7 +144,7 @@ func sceneHeldSends(f *fabrics) error {
 }
 
 func TestAnAddressHandleOutlivesTheDatagramsThatUseIt(t *testing.T) {
-	r := play(t, order{Scene: "held sends"})
+	r := carryOutFabric(t, order{Scene: "held sends"})
 	require.Equal(t, map[string]int{"while held": 0, "then": 4}, r.Steps)
 }
 
@@ -165,7 +165,7 @@ func sceneHeldClose(f *fabrics) error {
 }
 
 func TestCloseTakesQueuesOfDatagramsWithItBeforeTheirHandles(t *testing.T) {
-	require.Equal(t, map[string]int{"destroyed": 2 * 4}, play(t, order{Scene: "held sends and Close"}).Steps)
+	require.Equal(t, map[string]int{"destroyed": 2 * 4}, carryOutFabric(t, order{Scene: "held sends and Close"}).Steps)
 }
 
 func sceneManyHeld(f *fabrics) error {
@@ -178,13 +178,13 @@ func sceneManyHeld(f *fabrics) error {
 		}
 	}
 	f.note("meetings", n)
-	f.s.report.Failures = append(f.s.report.Failures, describe(err))
+	f.s.report.Failures = append(f.s.report.Failures, newErrReport(err))
 	f.s.HoldSends = 0
 	return f.meet(0, 1000)
 }
 
 func TestOffersAreRefusedWhileNothingLeavesTheDevice(t *testing.T) {
-	r := play(t, order{Scene: "many held sends", Fabric: verbs.FabricOptions{Paths: 1, Interval: time.Hour, GIDIndex: -1, PKeyIndex: -1}})
+	r := carryOutFabric(t, order{Scene: "many held sends", Fabric: verbs.FabricOptions{Paths: 1, Interval: time.Hour, GIDIndex: -1, PKeyIndex: -1}})
 	require.Equal(t, []string{"limit"}, r.Failures[0].Is)
 	require.Greater(t, r.Steps["meetings"], 60)
 	require.Less(t, r.Steps["meetings"], 70)
@@ -213,7 +213,7 @@ func isUnsent(f verbs.FabricFact) bool { return f.Kind == verbs.FabricUnsent }
 
 func TestAProbeThatIsRefusedKeepsItsNumber(t *testing.T) {
 	const sends = 64
-	r := play(t, order{Scene: "full send queue", Fabric: verbs.FabricOptions{Paths: 1, Interval: time.Millisecond, GIDIndex: -1, PKeyIndex: -1}})
+	r := carryOutFabric(t, order{Scene: "full send queue", Fabric: verbs.FabricOptions{Paths: 1, Interval: time.Millisecond, GIDIndex: -1, PKeyIndex: -1}})
 	var last uint64
 	for _, f := range r.Facts["near"] {
 		switch f.Kind {
@@ -239,13 +239,13 @@ func sceneUnsent(f *fabrics) error {
 		return err
 	}
 	for range 2 { // the facts of before came without an error
-		f.s.report.Failures = append(f.s.report.Failures, describe(f.once(f.near, "near")))
+		f.s.report.Failures = append(f.s.report.Failures, newErrReport(f.once(f.near, "near")))
 	}
 	return nil
 }
 
 func TestAQueueOfDatagramsThatFailsEndsTheFabric(t *testing.T) {
-	r := play(t, order{Scene: "unsent"})
+	r := carryOutFabric(t, order{Scene: "unsent"})
 	for _, f := range r.Failures {
 		require.Equal(t, "run fabric standin0 port 1: a queue pair of datagrams failed: loc_qp_op_err", f.Text)
 	}
@@ -282,11 +282,11 @@ func sceneCorrupt(f *fabrics) error {
 }
 
 func TestWhatIsNoDatagramOfAPairIsForeign(t *testing.T) {
-	r := play(t, order{Scene: "corrupt"})
+	r := carryOutFabric(t, order{Scene: "corrupt"})
 	for _, f := range r.Facts["corrupt"] {
 		require.NotEqual(t, verbs.FabricEcho, f.Kind)
 	}
-	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite, verbs.FabricWriteDone}, kinds(r.Facts["echo"]))
+	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite, verbs.FabricWriteDone}, factKinds(r.Facts["echo"]))
 	near, far := r.fabric(1), r.fabric(2)
 	require.EqualValues(t, 7, far.Foreign)
 	require.EqualValues(t, 1, far.Echoed)
@@ -319,7 +319,7 @@ func sceneLate(f *fabrics) error {
 	if err := f.once(f.near, "late"); err != nil {
 		return err
 	}
-	for !slices.Contains(kinds(f.s.report.Facts["after"]), verbs.FabricMissing) {
+	for !slices.Contains(factKinds(f.s.report.Facts["after"]), verbs.FabricMissing) {
 		if err := f.run(f.near, "after", time.Millisecond); err != nil {
 			return err
 		}
@@ -328,8 +328,8 @@ func sceneLate(f *fabrics) error {
 }
 
 func TestAThreadThatWakesLateExcusesWhatItAwaits(t *testing.T) {
-	r := play(t, order{Scene: "late"})
-	require.Equal(t, []verbs.FabricKind{verbs.FabricLate}, kinds(r.Facts["late"]))
+	r := carryOutFabric(t, order{Scene: "late"})
+	require.Equal(t, []verbs.FabricKind{verbs.FabricLate}, factKinds(r.Facts["late"]))
 	late := r.Facts["late"][0]
 	require.Equal(t, -1, late.Pair)
 	require.Zero(t, late.Session)
@@ -352,9 +352,9 @@ func sceneRemoval(f *fabrics) error {
 	f.s.unlist()
 	f.s.Disassociate = 1
 	for range 2 {
-		f.s.report.Failures = append(f.s.report.Failures, describe(f.run(f.near, "near", time.Hour)))
+		f.s.report.Failures = append(f.s.report.Failures, newErrReport(f.run(f.near, "near", time.Hour)))
 	}
-	f.s.report.Failures = append(f.s.report.Failures, describe(f.meet(1, 2)))
+	f.s.report.Failures = append(f.s.report.Failures, newErrReport(f.meet(1, 2)))
 	return nil
 }
 
@@ -390,15 +390,15 @@ func sceneFailedJoin(f *fabrics) error {
 	}
 	peer := f.peer(f.farPort, verbs.FabricProbes, 2, rc)
 	f.s.FailErrno, f.s.FailStyle, f.s.FailCall = int32(unix.EHOSTUNREACH), standin.StyleManual, int32(ledger.CallCreateAH)
-	f.s.report.Failures = append(f.s.report.Failures, describe(f.near.Join(0, peer)), describe(f.near.Join(0, peer)))
+	f.s.report.Failures = append(f.s.report.Failures, newErrReport(f.near.Join(0, peer)), newErrReport(f.near.Join(0, peer)))
 	return f.round("near")
 }
 
 func TestAJoinThatFailsLeavesTheFormerPairAlone(t *testing.T) {
-	r := play(t, order{Scene: "failed join"})
+	r := carryOutFabric(t, order{Scene: "failed join"})
 	require.Contains(t, r.Failures[0].Text, "ibv_create_ah standin0 port 1: unsupported operation: no route to host")
 	require.Contains(t, r.Failures[1].Text, "invalid argument", "nothing is offered any more")
-	require.Contains(t, kinds(r.Facts["near"]), verbs.FabricEcho)
+	require.Contains(t, factKinds(r.Facts["near"]), verbs.FabricEcho)
 	for _, f := range r.Facts["near"] {
 		require.EqualValues(t, 1, f.Session)
 	}
@@ -424,9 +424,9 @@ func sceneReplacedWrite(f *fabrics) error {
 }
 
 func TestTheWriteOfAFormerPairIsIgnored(t *testing.T) {
-	r := play(t, order{Scene: "replaced write"})
-	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite}, kinds(r.Facts["first"]))
-	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite, verbs.FabricWriteDone, verbs.FabricEcho}, kinds(r.Facts["second"]))
+	r := carryOutFabric(t, order{Scene: "replaced write"})
+	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite}, factKinds(r.Facts["first"]))
+	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite, verbs.FabricWriteDone, verbs.FabricEcho}, factKinds(r.Facts["second"]))
 	require.Equal(t, []ledger.FabricPair{{Session: 2, FabricPairCounts: ledger.FabricPairCounts{Sent: 1, Answered: 1, Writes: 1, WritesOK: 1}}},
 		r.fabric(1).Pairs)
 }
@@ -440,7 +440,7 @@ func sceneStray(f *fabrics) error {
 }
 
 func TestAnEventWithoutACompletionIsSpurious(t *testing.T) {
-	near := play(t, order{Scene: "stray event"})
+	near := carryOutFabric(t, order{Scene: "stray event"})
 	require.Equal(t, ledger.FabricCounts{Events: 1, Acked: 1, Spurious: 1}, near.fabric(1).FabricCounts)
 }
 
@@ -451,11 +451,11 @@ func sceneFullLedger(f *fabrics) error {
 		}
 	}
 	_, _, err := f.s.dev.NewFabricEndpoint(verbs.FabricConfig{Port: 1, FabricOptions: verbs.FabricOptions{Paths: 1, Interval: 1, GIDIndex: -1}})
-	f.s.report.Failures = append(f.s.report.Failures, describe(err))
+	f.s.report.Failures = append(f.s.report.Failures, newErrReport(err))
 	return nil
 }
 
 func TestAPortWithoutASlotOfTheLedgerHasNoFabric(t *testing.T) {
-	r := play(t, order{Scene: "full ledger"})
+	r := carryOutFabric(t, order{Scene: "full ledger"})
 	require.Equal(t, []string{"limit"}, r.Failures[0].Is)
 }

@@ -61,8 +61,8 @@ var drivers = map[string]func(*subject) error{
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }
 
-// helper carries out an order and prints its report.
-func helper(text string) int {
+// runHelper carries out an order and prints its report. It returns the exit status.
+func runHelper(text string) int {
 	s := &subject{root: os.Getenv("STANDIN_ROOT")}
 	time.AfterFunc(60*time.Second, func() { panic("the helper process hangs") })
 	err := json.Unmarshal([]byte(text), &s.order)
@@ -169,10 +169,10 @@ func (s *subject) check(what string, err error) {
 	if s.report.Errors == nil {
 		s.report.Errors = map[string]errReport{}
 	}
-	s.report.Errors[what] = describe(err)
+	s.report.Errors[what] = newErrReport(err)
 }
 
-func describe(err error) errReport {
+func newErrReport(err error) errReport {
 	if err == nil {
 		return errReport{}
 	}

@@ -34,7 +34,7 @@ func requireNoLibrary(t *testing.T, exe, libraries, text string) {
 }
 
 func TestALibraryThatLacksASymbolIsNamedWithIt(t *testing.T) {
-	whole, err := os.ReadFile(library(t))
+	whole, err := os.ReadFile(standInLibrary(t))
 	require.NoError(t, err)
 	for c := ledger.CallGetDeviceList; c <= ledger.CallCloseDevice; c++ {
 		symbol := []byte("\x00" + c.String() + "\x00")

@@ -22,8 +22,8 @@ func TestQueueIsDrainedBeforeAndAfterTheArm(t *testing.T) {
 	for _, m := range allMethods {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{Kind: "rounds", Method: m, Rounds: 5, GIDIndex: -1, PKeyIndex: -1, Plan: "ce Ece kEp"})
-			verbs := names(r.Trace)
+			r := mustCarryOut(t, order{Kind: "rounds", Method: m, Rounds: 5, GIDIndex: -1, PKeyIndex: -1, Plan: "ce Ece kEp"})
+			verbs := calledVerbs(r.Trace)
 			events := strings.Count(verbs, " get_cq_event ")
 			require.GreaterOrEqual(t, events, 5)
 			cycle := regexp.MustCompile(` get_cq_event( poll_cq)+ req_notify_cq( poll_cq)+ ack_cq_events`)
@@ -50,7 +50,7 @@ func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
 			t.Run(m.String()+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				const n = 20
-				r := well(t, order{
+				r := mustCarryOut(t, order{
 					Kind: "rounds", Method: m, Rounds: n, Pause: 2 * interrupt, Arm: arm, EventDelay: interrupt,
 					GIDIndex: -1, PKeyIndex: -1,
 				})
@@ -71,11 +71,11 @@ func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{
+			r := mustCarryOut(t, order{
 				Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 3, Plan: "ce cl ce", Arm: arm, Timeout: missed,
 				GIDIndex: -1, PKeyIndex: -1,
 			})
-			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, outcomes(r))
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, roundOutcomes(r))
 			require.Equal(t, ledger.ProbeCounts{Rounds: 3, Successes: 2, LostEvents: 1, Events: 2, Acked: 2}, r.Counts)
 		})
 	}
@@ -91,7 +91,7 @@ func doSlowCommands(s *subject) error {
 
 func TestSlowCommandsFailNoRound(t *testing.T) {
 	const n = 5
-	r := well(t, order{Kind: "slow commands", Method: verbs.MethodFlush, Rounds: n, GIDIndex: -1, PKeyIndex: -1})
+	r := mustCarryOut(t, order{Kind: "slow commands", Method: verbs.MethodFlush, Rounds: n, GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
 	for _, round := range r.Rounds {
 		require.GreaterOrEqual(t, time.Duration(round.Wake), interrupt, "the command that starts the flush is part of it")
@@ -121,8 +121,8 @@ func TestLateEventInThePauseIsNoWakeUp(t *testing.T) {
 	for _, m := range allMethods {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{Kind: "late event", Method: m, Timeout: 5 * missed, GIDIndex: -1, PKeyIndex: -1})
-			require.Equal(t, []verbs.Outcome{verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, outcomes(r))
+			r := mustCarryOut(t, order{Kind: "late event", Method: m, Timeout: 5 * missed, GIDIndex: -1, PKeyIndex: -1})
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, roundOutcomes(r))
 			require.GreaterOrEqual(t, time.Duration(r.Rounds[1].Wake), interrupt)
 			require.Equal(t, ledger.ProbeCounts{Rounds: 2, LostEvents: 1, Successes: 1, Events: 2, Acked: 2, Late: 1}, r.Counts)
 		})
@@ -130,11 +130,11 @@ func TestLateEventInThePauseIsNoWakeUp(t *testing.T) {
 }
 
 func TestEndlessEventsPutNoDeadlineOff(t *testing.T) {
-	r := well(t, order{
+	r := mustCarryOut(t, order{
 		Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 1, Plan: "-", Arm: standin.ArmAlways, Timeout: missed,
 		GIDIndex: -1, PKeyIndex: -1,
 	})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeLostCompletion}, outcomes(r))
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeLostCompletion}, roundOutcomes(r))
 	require.Equal(t, r.Counts.Events, r.Counts.Acked)
 }
 

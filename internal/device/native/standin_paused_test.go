@@ -65,11 +65,11 @@ func TestARoundDuringWhichTheHostWasPausedIsDisturbed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{
+			r := mustCarryOut(t, order{
 				Kind: "stopped round", Method: verbs.MethodRCWrite, Rounds: 2, Timeout: timeout, Plan: c.plan, EventDelay: c.delay,
 				Pause: 3 * time.Second, GIDIndex: -1, PKeyIndex: -1,
 			})
-			require.Equal(t, []verbs.Outcome{verbs.OutcomeDisturbed, verbs.OutcomeSuccess}, outcomes(r))
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeDisturbed, verbs.OutcomeSuccess}, roundOutcomes(r))
 			require.True(t, r.Rounds[0].Usable)
 			require.Zero(t, r.Rounds[0].Wake)
 			require.Empty(t, r.Rounds[0].Status)
@@ -106,9 +106,9 @@ func TestARoundDuringWhichTheHostWasSuspendedIsDisturbed(t *testing.T) {
 	for _, m := range allMethods {
 		t.Run(m.String(), func(t *testing.T) {
 			o := order{Kind: "rounds", Method: m, Rounds: 3, Plan: "ce - ce ce", Timeout: missed, GIDIndex: -1, PKeyIndex: -1}
-			r := carryOutWith(t, o, program, filepath.Dir(library(t)))
+			r := carryOutWith(t, o, program, filepath.Dir(standInLibrary(t)))
 			require.Empty(t, r.Errors)
-			require.Equal(t, []verbs.Outcome{verbs.OutcomeDisturbed, verbs.OutcomeDisturbed, verbs.OutcomeDisturbed}, outcomes(r))
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeDisturbed, verbs.OutcomeDisturbed, verbs.OutcomeDisturbed}, roundOutcomes(r))
 			require.EqualValues(t, 3, r.Counts.Disturbed)
 			require.Zero(t, r.Counts.LostCompletions+r.Counts.LostEvents+r.Counts.Late)
 		})

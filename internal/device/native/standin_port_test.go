@@ -63,8 +63,8 @@ func doPKeys(s *subject) error {
 }
 
 func TestPKeyIsKeptUntilTheTableChanges(t *testing.T) {
-	r := well(t, order{Kind: "pkeys", GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []string{"1", "1", "2"}, values(r.Trace, "modify_qp to=init", "pkey_index"))
+	r := mustCarryOut(t, order{Kind: "pkeys", GIDIndex: -1, PKeyIndex: -1})
+	require.Equal(t, []string{"1", "1", "2"}, argumentValues(r.Trace, "modify_qp to=init", "pkey_index"))
 }
 
 // doDownWithoutPKeys tries to make a probe on a port that is down and whose P_Keys
@@ -77,13 +77,13 @@ func doDownWithoutPKeys(s *subject) error {
 	pkey := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/pkeys/0")
 	s.check("pkeys", errors.Join(os.Remove(pkey), os.Symlink(pkey, pkey)))
 	_, err := s.probe(verbs.MethodRCWrite)
-	s.report.Failures = []errReport{describe(err)}
+	s.report.Failures = []errReport{newErrReport(err)}
 	s.check("close", s.dev.Close(long))
 	return nil
 }
 
 func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
-	r := well(t, order{Kind: "down without pkeys", GIDIndex: -1, PKeyIndex: -1})
+	r := mustCarryOut(t, order{Kind: "down without pkeys", GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []string{"unsupported"}, r.Failures[0].Is)
 	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
 }
@@ -118,7 +118,7 @@ func doHungSysfs(s *subject) error {
 }
 
 func TestHungReadOfSysfsIsInTheLedger(t *testing.T) {
-	r := well(t, order{Kind: "hung sysfs"})
+	r := mustCarryOut(t, order{Kind: "hung sysfs"})
 	require.Equal(t, "read sysfs", r.Busy.Call.String())
 	require.Positive(t, r.Busy.Since)
 }
@@ -129,9 +129,9 @@ func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
 		Width: "4x", RateGbps: 103.125,
 	}
 	for _, legacy := range []bool{false, true} {
-		r := well(t, order{Kind: "query", Legacy: legacy, LinkLayer: verbs.LinkInfiniBand})
+		r := mustCarryOut(t, order{Kind: "query", Legacy: legacy, LinkLayer: verbs.LinkInfiniBand})
 		require.Equal(t, want, r.Port)
-		require.Equal(t, legacy, bytes.Contains([]byte(names(r.Trace)), []byte(" legacy ")))
+		require.Equal(t, legacy, bytes.Contains([]byte(calledVerbs(r.Trace)), []byte(" legacy ")))
 		require.Equal(t, 2, r.Attr.Ports)
 		require.Equal(t, 4, r.Attr.Vectors)
 		require.Equal(t, "standin 1.0", r.Attr.Firmware)
@@ -153,7 +153,7 @@ func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 		{"slower than NDR, whatever sysfs says", speedEDR, "800 Gb/sec (4X XDR)\n", 103.125},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := well(t, order{Kind: "query", Speed: row.speed, Rate: row.rate})
+			r := mustCarryOut(t, order{Kind: "query", Speed: row.speed, Rate: row.rate})
 			require.InDelta(t, row.want, r.Port.RateGbps, 1e-9)
 			require.Equal(t, "4x", r.Port.Width)
 		})
@@ -211,7 +211,7 @@ func doQueries(s *subject) error {
 }
 
 func TestLinkDownedThatIsRefusedIsNotReadWithEachQuery(t *testing.T) {
-	r := well(t, order{Kind: "refused link_downed"})
+	r := mustCarryOut(t, order{Kind: "refused link_downed"})
 	require.Equal(t, []bool{false, false, false, false, true, true}, r.LinkDowned)
 }
 
@@ -232,15 +232,15 @@ func TestQueriesAskForTheEffectiveRate(t *testing.T) {
 		{"InfiniBand", verbs.LinkInfiniBand, 2000, 0, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := well(t, order{Kind: "queries", LinkLayer: row.layer, Effective: row.answer})
+			r := mustCarryOut(t, order{Kind: "queries", LinkLayer: row.layer, Effective: row.answer})
 			require.InDelta(t, row.want, r.Port.EffectiveGbps, 1e-9)
-			require.Equal(t, row.asked, asked(r.Trace)[facts.PortSpeed])
-			require.Equal(t, 3, asked(r.Trace)[facts.PortQuery])
+			require.Equal(t, row.asked, callCounts(r.Trace)[facts.PortSpeed])
+			require.Equal(t, 3, callCounts(r.Trace)[facts.PortQuery])
 		})
 	}
 }
 
 func TestADriverThatIgnoresTheLinkIsKnown(t *testing.T) {
-	require.True(t, well(t, order{Kind: "queries", Profile: "efa"}).Attr.AlwaysActive)
-	require.False(t, well(t, order{Kind: "queries", Profile: "mana"}).Attr.AlwaysActive)
+	require.True(t, mustCarryOut(t, order{Kind: "queries", Profile: "efa"}).Attr.AlwaysActive)
+	require.False(t, mustCarryOut(t, order{Kind: "queries", Profile: "mana"}).Attr.AlwaysActive)
 }

@@ -107,8 +107,8 @@ func TestARoundEndsAsWhatHappened(t *testing.T) {
 				if strings.HasPrefix(c.status, "lost") {
 					o.Timeout = missed
 				}
-				r := well(t, o)
-				require.Equal(t, c.outcomes, outcomes(r))
+				r := mustCarryOut(t, o)
+				require.Equal(t, c.outcomes, roundOutcomes(r))
 				require.Equal(t, strings.Replace(c.status, "POST", postVerb(m), 1), r.Rounds[0].Status)
 				want.Acked = want.Events
 				require.Equal(t, want, r.Counts)
@@ -121,7 +121,7 @@ func TestARoundEndsAsWhatHappened(t *testing.T) {
 	}
 }
 
-func outcomes(r report) []verbs.Outcome {
+func roundOutcomes(r report) []verbs.Outcome {
 	var list []verbs.Outcome
 	for _, round := range r.Rounds {
 		list = append(list, round.Outcome)
@@ -151,13 +151,13 @@ func requireTimes(t *testing.T, r roundReport) {
 }
 
 func TestAFlushThatSucceedsIsAnError(t *testing.T) {
-	r := well(t, order{Kind: "rounds", Method: verbs.MethodFlush, Rounds: 1, WCStatus: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
+	r := mustCarryOut(t, order{Kind: "rounds", Method: verbs.MethodFlush, Rounds: 1, WCStatus: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, roundOutcomes(r))
 	require.Equal(t, "success", r.Rounds[0].Status)
 }
 
-// names joins the verbs of a trace, without their arguments.
-func names(trace []string) string {
+// calledVerbs returns the verbs of a trace in one line, without their arguments.
+func calledVerbs(trace []string) string {
 	var b strings.Builder
 	b.WriteByte(' ')
 	for _, line := range trace {
@@ -172,21 +172,21 @@ func TestEventsAreAcknowledgedInBatchesAndAllOfThemBeforeTheEnd(t *testing.T) {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
 			const batch = 4
-			r := well(t, order{Kind: "rounds", Method: m, Rounds: 10, AckBatch: batch, GIDIndex: -1, PKeyIndex: -1})
+			r := mustCarryOut(t, order{Kind: "rounds", Method: m, Rounds: 10, AckBatch: batch, GIDIndex: -1, PKeyIndex: -1})
 			for i, round := range r.Rounds {
 				require.Equal(t, uint64(i+1)%batch, round.Unacked)
 				require.Equal(t, round.Unacked == 0, round.Ack > 0)
 				require.Equal(t, round.Wake+round.Arm+round.Drain, round.Total)
 			}
 			require.EqualValues(t, 10, r.Counts.Acked)
-			require.Equal(t, []string{"4", "4", "2"}, values(r.Trace, "ack_cq_events", "n"))
-			require.Equal(t, []string{"0"}, values(r.Trace, "destroy_cq", "unacked")[:1])
+			require.Equal(t, []string{"4", "4", "2"}, argumentValues(r.Trace, "ack_cq_events", "n"))
+			require.Equal(t, []string{"0"}, argumentValues(r.Trace, "destroy_cq", "unacked")[:1])
 		})
 	}
 }
 
-// values returns key's value of each call of a verb.
-func values(trace []string, verb, key string) []string {
+// argumentValues returns the values of an argument in the calls of a verb.
+func argumentValues(trace []string, verb, key string) []string {
 	var list []string
 	field := regexp.MustCompile(`\b` + key + `=(\S+)`)
 	for _, line := range trace {
@@ -219,19 +219,19 @@ func TestTheQueuePairIsConnectedToItself(t *testing.T) {
 			t.Parallel()
 			o := order{Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 1, LinkLayer: c.link, NoLayer: c.noLayer, NeedsGRH: c.grh,
 				GIDIndex: c.gid, PKeyIndex: c.pkey}
-			trace := well(t, o).Trace
-			own := values(trace, "create_qp", "qp_num")
+			trace := mustCarryOut(t, o).Trace
+			own := argumentValues(trace, "create_qp", "qp_num")
 			for key, want := range map[string]string{
 				"dest_qp_num": own[0], "sgid_index": c.wantGID, "gid_end": c.wantEnd, "dlid": c.dlid, "global": c.global,
 				"path_mtu": "1", "port": "1", "hop_limit": "64",
 			} {
-				require.Equal(t, []string{want}, values(trace, "modify_qp to=rtr", key), key)
+				require.Equal(t, []string{want}, argumentValues(trace, "modify_qp to=rtr", key), key)
 			}
-			require.Equal(t, []string{c.wantPKey}, values(trace, "modify_qp to=init", "pkey_index"))
-			require.Equal(t, []string{"2"}, values(trace, "create_cq", "vector"))
+			require.Equal(t, []string{c.wantPKey}, argumentValues(trace, "modify_qp to=init", "pkey_index"))
+			require.Equal(t, []string{"2"}, argumentValues(trace, "create_cq", "vector"))
 
 			o.Method = verbs.MethodUDSend
-			trace = well(t, o).Trace
+			trace = mustCarryOut(t, o).Trace
 			handles := 1
 			if c.link == verbs.LinkEthernet {
 				handles = 2 // one to check whether the device has any, one for the round
@@ -239,11 +239,11 @@ func TestTheQueuePairIsConnectedToItself(t *testing.T) {
 					c.wantGID, c.wantEnd = "3", "4" // held so briefly that it may be that of a host address
 				}
 			}
-			require.Equal(t, slices.Repeat([]string{c.wantGID}, handles), values(trace, "create_ah", "sgid_index"))
-			require.Equal(t, slices.Repeat([]string{c.wantEnd}, handles), values(trace, "create_ah", "gid_end"))
-			require.Equal(t, slices.Repeat([]string{c.global}, handles), values(trace, "create_ah", "global"))
-			require.Equal(t, []string{c.wantPKey}, values(trace, "modify_qp to=init", "pkey_index"))
-			require.Equal(t, []string{"0x11111111"}, values(trace, "modify_qp to=init", "qkey"))
+			require.Equal(t, slices.Repeat([]string{c.wantGID}, handles), argumentValues(trace, "create_ah", "sgid_index"))
+			require.Equal(t, slices.Repeat([]string{c.wantEnd}, handles), argumentValues(trace, "create_ah", "gid_end"))
+			require.Equal(t, slices.Repeat([]string{c.global}, handles), argumentValues(trace, "create_ah", "global"))
+			require.Equal(t, []string{c.wantPKey}, argumentValues(trace, "modify_qp to=init", "pkey_index"))
+			require.Equal(t, []string{"0x11111111"}, argumentValues(trace, "modify_qp to=init", "qkey"))
 		})
 	}
 }
@@ -253,15 +253,15 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 		t.Run(timeout.String(), func(t *testing.T) {
 			t.Parallel()
 			trace := carryOut(t, order{Kind: "rounds", Method: verbs.MethodRCWrite, Timeout: timeout, GIDIndex: -1, PKeyIndex: -1}).Trace
-			exponent, err := strconv.Atoi(values(trace, "modify_qp to=rts", "timeout")[0])
+			exponent, err := strconv.Atoi(argumentValues(trace, "modify_qp to=rts", "timeout")[0])
 			require.NoError(t, err)
-			retries, err := strconv.Atoi(values(trace, "modify_qp to=rts", "retry_cnt")[0])
+			retries, err := strconv.Atoi(argumentValues(trace, "modify_qp to=rts", "retry_cnt")[0])
 			require.NoError(t, err)
 			require.Positive(t, exponent, "0 means for ever")
 			require.LessOrEqual(t, exponent, 31)
 			require.Positive(t, retries)
 			require.Less(t, time.Duration(4096<<exponent)*time.Duration(retries+1), timeout)
-			require.Equal(t, []string{"0"}, values(trace, "modify_qp to=rts", "rnr_retry"))
+			require.Equal(t, []string{"0"}, argumentValues(trace, "modify_qp to=rts", "rnr_retry"))
 		})
 	}
 }
@@ -287,8 +287,8 @@ func doFlushWithoutQueuePairs(s *subject) error {
 }
 
 func TestFailedFlushRoundWaitsForItsPause(t *testing.T) {
-	r := well(t, order{Kind: "flush without queue pairs", GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
+	r := mustCarryOut(t, order{Kind: "flush without queue pairs", GIDIndex: -1, PKeyIndex: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, roundOutcomes(r))
 	require.Equal(t, "ibv_create_qp: cannot allocate memory", r.Rounds[0].Status)
 	require.GreaterOrEqual(t, r.Took, missed)
 	require.False(t, r.Rounds[0].Usable, "otherwise the prober would not recreate it")
@@ -323,9 +323,9 @@ func doFlushAfterNudge(s *subject) error {
 }
 
 func TestNudgedFlushProbeKeepsItsQueuePair(t *testing.T) {
-	r := well(t, order{Kind: "flush after nudge", GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled, verbs.OutcomeSuccess, verbs.OutcomeSuccess}, outcomes(r))
-	require.Equal(t, 2, strings.Count(names(r.Trace), " create_qp "))
+	r := mustCarryOut(t, order{Kind: "flush after nudge", GIDIndex: -1, PKeyIndex: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled, verbs.OutcomeSuccess, verbs.OutcomeSuccess}, roundOutcomes(r))
+	require.Equal(t, 2, strings.Count(calledVerbs(r.Trace), " create_qp "))
 }
 
 // failingRound does the last round of a probe and closes everything. In that round a call
@@ -343,7 +343,7 @@ func (s *subject) failingRound(p verbs.Probe, pause time.Duration, call ledger.C
 
 func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
 	r := carryOut(t, order{Kind: "nudged flush", GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled}, outcomes(r))
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled}, roundOutcomes(r))
 	require.Equal(t, ledger.ProbeCounts{}, r.Counts)
 }
 
@@ -365,7 +365,7 @@ func TestARoundThatFailsHasNoTimesOfAnotherRoundsEvent(t *testing.T) {
 	r := carryOut(t, order{
 		Kind: "stray and failure", Plan: "c kE", Timeout: missed, GIDIndex: -1, PKeyIndex: -1,
 	})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, roundOutcomes(r))
 	require.EqualValues(t, 1, r.Counts.Late)
 	require.Zero(t, r.Rounds[0].Wake)
 	require.Zero(t, r.Rounds[0].Hold)

@@ -106,7 +106,7 @@ func (l *observation) move(w *watched) error {
 		return fmt.Errorf("ibv_query_port was called %d times for %d queries", n, l.Queries)
 	}
 	l.Query = w.p.Commands[ledger.CallQueryPort] + l.LinkDowned/l.Queries*w.p.LinkDowned
-	l.GRH = last(values(strings.Split(w.s.CallTrace(), "\n"), "modify_qp to=rtr", "global"))
+	l.GRH = last(argumentValues(strings.Split(w.s.CallTrace(), "\n"), "modify_qp to=rtr", "global"))
 	return nil
 }
 
@@ -230,14 +230,14 @@ func TestEachDriverIsSeenAsItsTableSays(t *testing.T) {
 	require.NoError(t, err)
 	ends := map[string]func(*testing.T) report{}
 	for _, p := range standin.Profiles() { // all at once, since each waits most of the time
-		ends[p.Name] = begin(t, order{Kind: "profile", Profile: p.Name}, exe, filepath.Dir(library(t)))
+		ends[p.Name] = startOrder(t, order{Kind: "profile", Profile: p.Name}, exe, filepath.Dir(standInLibrary(t)))
 	}
 	for _, p := range standin.Profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			r := ends[p.Name](t)
 			require.Empty(t, r.Violation)
 			requireObservation(t, p, r.Observed)
-			t.Log(row(p, r.Observed))
+			t.Log(probingCost(p, r.Observed))
 		})
 	}
 }
@@ -300,9 +300,8 @@ func (l *observation) died(p standin.Profile) {
 	}
 }
 
-// row returns the cost of a profile's probing in commands a minute, at the default pace: a
-// round each second and a query each 5 s.
-func row(p standin.Profile, l observation) string {
+// probingCost returns the cost of probing a profile's device in commands a minute, with a round each second and a query every 5 s.
+func probingCost(p standin.Profile, l observation) string {
 	const rounds, queries = 60, 12
 	cost := func(s standin.Probing) string {
 		return fmt.Sprintf("%s, %d commands a minute", s.Method, s.Round*rounds+l.Query*queries)

@@ -118,7 +118,7 @@ const standinOrder = "STANDIN_ORDER"
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(standinOrder); text != "" {
-		os.Exit(helper(text))
+		os.Exit(runHelper(text))
 	}
 	os.Exit(runTests(m))
 }
@@ -141,7 +141,7 @@ func runTests(m *testing.M) int {
 // compileLibrary returns the stand-in's file.
 var compileLibrary = sync.OnceValues(func() (string, error) { return standin.Compile("../../conformance/standin/testdata", libraryDir) })
 
-func library(t *testing.T) string {
+func standInLibrary(t *testing.T) string {
 	t.Helper()
 	file, err := compileLibrary()
 	require.NoError(t, err)
@@ -153,18 +153,17 @@ func carryOut(t *testing.T, o order) report {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	return carryOutWith(t, o, exe, filepath.Dir(library(t)))
+	return carryOutWith(t, o, exe, filepath.Dir(standInLibrary(t)))
 }
 
-// carryOutWith is carryOut with another program or another library path.
+// carryOutWith is like carryOut, but with a given program and library path.
 func carryOutWith(t *testing.T, o order, exe, libraries string) report {
 	t.Helper()
-	return begin(t, o, exe, libraries)(t)
+	return startOrder(t, o, exe, libraries)(t)
 }
 
-// begin starts an order as carryOutWith does, and returns at once; end waits for its
-// report.
-func begin(t *testing.T, o order, exe, libraries string) (end func(*testing.T) report) {
+// startOrder is like carryOutWith, but does not wait for the report. The function end waits for it.
+func startOrder(t *testing.T, o order, exe, libraries string) (end func(*testing.T) report) {
 	t.Helper()
 	if o.Timeout == 0 {
 		o.Timeout = long
@@ -189,9 +188,8 @@ func begin(t *testing.T, o order, exe, libraries string) (end func(*testing.T) r
 	}
 }
 
-// well carries out an order as carryOut does. It requires that the order breaks no rule of
-// the library and that none of its steps fails.
-func well(t *testing.T, o order) report {
+// mustCarryOut is like carryOut. It also requires that the order breaks no rule of the library and that no step fails.
+func mustCarryOut(t *testing.T, o order) report {
 	t.Helper()
 	r := carryOut(t, o)
 	require.Empty(t, r.Violation)

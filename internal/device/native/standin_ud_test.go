@@ -17,8 +17,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// only returns the calls of a trace that are among verbs.
-func only(trace []string, verbs ...string) []string {
+// callsTo returns the calls of the given verbs in a trace.
+func callsTo(trace []string, verbs ...string) []string {
 	var list []string
 	for _, line := range trace {
 		name, _, _ := strings.Cut(line, " ")
@@ -46,34 +46,34 @@ func TestAddressIsHeldDuringRoundsOnly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.o.Kind, c.o.Method, c.o.Rounds, c.o.GIDIndex, c.o.PKeyIndex = "rounds", verbs.MethodUDSend, 2, -1, -1
-			r := well(t, c.o)
-			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeSuccess}, outcomes(r))
-			require.Equal(t, c.want, only(r.Trace, "query_gid", "create_ah", "post_send", "destroy_ah"))
+			r := mustCarryOut(t, c.o)
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeSuccess}, roundOutcomes(r))
+			require.Equal(t, c.want, callsTo(r.Trace, "query_gid", "create_ah", "post_send", "destroy_ah"))
 		})
 	}
 }
 
 func TestLostDatagramIsSentAgain(t *testing.T) {
-	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 2, Plan: "- ce", Timeout: time.Second, GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeSuccess}, outcomes(r))
+	r := mustCarryOut(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 2, Plan: "- ce", Timeout: time.Second, GIDIndex: -1, PKeyIndex: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeSuccess}, roundOutcomes(r))
 	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 2, Events: 2, Acked: 2, Resent: 1}, r.Counts)
 	require.Less(t, r.Rounds[0].Wake, int64(time.Second/2), "it counts from the datagram that came")
-	require.Equal(t, 3, strings.Count(names(r.Trace), " post_send "))
-	require.Equal(t, 3, strings.Count(names(r.Trace), " create_ah "), "one before the first round, and one a round")
+	require.Equal(t, 3, strings.Count(calledVerbs(r.Trace), " post_send "))
+	require.Equal(t, 3, strings.Count(calledVerbs(r.Trace), " create_ah "), "one before the first round, and one a round")
 }
 
 // If the event is late and the completion is not, nothing was lost.
 func TestDatagramThatCameIsNotSentAgain(t *testing.T) {
-	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Timeout: 400 * time.Millisecond, EventDelay: 300 * time.Millisecond,
+	r := mustCarryOut(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Timeout: 400 * time.Millisecond, EventDelay: 300 * time.Millisecond,
 		GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess}, outcomes(r))
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess}, roundOutcomes(r))
 	require.Equal(t, ledger.ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1}, r.Counts)
 	require.Greater(t, r.Rounds[0].Wake, int64(200*time.Millisecond))
 }
 
 func TestUnsentDatagramIsAnError(t *testing.T) {
-	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Plan: "f", Timeout: missed, GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
+	r := mustCarryOut(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Plan: "f", Timeout: missed, GIDIndex: -1, PKeyIndex: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, roundOutcomes(r))
 	require.Equal(t, "loc_qp_op_err", r.Rounds[0].Status)
 	require.Equal(t, ledger.ProbeCounts{Rounds: 1, Errors: 1}, r.Counts)
 }
@@ -107,7 +107,7 @@ func TestMissingAddressIsNoRound(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.ENODATA, unix.ETIMEDOUT, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EADDRNOTAVAIL} {
 		o.Failures = append(o.Failures, failure{Call: ledger.CallCreateAH, Errno: int32(errno)})
 	}
-	r := well(t, o)
+	r := mustCarryOut(t, o)
 	for i, f := range o.Failures {
 		require.Equal(t, verbs.OutcomeCanceled, r.Rounds[i].Outcome)
 		require.Equal(t, f.Call.String()+": "+unix.Errno(f.Errno).Error(), r.Rounds[i].Status)
@@ -142,8 +142,8 @@ func doSilentDevice(s *subject) error {
 }
 
 func TestSilentDeviceIsNoMissingAddress(t *testing.T) {
-	r := well(t, order{Kind: "silent device", GIDIndex: -1, PKeyIndex: -1})
-	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeCanceled, verbs.OutcomeError}, outcomes(r))
+	r := mustCarryOut(t, order{Kind: "silent device", GIDIndex: -1, PKeyIndex: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeCanceled, verbs.OutcomeError}, roundOutcomes(r))
 	require.True(t, r.Rounds[1].Usable, "the address is there: there is no other to be chosen")
 	require.False(t, r.Rounds[2].Usable)
 	require.Equal(t, "ibv_create_ah: connection timed out", r.Rounds[2].Status)

@@ -6,24 +6,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func child(kind Kind, number, parent uint32, thread int) Object {
+func childObject(kind Kind, number, parent uint32, thread int) Object {
 	return Object{Kind: kind, Number: number, Thread: thread, Parent: parent, HasParent: true}
 }
 
 func TestTheHolderIsTheCreatorOrThatOfAParent(t *testing.T) {
 	first, ended := Object{Kind: Contexts, Number: 0, Thread: 10}, Object{Kind: Contexts, Number: 1}
 	objects := []Object{
-		child(QueuePairs, 17, 0, 12),
-		child(QueuePairs, 18, 0, 0),
-		child(QueuePairs, 19, 1, 0),
-		child(QueuePairs, 20, 2, 0),
-		child(QueuePairs, 21, 9, 0),
-		child(SharedReceiveQueues, 3, 1, 0),
-		child(CompletionQueues, 4, 0, 0),
-		child(CompletionQueues, 5, 1, 0),
-		child(ProtectionDomains, 0, 0, 11),
-		child(ProtectionDomains, 1, 0, 0),
-		child(ProtectionDomains, 2, 1, 0),
+		childObject(QueuePairs, 17, 0, 12),
+		childObject(QueuePairs, 18, 0, 0),
+		childObject(QueuePairs, 19, 1, 0),
+		childObject(QueuePairs, 20, 2, 0),
+		childObject(QueuePairs, 21, 9, 0),
+		childObject(SharedReceiveQueues, 3, 1, 0),
+		childObject(CompletionQueues, 4, 0, 0),
+		childObject(CompletionQueues, 5, 1, 0),
+		childObject(ProtectionDomains, 0, 0, 11),
+		childObject(ProtectionDomains, 1, 0, 0),
+		childObject(ProtectionDomains, 2, 1, 0),
 		{Kind: QueuePairs, Number: 1, Kernel: "ib_core"},
 		{Kind: QueuePairs, Number: 0},
 		first, ended,

@@ -15,12 +15,12 @@ func nest(kind uint16, parts ...[]byte) []byte {
 	return netlink.Attribute(nil, kind, slices.Concat(parts...))
 }
 
-func wide(n uint64) []byte { return binary.NativeEndian.AppendUint64(nil, n) }
+func u64Value(n uint64) []byte { return binary.NativeEndian.AppendUint64(nil, n) }
 
 func TestDomainsAreSummedByOwner(t *testing.T) {
-	kernel := nest(attrPDEntry, nest(attrUseCount, wide(2)), nest(attrKernName, []byte("ib_core\x00")))
-	process := nest(attrPDEntry, nest(attrUseCount, wide(7)), nest(attrPID, netlink.Word(4711)))
-	unseen := nest(attrPDEntry, nest(attrUseCount, wide(1)))
+	kernel := nest(attrPDEntry, nest(attrUseCount, u64Value(2)), nest(attrKernName, []byte("ib_core\x00")))
+	process := nest(attrPDEntry, nest(attrUseCount, u64Value(7)), nest(attrPID, netlink.Word(4711)))
+	unseen := nest(attrPDEntry, nest(attrUseCount, u64Value(1)))
 	var u Use
 	require.NoError(t, u.addMessage(nest(attrPD, kernel, process, unseen)))
 	require.NoError(t, u.addMessage(nest(attrPD, process, unseen)))
@@ -31,7 +31,7 @@ func TestDomainsAreSummedByOwner(t *testing.T) {
 
 func TestCountersAreThoseOfTheMessage(t *testing.T) {
 	entry := func(name string, n uint64) []byte {
-		return nest(attrCounter, nest(attrCounterName, []byte(name+"\x00")), nest(attrCounterValue, wide(n)))
+		return nest(attrCounter, nest(attrCounterName, []byte(name+"\x00")), nest(attrCounterValue, u64Value(n)))
 	}
 	got := map[string]uint64{}
 	require.NoError(t, addCounters(got, nest(attrCounters, entry("out_of_buffer", 48213), entry("rnr_nak_retry_err", 0))))
@@ -45,7 +45,7 @@ func TestCountersAreThoseOfTheMessage(t *testing.T) {
 
 func TestResourcesAreThoseOfTheSummary(t *testing.T) {
 	entry := func(name string, n uint64) []byte {
-		return nest(attrSummaryEntry, nest(attrSummaryName, []byte(name+"\x00")), nest(attrSummaryCount, wide(n)))
+		return nest(attrSummaryEntry, nest(attrSummaryName, []byte(name+"\x00")), nest(attrSummaryCount, u64Value(n)))
 	}
 	got := map[string]uint64{}
 	require.NoError(t, addSummary(got, nest(attrSummary, entry("pd", 9), entry("qp", 3), entry("mr", 8))))

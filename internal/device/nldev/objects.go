@@ -79,13 +79,13 @@ type Object struct {
 // reference to the device during each part of the list, so that a removal waits for the end of the part. Each call uses
 // its own socket, so that any goroutine may call Dump.
 func Dump(device string, kind Kind, f func(Object) error) error {
-	if err := dump(device, kind, f); err != nil {
+	if err := dumpObjects(device, kind, f); err != nil {
 		return fmt.Errorf("ask RDMA netlink for each %s of %s: %w", kind, device, err)
 	}
 	return nil
 }
 
-func dump(device string, kind Kind, f func(Object) error) error {
+func dumpObjects(device string, kind Kind, f func(Object) error) error {
 	l, err := newListing(kind, f)
 	if err != nil {
 		return err

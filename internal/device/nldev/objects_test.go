@@ -12,59 +12,62 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// attrPad and attrDriver are RDMA_NLDEV_ATTR_PAD and _DRIVER, attrRQPN is _RES_RQPN: what an entry has besides.
+// Further attributes of an entry, which the package ignores: RDMA_NLDEV_ATTR_PAD, _DRIVER and _RES_RQPN.
 const attrRQPN, attrPad, attrDriver = 22, 52, 53
 
-func word(kind uint16, n uint32) []byte { return netlink.Attribute(nil, kind, netlink.Word(n)) }
+func u32Attr(kind uint16, n uint32) []byte { return netlink.Attribute(nil, kind, netlink.Word(n)) }
 
-func octet(kind uint16, n byte) []byte { return netlink.Attribute(nil, kind, []byte{n}) }
+func u8Attr(kind uint16, n byte) []byte { return netlink.Attribute(nil, kind, []byte{n}) }
 
-func text(kind uint16, s string) []byte { return netlink.Attribute(nil, kind, netlink.Text(s)) }
+func textAttr(kind uint16, s string) []byte { return netlink.Attribute(nil, kind, netlink.Text(s)) }
 
-// handle has the attributes that begin each part (fill_nldev_handle).
-func handle() []byte { return slices.Concat(word(attrDevIndex, 3), text(attrDevName, "mlx5_0")) }
+// deviceHandle returns the attributes at the start of each part (fill_nldev_handle).
+func deviceHandle() []byte {
+	return slices.Concat(u32Attr(attrDevIndex, 3), textAttr(attrDevName, "mlx5_0"))
+}
 
 // The entries, in the order of fill_res_{ctx,pd,cq,srq,qp}_entry.
 func ctxEntry(number, thread uint32) []byte {
-	return nest(attrCtxEntry, word(attrCtxN, number), by(thread, ""))
+	return nest(attrCtxEntry, u32Attr(attrCtxN, number), ownerAttr(thread, ""))
 }
 
 func pdEntry(number, ctx, thread uint32) []byte {
-	return nest(attrPDEntry, nest(attrPad), nest(attrUseCount, wide(4)), word(attrPDN, number), word(attrCtxN, ctx), by(thread, ""))
+	return nest(attrPDEntry, nest(attrPad), nest(attrUseCount, u64Value(4)), u32Attr(attrPDN, number), u32Attr(attrCtxN, ctx), ownerAttr(thread, ""))
 }
 
 func cqEntry(number, ctx, thread uint32) []byte {
-	return nest(attrCQEntry, word(37, 256), nest(attrUseCount, wide(1)), octet(76, 0), word(attrCQN, number), word(attrCtxN, ctx), by(thread, ""))
+	return nest(attrCQEntry, u32Attr(37, 256), nest(attrUseCount, u64Value(1)), u8Attr(76, 0), u32Attr(attrCQN, number), u32Attr(attrCtxN,
+		ctx), ownerAttr(thread, ""))
 }
 
-// srqEntry has the queue pairs that use it, as a table like that of a list of queue pairs.
+// srqEntry includes the queue pairs that use the shared receive queue, in a table like the table of a list of queue pairs.
 func srqEntry(number, pd, thread uint32) []byte {
-	pairs := nest(attrQP|unix.NLA_F_NESTED, nest(attrQPEntry|unix.NLA_F_NESTED, word(attrLQPN, 77)))
-	return nest(attrSRQEntry, word(attrSRQN, number), octet(attrType, 0), word(attrPDN, pd), pairs, by(thread, ""))
+	pairs := nest(attrQP|unix.NLA_F_NESTED, nest(attrQPEntry|unix.NLA_F_NESTED, u32Attr(attrLQPN, 77)))
+	return nest(attrSRQEntry, u32Attr(attrSRQN, number), u8Attr(attrType, 0), u32Attr(attrPDN, pd), pairs, ownerAttr(thread, ""))
 }
 
 func qpEntry(number, pd, thread uint32, state byte) []byte {
-	return nest(attrQPEntry, word(attrPortIndex, 1), word(attrLQPN, number), word(attrPDN, pd), by(thread, ""),
-		word(attrRQPN, 9), octet(attrType, 2), octet(attrState, state), nest(attrDriver, text(54, "sqe_cnt")))
+	return nest(attrQPEntry, u32Attr(attrPortIndex, 1), u32Attr(attrLQPN, number), u32Attr(attrPDN, pd), ownerAttr(thread, ""),
+		u32Attr(attrRQPN, 9), u8Attr(attrType, 2), u8Attr(attrState, state), nest(attrDriver, textAttr(54, "sqe_cnt")))
 }
 
-// gsiEntry is the kernel's queue pair of management on a port.
+// gsiEntry is the entry of the kernel's management queue pair of a port.
 func gsiEntry(port uint32) []byte {
-	return nest(attrQPEntry, word(attrPortIndex, port), word(attrLQPN, 1), by(0, "ib_core"), octet(attrType, ibQPTGSI), octet(attrState, 3))
+	return nest(attrQPEntry, u32Attr(attrPortIndex, port), u32Attr(attrLQPN, 1), ownerAttr(0, "ib_core"), u8Attr(attrType, ibQPTGSI), u8Attr(attrState, 3))
 }
 
-func by(thread uint32, module string) []byte {
+func ownerAttr(thread uint32, module string) []byte {
 	switch {
 	case module != "":
-		return text(attrKernName, module)
+		return textAttr(attrKernName, module)
 	case thread != 0:
-		return word(attrPID, thread)
+		return u32Attr(attrPID, thread)
 	}
 	return nil
 }
 
-// list reads parts as Dump does.
-func list(t testing.TB, kind Kind, parts ...[]byte) ([]Object, error) {
+// readParts reads the parts of a list like Dump.
+func readParts(t testing.TB, kind Kind, parts ...[]byte) ([]Object, error) {
 	t.Helper()
 	var got []Object
 	l, err := newListing(kind, func(o Object) error {
@@ -89,7 +92,7 @@ func TestObjectsAreThoseOfTheList(t *testing.T) {
 		{Contexts, nest(attrCtx, ctxEntry(0, 4711), nest(attrCtxEntry), ctxEntry(5, 0)), []Object{
 			{Kind: Contexts, Number: 0, Thread: 4711, State: StateUnknown}, {Kind: Contexts, Number: 5, State: StateUnknown},
 		}},
-		{ProtectionDomains, nest(attrPD, nest(attrPDEntry, word(attrPDN, 0), by(0, "ib_core")), pdEntry(2, 5, 4711)), []Object{
+		{ProtectionDomains, nest(attrPD, nest(attrPDEntry, u32Attr(attrPDN, 0), ownerAttr(0, "ib_core")), pdEntry(2, 5, 4711)), []Object{
 			{Kind: ProtectionDomains, Kernel: "ib_core", State: StateUnknown},
 			{Kind: ProtectionDomains, Number: 2, Thread: 4711, Parent: 5, HasParent: true, State: StateUnknown},
 		}},
@@ -107,7 +110,7 @@ func TestObjectsAreThoseOfTheList(t *testing.T) {
 		}},
 	} {
 		t.Run(string(test.kind), func(t *testing.T) {
-			got, err := list(t, test.kind, slices.Concat(handle(), test.part))
+			got, err := readParts(t, test.kind, slices.Concat(deviceHandle(), test.part))
 			require.NoError(t, err)
 			require.Equal(t, test.want, got)
 		})
@@ -128,7 +131,7 @@ func TestTheBytesOfTheKernelAreRead(t *testing.T) {
 	if netlink.Word(1)[0] != 1 {
 		t.Skip("needs a machine with the low byte first")
 	}
-	got, err := list(t, Contexts, raw)
+	got, err := readParts(t, Contexts, raw)
 	require.NoError(t, err)
 	require.Equal(t, []Object{
 		{Kind: Contexts, Number: 1, Thread: 0x1267, State: StateUnknown}, {Kind: Contexts, Number: 2, State: StateUnknown},
@@ -136,7 +139,7 @@ func TestTheBytesOfTheKernelAreRead(t *testing.T) {
 }
 
 func TestAnObjectThatThePartsRepeatComesOnce(t *testing.T) {
-	got, err := list(t, QueuePairs,
+	got, err := readParts(t, QueuePairs,
 		nest(attrQP, qpEntry(17, 2, 1, 3), qpEntry(18, 2, 1, 3), qpEntry(19, 2, 1, 3)),
 		nest(attrQP, qpEntry(18, 2, 1, 3), qpEntry(19, 2, 1, 3), qpEntry(20, 2, 1, 3), gsiEntry(1)),
 		nest(attrQP, gsiEntry(1), gsiEntry(2)))
@@ -153,9 +156,9 @@ func TestNoMoreIsListedThanTheLimit(t *testing.T) {
 		l, err := newListing(kind, func(Object) error { return nil })
 		require.NoError(t, err)
 		for n := range most {
-			require.NoError(t, l.readObject(word(l.numberAttr, uint32(n))))
+			require.NoError(t, l.readObject(u32Attr(l.numberAttr, uint32(n))))
 		}
-		require.ErrorIs(t, l.readObject(word(l.numberAttr, uint32(most))), ErrTooMany)
+		require.ErrorIs(t, l.readObject(u32Attr(l.numberAttr, uint32(most))), ErrTooMany)
 	}
 }
 
@@ -186,12 +189,12 @@ func TestAListThatCostsTooMuchIsNotAskedFor(t *testing.T) {
 }
 
 func TestAKernelWithoutProgressIsLeft(t *testing.T) {
-	empty := slices.Concat(handle(), nest(attrSRQ))
+	empty := slices.Concat(deviceHandle(), nest(attrSRQ))
 	parts := slices.Repeat([][]byte{empty}, maxEmpty-1)
-	got, err := list(t, SharedReceiveQueues, slices.Concat(parts, [][]byte{nest(attrSRQ, srqEntry(4, 2, 1))}, parts)...)
+	got, err := readParts(t, SharedReceiveQueues, slices.Concat(parts, [][]byte{nest(attrSRQ, srqEntry(4, 2, 1))}, parts)...)
 	require.NoError(t, err)
 	require.Len(t, got, 1)
-	_, err = list(t, SharedReceiveQueues, slices.Repeat([][]byte{empty}, maxEmpty)...)
+	_, err = readParts(t, SharedReceiveQueues, slices.Repeat([][]byte{empty}, maxEmpty)...)
 	require.ErrorIs(t, err, ErrEndless)
 }
 
@@ -211,7 +214,7 @@ func TestNoObjectComesOfADamagedEntry(t *testing.T) {
 	entry := qpEntry(17, 2, 4711, 3)
 	// A cut between two attributes leaves a valid entry with fewer attributes.
 	for n := 4; n < len(entry); n++ {
-		got, err := list(t, QueuePairs, nest(attrQP, nest(attrQPEntry, entry[4:n])))
+		got, err := readParts(t, QueuePairs, nest(attrQP, nest(attrQPEntry, entry[4:n])))
 		if err != nil {
 			require.Empty(t, got, "%d bytes", n)
 		}
@@ -222,20 +225,20 @@ func TestNoObjectComesOfADamagedEntry(t *testing.T) {
 	}
 	whole := nest(attrQP, entry)
 	for n := 1; n < len(whole); n++ {
-		got, err := list(t, QueuePairs, whole[:n])
+		got, err := readParts(t, QueuePairs, whole[:n])
 		require.ErrorContains(t, err, "read answer", "%d bytes", n)
 		require.Empty(t, got)
 	}
 	for name, fields := range map[string][]byte{
-		"without a number":    word(attrPID, 1),
+		"without a number":    u32Attr(attrPID, 1),
 		"with a short number": nest(attrLQPN, []byte{1, 2}),
-		"with a single byte":  octet(attrLQPN, 1),
+		"with a single byte":  u8Attr(attrLQPN, 1),
 	} {
-		got, err := list(t, QueuePairs, nest(attrQP, nest(attrQPEntry, fields)))
+		got, err := readParts(t, QueuePairs, nest(attrQP, nest(attrQPEntry, fields)))
 		require.NoError(t, err, name)
 		require.Empty(t, got, name)
 	}
-	got, err := list(t, QueuePairs, nest(attrQP, nest(attrQPEntry, word(attrLQPN, 5), nest(attrState), nest(attrType), nest(attrPDN, []byte{1}))))
+	got, err := readParts(t, QueuePairs, nest(attrQP, nest(attrQPEntry, u32Attr(attrLQPN, 5), nest(attrState), nest(attrType), nest(attrPDN, []byte{1}))))
 	require.NoError(t, err)
 	require.Equal(t, []Object{{Kind: QueuePairs, Number: 5, State: StateUnknown}}, got)
 }
@@ -265,12 +268,12 @@ func FuzzListsAreReadOrRefused(f *testing.F) {
 	f.Add(nest(attrQP, qpEntry(17, 2, 4711, 3), gsiEntry(1)))
 	f.Add(nest(attrSRQ, srqEntry(4, 2, 1)))
 	f.Add(nest(attrPD, pdEntry(2, 5, 4711)))
-	f.Add(slices.Concat(handle(), nest(attrCQ, cqEntry(3, 0, 4711)), nest(attrCtx, ctxEntry(0, 1), nest(attrCtxEntry))))
+	f.Add(slices.Concat(deviceHandle(), nest(attrCQ, cqEntry(3, 0, 4711)), nest(attrCtx, ctxEntry(0, 1), nest(attrCtxEntry))))
 	kinds := []Kind{Contexts, ProtectionDomains, CompletionQueues, SharedReceiveQueues, QueuePairs}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var all []Object
 		for _, kind := range kinds {
-			objects, _ := list(t, kind, raw, raw)
+			objects, _ := readParts(t, kind, raw, raw)
 			for i, o := range objects {
 				require.Equal(t, kind, o.Kind)
 				require.NotEmpty(t, o.State.String())

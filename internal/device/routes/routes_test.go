@@ -15,11 +15,11 @@ const (
 		"00200200       lo\n"
 )
 
-func over(netdev string) string {
+func ipv4DefaultRoute(netdev string) string {
 	return netdev + "\t00000000\t0100A8C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
 }
 
-func over6(netdev string) string {
+func ipv6DefaultRoute(netdev string) string {
 	return "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fe800000000000000000000000000001 00000400 00000001 00000000 " +
 		"00000003 " + netdev + "\n"
 }
@@ -30,17 +30,17 @@ func TestDefaultRouteIsFoundBelowBondsBridgesAndVLANs(t *testing.T) {
 		lower      map[string][]string
 		want       bool
 	}{
-		"its own":              {ipv4: head + subnet + over("eth0"), want: true},
-		"of another":           {ipv4: head + subnet + over("eth1")},
+		"its own":              {ipv4: head + subnet + ipv4DefaultRoute("eth0"), want: true},
+		"of another":           {ipv4: head + subnet + ipv4DefaultRoute("eth1")},
 		"a subnet alone":       {ipv4: head + subnet},
-		"IPv6 alone":           {ipv4: head, ipv6: reject + over6("eth0"), want: true},
+		"IPv6 alone":           {ipv4: head, ipv6: reject + ipv6DefaultRoute("eth0"), want: true},
 		"a route that rejects": {ipv4: head, ipv6: reject},
-		"a bond":               {ipv4: head + over("bond0"), lower: map[string][]string{"bond0": {"eth0", "eth1"}}, want: true},
+		"a bond":               {ipv4: head + ipv4DefaultRoute("bond0"), lower: map[string][]string{"bond0": {"eth0", "eth1"}}, want: true},
 		"a VLAN on a bridge on a bond": {
-			ipv4: head + over("br0.7"), lower: map[string][]string{"br0.7": {"br0"}, "br0": {"tap0", "bond0"}, "bond0": {"eth1", "eth0"}}, want: true,
+			ipv4: head + ipv4DefaultRoute("br0.7"), lower: map[string][]string{"br0.7": {"br0"}, "br0": {"tap0", "bond0"}, "bond0": {"eth1", "eth0"}}, want: true,
 		},
-		"another bond": {ipv4: head + over("bond0"), lower: map[string][]string{"bond0": {"eth1"}, "bond1": {"eth0"}}},
-		"a loop":       {ipv4: head + over("a"), lower: map[string][]string{"a": {"b"}, "b": {"a"}}},
+		"another bond": {ipv4: head + ipv4DefaultRoute("bond0"), lower: map[string][]string{"bond0": {"eth1"}, "bond1": {"eth0"}}},
+		"a loop":       {ipv4: head + ipv4DefaultRoute("a"), lower: map[string][]string{"a": {"b"}, "b": {"a"}}},
 		"no tables":    {},
 	} {
 		t.Run(name, func(t *testing.T) {

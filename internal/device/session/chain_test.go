@@ -65,12 +65,12 @@ func TestChoiceFollowsTheLinkLayer(t *testing.T) {
 				}
 				r.Wrap = func(b verbs.Backend) verbs.Backend {
 					for _, m := range row.bad {
-						b = bad(m, verbs.OutcomeLostCompletion, nil)(b)
+						b = failingRounds(m, verbs.OutcomeLostCompletion, nil)(b)
 					}
 					return known{b, row.driver}
 				}
 				r.Start(nil)
-				for _, got := range choices(r.After(30 * time.Second)) {
+				for _, got := range probeItems(r.After(30 * time.Second)) {
 					require.Equal(t, row.want, got.Method)
 					require.Contains(t, got.Reason, row.reason)
 				}
@@ -95,8 +95,8 @@ func TestDearHandlesCauseNoRetries(t *testing.T) {
 	})
 }
 
-// away makes datagram probes find no address, for as many rounds as are left.
-func away(b verbs.Backend, left *atomic.Int32) verbs.Backend {
+// awayProbes makes datagram probes find no address while rounds are left.
+func awayProbes(b verbs.Backend, left *atomic.Int32) verbs.Backend {
 	return probes{b, func(c verbs.ProbeConfig, p verbs.Probe) verbs.Probe {
 		if c.Method != verbs.MethodUDSend {
 			return p
@@ -133,13 +133,13 @@ func TestMissingAddressIsChosenAgain(t *testing.T) {
 		var without atomic.Int32
 		r := newRig(t, "roce2", "")
 		r.Options.Ports = []int{1}
-		r.Wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return awayProbes(b, &without) }
 		r.Start(nil)
 		items := r.After(5600 * time.Millisecond)
 		without.Store(1)
 		items = append(items, r.After(5*time.Second)...)
-		require.Len(t, choices(items), 1, "the method stays")
-		require.Len(t, rounds(items), 11, "the round is made by another probe")
+		require.Len(t, probeItems(items), 1, "the method stays")
+		require.Len(t, roundItems(items), 11, "the round is made by another probe")
 		require.Zero(t, r.counts().Errors)
 	})
 }
@@ -150,15 +150,15 @@ func TestAddressThatStaysAwayIsARefusal(t *testing.T) {
 		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
 		r.Options.Ports = []int{1}
-		r.Wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return awayProbes(b, &without) }
 		r.Start(nil)
 		items := r.After(9600 * time.Millisecond)
-		require.Equal(t, verbs.MethodRCWrite, choices(items)[0].Method)
-		require.Contains(t, choices(items)[0].Reason, "ud_send has no address to send from (ibv_create_ah: no data available)")
-		require.Len(t, rounds(items), 10)
+		require.Equal(t, verbs.MethodRCWrite, probeItems(items)[0].Method)
+		require.Contains(t, probeItems(items)[0].Reason, "ud_send has no address to send from (ibv_create_ah: no data available)")
+		require.Len(t, roundItems(items), 10)
 		without.Store(0)
 		items = r.After(2 * time.Minute)
-		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
+		require.Equal(t, verbs.MethodUDSend, roundItems(items)[len(roundItems(items))-1].Method)
 		require.Zero(t, r.counts().Errors)
 	})
 }
@@ -169,12 +169,12 @@ func TestNamedMethodWithoutAddressIsRetriedWithGrowingDelay(t *testing.T) {
 		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
 		r.Options.Ports, r.Options.Probe.Method = []int{1}, verbs.MethodUDSend
-		r.Wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return awayProbes(b, &without) }
 		r.Start(nil)
 		items := r.After(10 * time.Second)
-		require.Len(t, choices(items), 1)
-		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
+		require.Len(t, probeItems(items), 1)
+		require.Equal(t, verbs.MethodNone, probeItems(items)[0].Method)
 		require.EqualValues(t, 1<<30-4, without.Load(), "at 0 s, 1 s, 3 s and 7 s")
-		require.Empty(t, rounds(items))
+		require.Empty(t, roundItems(items))
 	})
 }

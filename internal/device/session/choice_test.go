@@ -12,9 +12,8 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// bad makes the rounds of a method that would succeed end with outcome o, unless well is
-// true.
-func bad(m verbs.Method, o verbs.Outcome, well *atomic.Bool) func(verbs.Backend) verbs.Backend {
+// failingRounds makes the successful rounds of a method end with outcome o instead, unless well is true.
+func failingRounds(m verbs.Method, o verbs.Outcome, well *atomic.Bool) func(verbs.Backend) verbs.Backend {
 	return func(b verbs.Backend) verbs.Backend { return failing{b, m, o, nil, well} }
 }
 
@@ -33,13 +32,13 @@ func TestRefusalsAreRetriedWithGrowingDelay(t *testing.T) {
 			var made atomic.Int32
 			r := newRig(t, "ib8", "") // where flush is not tried
 			r.Wrap = func(b verbs.Backend) verbs.Backend {
-				return counting{bad(verbs.MethodRCWrite, outcome, nil)(b), &made}
+				return counting{failingRounds(verbs.MethodRCWrite, outcome, nil)(b), &made}
 			}
 			r.Start(nil)
 			items := r.After(10 * time.Second)
 			require.EqualValues(t, 4, made.Load(), "at 0 s, 1 s, 3 s and 7 s")
-			require.Len(t, choices(items), 1)
-			require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
+			require.Len(t, probeItems(items), 1)
+			require.Equal(t, verbs.MethodNone, probeItems(items)[0].Method)
 			r.After(time.Hour)
 			require.EqualValues(t, 4+5+11, made.Load(), "five more to 255 s, and then one each 5 min")
 
@@ -69,11 +68,11 @@ func TestFailingPortIsCountedOnceItStaysUnprobed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.Wrap = func(b verbs.Backend) verbs.Backend {
-			b = bad(verbs.MethodRCWrite, verbs.OutcomeError, nil)(bad(verbs.MethodUDSend, verbs.OutcomeLostCompletion, nil)(b))
-			return bad(verbs.MethodFlush, verbs.OutcomeError, nil)(b)
+			b = failingRounds(verbs.MethodRCWrite, verbs.OutcomeError, nil)(failingRounds(verbs.MethodUDSend, verbs.OutcomeLostCompletion, nil)(b))
+			return failingRounds(verbs.MethodFlush, verbs.OutcomeError, nil)(b)
 		}
 		r.Start(nil)
-		items := rounds(r.After(10 * time.Second))
+		items := roundItems(r.After(10 * time.Second))
 		require.Len(t, items, 3, "at 1 s, 3 s and 7 s")
 		for _, item := range items {
 			require.Equal(t, verbs.MethodUDSend, item.Method)
@@ -81,17 +80,17 @@ func TestFailingPortIsCountedOnceItStaysUnprobed(t *testing.T) {
 		}
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		r.After(time.Second)
-		require.Empty(t, rounds(r.After(time.Hour)), "a port that is down has no fault of its own")
+		require.Empty(t, roundItems(r.After(time.Hour)), "a port that is down has no fault of its own")
 	})
 }
 
 func TestDisturbedTrialIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "[[fault]]\nat = \"0s\"\nkind = \"disturbed\"\nfor = \"100ms\"\n")
-		r.Wrap = bad(verbs.MethodUDSend, verbs.OutcomeLostCompletion, nil)
+		r.Wrap = failingRounds(verbs.MethodUDSend, verbs.OutcomeLostCompletion, nil)
 		r.Start(nil)
 		items := r.After(10 * time.Second)
-		require.Equal(t, verbs.MethodRCWrite, choices(items)[0].Method, "the round after the pause decided")
+		require.Equal(t, verbs.MethodRCWrite, probeItems(items)[0].Method, "the round after the pause decided")
 		require.Zero(t, r.counts().LostCompletions)
 	})
 }
@@ -104,9 +103,9 @@ func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 		wrap func(verbs.Backend) verbs.Backend
 		want verbs.Method
 	}{
-		{"flush alone", bad(verbs.MethodFlush, verbs.OutcomeLostEvent, nil), verbs.MethodNone},
+		{"flush alone", failingRounds(verbs.MethodFlush, verbs.OutcomeLostEvent, nil), verbs.MethodNone},
 		{"both", func(b verbs.Backend) verbs.Backend {
-			return bad(verbs.MethodFlush, verbs.OutcomeLostEvent, nil)(bad(verbs.MethodRCWrite, verbs.OutcomeLostEvent, nil)(b))
+			return failingRounds(verbs.MethodFlush, verbs.OutcomeLostEvent, nil)(failingRounds(verbs.MethodRCWrite, verbs.OutcomeLostEvent, nil)(b))
 		}, verbs.MethodFlush},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -118,7 +117,7 @@ func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 				r.After(3500 * time.Millisecond)
 				before := r.counts()
 				require.NoError(t, r.World.SetLink("sim0", 1, false))
-				items := choices(r.After(10 * time.Second))
+				items := probeItems(r.After(10 * time.Second))
 				require.Equal(t, row.want, items[len(items)-1].Method)
 				if row.want == verbs.MethodNone {
 					require.Equal(t, before.LostEvents, r.counts().LostEvents)
@@ -128,7 +127,7 @@ func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 	}
 }
 
-// The reason for a refusal may end without an event, as two bad seconds of a path do.
+// The reason for a refusal may disappear without an event, for example if a path was bad for two seconds.
 func TestFirstChoiceIsTriedAgainWithoutAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var well atomic.Bool
@@ -136,15 +135,15 @@ func TestFirstChoiceIsTriedAgainWithoutAnEvent(t *testing.T) {
 		r := newRig(t, "dual", "")
 		r.Options.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
 		r.Wrap = func(b verbs.Backend) verbs.Backend {
-			return counting{bad(verbs.MethodRCWrite, verbs.OutcomeError, &well)(b), &made}
+			return counting{failingRounds(verbs.MethodRCWrite, verbs.OutcomeError, &well)(b), &made}
 		}
 		r.Start(nil)
-		items := rounds(r.After(10 * time.Minute))
+		items := roundItems(r.After(10 * time.Minute))
 		require.Equal(t, verbs.MethodFlush, items[len(items)-1].Method)
 		require.InDelta(t, 600, len(items), 4, "flush goes on")
 		require.EqualValues(t, 2*4, made.Load(), "both methods at 0, 1, 3 and 7 min")
 		well.Store(true)
-		items = rounds(r.After(10 * time.Minute))
+		items = roundItems(r.After(10 * time.Minute))
 		require.Equal(t, verbs.MethodRCWrite, items[len(items)-1].Method)
 		require.Zero(t, r.counts().Errors)
 	})
@@ -157,15 +156,15 @@ func TestLostSecondChoiceIsRetriedSoon(t *testing.T) {
 		r := newRig(t, "dual", "")
 		r.Options.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
 		r.Wrap = func(b verbs.Backend) verbs.Backend {
-			return bad(verbs.MethodFlush, verbs.OutcomeError, &well)(bad(verbs.MethodRCWrite, verbs.OutcomeError, nil)(b))
+			return failingRounds(verbs.MethodFlush, verbs.OutcomeError, &well)(failingRounds(verbs.MethodRCWrite, verbs.OutcomeError, nil)(b))
 		}
 		r.Start(nil)
 		r.After(30 * time.Second)
 		well.Store(false)
-		items := choices(r.After(32 * time.Second))
+		items := probeItems(r.After(32 * time.Second))
 		require.Equal(t, verbs.MethodNone, items[len(items)-1].Method, "none is left as the first choice is due again")
 		well.Store(true)
-		items = choices(r.After(10 * time.Second))
+		items = probeItems(r.After(10 * time.Second))
 		require.Len(t, items, 1)
 		require.Equal(t, verbs.MethodFlush, items[0].Method)
 	})

@@ -14,8 +14,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// asked returns the Commands among items that are about a call.
-func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
+// commandsOf returns the Commands in items that report a given call.
+func commandsOf(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Command {
 		if i.Command == nil || i.Command.Call != call {
 			return nil
@@ -24,8 +24,8 @@ func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
 	})
 }
 
-// asking returns a rig that makes commands every 10 s.
-func asking(t *testing.T, profile, scenario string) *rig {
+// newCommandRig returns a rig that makes commands every 10 s.
+func newCommandRig(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
 	r.Options.CommandInterval, r.Options.CommandStuck = 10*time.Second, 5*time.Second
 	return r
@@ -33,38 +33,38 @@ func asking(t *testing.T, profile, scenario string) *rig {
 
 func TestEachPortsDeviceIsAskedOnceAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := asking(t, "dual", "")
+		r := newCommandRig(t, "dual", "")
 		r.Start(nil)
 		items := r.After(9 * time.Second)
-		require.Empty(t, asked(items, verbs.CommandHWCounters), "a worker that is restarted asks no more often")
+		require.Empty(t, commandsOf(items, verbs.CommandHWCounters), "a worker that is restarted asks no more often")
 		items = append(items, r.After(time.Hour)...)
-		counters := asked(items, verbs.CommandHWCounters)
+		counters := commandsOf(items, verbs.CommandHWCounters)
 		require.Len(t, counters, 2*360)
 		require.Equal(t, []int{1, 2}, []int{counters[0].Port, counters[1].Port})
 		require.Empty(t, counters[0].Status)
-		require.Empty(t, asked(items, verbs.CommandQueryQP), "the ports have counters")
-		require.Len(t, asked(items, verbs.CommandQueryPort), len(sessiontest.Readings(items)), "each query is timed")
+		require.Empty(t, commandsOf(items, verbs.CommandQueryQP), "the ports have counters")
+		require.Len(t, commandsOf(items, verbs.CommandQueryPort), len(sessiontest.Readings(items)), "each query is timed")
 	})
 }
 
 func TestADeviceWithoutCountersIsAskedForTheProbesQueuePair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := asking(t, "qedr", "")
+		r := newCommandRig(t, "qedr", "")
 		r.Options.Probe.Method = verbs.MethodRCWrite // auto would drop it for a moment, to try its first choice again
 		r.Start(nil)
 		items := r.After(time.Minute + time.Second)
-		require.Len(t, asked(items, verbs.CommandQueryQP), 6)
-		require.Empty(t, asked(items, verbs.CommandHWCounters))
-		require.Empty(t, asked(items, verbs.CommandQueryPort), "its driver answers from memory")
+		require.Len(t, commandsOf(items, verbs.CommandQueryQP), 6)
+		require.Empty(t, commandsOf(items, verbs.CommandHWCounters))
+		require.Empty(t, commandsOf(items, verbs.CommandQueryPort), "its driver answers from memory")
 	})
 }
 
 func TestWithoutAQueuePairThatLastsNothingIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := asking(t, "qedr", "")
+		r := newCommandRig(t, "qedr", "")
 		r.Options.Probe.Interval = 0
 		r.Start(nil)
-		require.Empty(t, asked(r.After(time.Hour), verbs.CommandQueryQP))
+		require.Empty(t, commandsOf(r.After(time.Hour), verbs.CommandQueryQP))
 	})
 }
 
@@ -75,7 +75,7 @@ func TestADriverWithoutCommandsIsNeverAsked(t *testing.T) {
 			if off {
 				profile = "mlx5"
 			}
-			r := asking(t, profile, "")
+			r := newCommandRig(t, profile, "")
 			if off {
 				r.Options.CommandInterval = 0
 			}
@@ -89,7 +89,7 @@ func TestADriverWithoutCommandsIsNeverAsked(t *testing.T) {
 
 func TestAFailureHasItsErrno(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := asking(t, "mlx5", `
+		r := newCommandRig(t, "mlx5", `
 [[command]]
 at = "15s"
 for = "20s"
@@ -98,7 +98,7 @@ status = "EIO"
 `)
 		r.Start(nil)
 		var got []string
-		for _, c := range asked(r.After(45*time.Second), verbs.CommandHWCounters) {
+		for _, c := range commandsOf(r.After(45*time.Second), verbs.CommandHWCounters) {
 			got = append(got, c.Status)
 		}
 		require.Equal(t, []string{"", "EIO", "EIO", ""}, got)
@@ -113,7 +113,7 @@ func TestAHangIsInTheLedgerWithABatchAndStopsNothing(t *testing.T) {
 		"query_port":  func(s *ledger.Contents) ledger.ThreadCall { return s.Control },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := asking(t, "mlx5", `
+			r := newCommandRig(t, "mlx5", `
 [[command]]
 at = "15s"
 for = "60s"
@@ -153,7 +153,7 @@ type = "sm_change"
 // The end of a session does not wait for the read of a counter, which uses nothing of the library.
 func TestAHungCounterHoldsNoRemovalUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := asking(t, "mlx5", `
+		r := newCommandRig(t, "mlx5", `
 [[command]]
 at = "15s"
 `)
@@ -170,7 +170,7 @@ at = "15s"
 // A device may hang from the beginning. Its events are read nevertheless.
 func TestABaselineThatHangsStopsNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := asking(t, "mlx5", `
+		r := newCommandRig(t, "mlx5", `
 [[fault]]
 kind = "hang_query"
 for = "1m"
@@ -197,7 +197,7 @@ type = "sm_change"
 // does not answer one command does not answer another, and the whole worker would hang in it.
 func TestNoQueuePairIsMadeWhileTheDeviceIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := asking(t, "mlx5", `
+		r := newCommandRig(t, "mlx5", `
 [[command]]
 at = "20s"
 for = "60s"

@@ -26,13 +26,13 @@ func (k *snapshotRequest) merge(why verbs.Trigger, at int64) {
 	if k.why != "" && k.why != verbs.TriggerBase && why != verbs.TriggerBase {
 		k.merged++
 	}
-	if k.why == "" || priority(why) > priority(k.why) {
+	if k.why == "" || triggerPriority(why) > triggerPriority(k.why) {
 		k.why, k.at = why, at
 	}
 }
 
-// priority returns the priority of a trigger among those merged into one snapshot.
-func priority(why verbs.Trigger) int {
+// triggerPriority returns the priority of a trigger. Of several merged triggers, the highest names the snapshot.
+func triggerPriority(why verbs.Trigger) int {
 	switch why {
 	case verbs.TriggerBase:
 		return 0

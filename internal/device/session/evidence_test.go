@@ -12,15 +12,15 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// watching returns a rig that takes snapshots and has no probes.
-func watching(t *testing.T, profile, scenario string) *rig {
+// newSnapshotRig returns a rig that takes snapshots and has no probes.
+func newSnapshotRig(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
 	r.Options.SnapshotInterval, r.Options.Ethtool, r.Options.Probe.Interval = time.Minute, verbs.EthtoolLink, 0
 	return r
 }
 
-// snapshots returns the complete snapshots among items, except base snapshots.
-func snapshots(items []verbs.Item) (explained []verbs.Snapshot, bases int) {
+// completeSnapshots returns the complete snapshots in items, except base snapshots, and the number of complete base snapshots.
+func completeSnapshots(items []verbs.Item) (explained []verbs.Snapshot, bases int) {
 	for _, s := range sessiontest.Pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
 		switch {
 		case !s.Done:
@@ -43,9 +43,9 @@ why = "no_cable"
 
 func TestCountersAreReadAtFirstAndEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "dual", "")
+		r := newSnapshotRig(t, "dual", "")
 		r.Start(nil)
-		explained, bases := snapshots(r.After(10*time.Minute + time.Second))
+		explained, bases := completeSnapshots(r.After(10*time.Minute + time.Second))
 		require.Empty(t, explained)
 		require.Equal(t, 2*11, bases)
 	})
@@ -53,7 +53,7 @@ func TestCountersAreReadAtFirstAndEveryInterval(t *testing.T) {
 
 func TestWithoutAnIntervalNoSnapshotIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown)
+		r := newSnapshotRig(t, "roce2", cableDown)
 		r.Options.SnapshotInterval = 0
 		r.Start(nil)
 		require.Empty(t, sessiontest.Pick(r.After(time.Hour), func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }))
@@ -62,7 +62,7 @@ func TestWithoutAnIntervalNoSnapshotIsTaken(t *testing.T) {
 
 func TestASnapshotIsSentInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown)
+		r := newSnapshotRig(t, "roce2", cableDown)
 		r.Start(nil)
 		r.After(29 * time.Second)
 		parts := sessiontest.Pick(r.After(5*time.Second), func(i verbs.Item) *verbs.Snapshot { return i.Snapshot })
@@ -90,10 +90,10 @@ func TestStatisticsAreReadOnlyWithAll(t *testing.T) {
 		link, all bool
 	}{{verbs.EthtoolOff, false, false}, {verbs.EthtoolLink, true, false}, {verbs.EthtoolAll, true, true}} {
 		synctest.Test(t, func(t *testing.T) {
-			r := watching(t, "roce2", cableDown)
+			r := newSnapshotRig(t, "roce2", cableDown)
 			r.Options.Ethtool = c.ethtool
 			r.Start(nil)
-			explained, _ := snapshots(r.After(time.Minute - time.Second))
+			explained, _ := completeSnapshots(r.After(time.Minute - time.Second))
 			require.Len(t, explained, 1)
 			require.Equal(t, c.link, explained[0].Link != nil, c.ethtool)
 			require.Equal(t, c.all, len(explained[0].Counters[verbs.CountersNetDev]) > 0, c.ethtool)
@@ -103,14 +103,14 @@ func TestStatisticsAreReadOnlyWithAll(t *testing.T) {
 
 func TestTheDriverIsNotAskedAboutALinkThatWasSetDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", `
+		r := newSnapshotRig(t, "roce2", `
 [[link]]
 at = "30s"
 down_for = "10s"
 why = "admin"
 `)
 		r.Start(nil)
-		explained, _ := snapshots(r.After(35 * time.Second))
+		explained, _ := completeSnapshots(r.After(35 * time.Second))
 		require.Len(t, explained, 1)
 		require.False(t, explained[0].NetDev.AdminUp)
 		require.Nil(t, explained[0].Link)
@@ -120,7 +120,7 @@ why = "admin"
 
 func TestALinkThatFlapsGetsTenSnapshotsAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", `
+		r := newSnapshotRig(t, "roce2", `
 [[link]]
 at = "10s"
 every = "50ms"
@@ -130,9 +130,9 @@ device = "sim0"
 `)
 		r.Start(nil)
 		items := r.After(30 * time.Second)
-		explained, _ := snapshots(items)
+		explained, _ := completeSnapshots(items)
 		require.Len(t, explained, 10, "one at once, then one a second, and ten a minute")
-		explained, _ = snapshots(r.After(4*time.Minute + 30*time.Second))
+		explained, _ = completeSnapshots(r.After(4*time.Minute + 30*time.Second))
 		require.Len(t, explained, 40)
 		merged := uint64(len(explained))
 		for _, s := range explained {
@@ -145,7 +145,7 @@ device = "sim0"
 // In a storm of events there is no pause in which a snapshot that waits for the last event could begin.
 func TestAStormHoldsNoSnapshotUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", `
+		r := newSnapshotRig(t, "roce2", `
 [[event]]
 at = "10s"
 every = "5ms"
@@ -154,7 +154,7 @@ type = "sm_change"
 device = "sim0"
 `)
 		r.Start(nil)
-		explained, _ := snapshots(r.After(20 * time.Second))
+		explained, _ := completeSnapshots(r.After(20 * time.Second))
 		require.Len(t, explained, 10)
 		require.Less(t, time.Duration(explained[0].Mono-explained[0].At), 100*time.Millisecond)
 	})
@@ -240,10 +240,10 @@ for = "8s"
 `,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := watching(t, "roce2", scenario)
+			r := newSnapshotRig(t, "roce2", scenario)
 			r.Options.Probe.Interval, r.Options.CommandInterval, r.Options.CommandStuck = time.Second, 10*time.Second, 5*time.Second
 			r.Start(nil)
-			explained, _ := snapshots(r.After(59 * time.Second))
+			explained, _ := completeSnapshots(r.After(59 * time.Second))
 			require.NotEmpty(t, explained, want)
 			require.Equal(t, want, explained[0].Trigger)
 			require.NotNil(t, explained[0].NetDev, want)
@@ -253,14 +253,14 @@ for = "8s"
 
 func TestAChangeThatNoEventAnnouncedIsATrigger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "efa", `
+		r := newSnapshotRig(t, "efa", `
 [[link]]
 at = "31s"
 down_for = "20s"
 `)
 		r.Options.StateInterval = 5 * time.Second
 		r.Start(nil)
-		explained, _ := snapshots(r.After(45 * time.Second))
+		explained, _ := completeSnapshots(r.After(45 * time.Second))
 		require.Len(t, explained, 1)
 		require.Equal(t, verbs.TriggerState, explained[0].Trigger)
 	})
@@ -289,8 +289,8 @@ source = "hwmon"
 name = "temp1_input"
 `
 
-// qualities returns the snapshots that have the counts of the forward error correction.
-func qualities(items []verbs.Item) (with []verbs.Snapshot) {
+// fecSnapshots returns the snapshots that have the counts of the forward error correction.
+func fecSnapshots(items []verbs.Item) (with []verbs.Snapshot) {
 	for _, s := range sessiontest.Pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
 		if s.Done && len(s.Counters[verbs.CountersFEC]) > 0 {
 			with = append(with, s)
@@ -301,10 +301,10 @@ func qualities(items []verbs.Item) (with []verbs.Snapshot) {
 
 func TestQualityOfALinkIsReadHourly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", blocks)
+		r := newSnapshotRig(t, "roce2", blocks)
 		r.Start(nil)
 		items := r.After(3*time.Hour + time.Minute)
-		got := qualities(items)
+		got := fecSnapshots(items)
 		require.Len(t, got, 4, "at first and every hour")
 		for _, s := range got {
 			require.Equal(t, verbs.TriggerBase, s.Trigger)
@@ -315,7 +315,7 @@ func TestQualityOfALinkIsReadHourly(t *testing.T) {
 
 func TestQualityOfALinkIsReadAfterADropAtMostOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", blocks+`
+		r := newSnapshotRig(t, "roce2", blocks+`
 [[link]]
 at = "20m"
 every = "2s"
@@ -325,10 +325,10 @@ device = "sim0"
 `)
 		r.Start(nil)
 		r.After(19 * time.Minute)
-		got := qualities(r.After(10 * time.Minute))
+		got := fecSnapshots(r.After(10 * time.Minute))
 		require.Len(t, got, 2, "at the first drop, and a minute later for those that waited")
 		require.Equal(t, verbs.Trigger(verbs.EventPortErr.String()), got[0].Trigger)
-		require.Len(t, qualities(r.After(time.Hour)), 1, "the interval counts from the last one")
+		require.Len(t, fecSnapshots(r.After(time.Hour)), 1, "the interval counts from the last one")
 	})
 }
 
@@ -336,7 +336,7 @@ device = "sim0"
 func TestErrorCorrectionThatIsNotCountedIsNotReadAfterADrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32
-		r := watching(t, "roce2", blocks+`
+		r := newSnapshotRig(t, "roce2", blocks+`
 [[link]]
 at = "20m"
 every = "2m"
@@ -367,9 +367,9 @@ device = "sim0"
 
 func TestQualityOfALinkIsNotReadWithoutEthtool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", blocks)
+		r := newSnapshotRig(t, "roce2", blocks)
 		r.Options.Ethtool = verbs.EthtoolOff
 		r.Start(nil)
-		require.Empty(t, qualities(r.After(2*time.Hour)))
+		require.Empty(t, fecSnapshots(r.After(2*time.Hour)))
 	})
 }

@@ -16,7 +16,7 @@ import (
 
 func TestNothingIsAskedUnderTheRTNLLockOfADeviceThatIsSlowToAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown+`
+		r := newSnapshotRig(t, "roce2", cableDown+`
 [[command]]
 at = "25s"
 device = "sim0"
@@ -26,7 +26,7 @@ for = "10s"
 `)
 		r.Options.Ethtool = verbs.EthtoolAll
 		r.Start(nil)
-		explained, _ := snapshots(r.After(45 * time.Second))
+		explained, _ := completeSnapshots(r.After(45 * time.Second))
 		require.Len(t, explained, 1)
 		require.Nil(t, explained[0].Link)
 		require.Contains(t, explained[0].Counters[verbs.CountersHardware], "out_of_buffer", "what was read is kept")
@@ -38,7 +38,7 @@ for = "10s"
 
 func TestNothingIsAskedUnderTheRTNLLockOfADeviceThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown+`
+		r := newSnapshotRig(t, "roce2", cableDown+`
 [[command]]
 at = "25s"
 device = "sim0"
@@ -46,7 +46,7 @@ what = "fails"
 for = "10s"
 `)
 		r.Start(nil)
-		explained, _ := snapshots(r.After(45 * time.Second))
+		explained, _ := completeSnapshots(r.After(45 * time.Second))
 		require.Len(t, explained, 1)
 		require.Nil(t, explained[0].Link)
 		require.Empty(t, explained[0].Counters)
@@ -60,7 +60,7 @@ for = "10s"
 
 func TestNothingIsAskedUnderTheRTNLLockSoonAfterDeviceFatal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown+`
+		r := newSnapshotRig(t, "roce2", cableDown+`
 [[event]]
 at = "28s"
 device = "sim0"
@@ -72,7 +72,7 @@ device = "sim0"
 why = "no_cable"
 `)
 		r.Start(nil)
-		explained, _ := snapshots(r.After(59 * time.Second))
+		explained, _ := completeSnapshots(r.After(59 * time.Second))
 		require.Len(t, explained, 3)
 		require.Equal(t, verbs.Trigger("device_fatal"), explained[0].Trigger)
 		require.Equal(t, []string{"ext_state: device_fatal was less than 10s ago"}, explained[1].LeftOut)
@@ -82,7 +82,7 @@ why = "no_cable"
 
 func TestADeviceWhoseCounterReadHangsIsWatchedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown+`
+		r := newSnapshotRig(t, "roce2", cableDown+`
 [[command]]
 at = "29s"
 device = "sim0"
@@ -98,7 +98,7 @@ for = "20s"
 		require.Equal(t, ledger.CallReadSysfs, r.Counters().Evidence.Call)
 		runs := sessiontest.Pick(items, func(i verbs.Item) *verbs.Run { return i.Run })
 		require.Len(t, runs, 2, "port_err and port_active")
-		explained, _ := snapshots(r.After(10 * time.Second))
+		explained, _ := completeSnapshots(r.After(10 * time.Second))
 		require.Len(t, explained, 1)
 		require.Equal(t, []string{
 			"counters: the device took 18.99s to answer a command", "ext_state: the device took 18.99s to answer a command",
@@ -108,7 +108,7 @@ for = "20s"
 
 func TestCountersAreLeftOutWhileAnotherCommandHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown+`
+		r := newSnapshotRig(t, "roce2", cableDown+`
 [[command]]
 at = "26s"
 device = "sim0"
@@ -117,7 +117,7 @@ for = "20s"
 `)
 		r.Options.StateInterval = time.Second
 		r.Start(nil)
-		explained, _ := snapshots(r.After(40 * time.Second))
+		explained, _ := completeSnapshots(r.After(40 * time.Second))
 		require.NotEmpty(t, explained)
 		require.Equal(t, verbs.Trigger("port_err"), explained[0].Trigger)
 		require.False(t, explained[0].NetDev.Carrier, "it asks no driver")
@@ -173,7 +173,7 @@ func (b changing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 // With some drivers each file of counters is a command.
 func TestNothingIsAskedUnderTheRTNLLockAfterACounterThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := watching(t, "roce2", cableDown)
+		r := newSnapshotRig(t, "roce2", cableDown)
 		r.change(func(d *changed) {
 			d.readCounters = func(port int, from verbs.CounterSource) (map[string]uint64, error) {
 				if from == verbs.CountersPort {
@@ -183,7 +183,7 @@ func TestNothingIsAskedUnderTheRTNLLockAfterACounterThatFailed(t *testing.T) {
 			}
 		})
 		r.Start(nil)
-		explained, _ := snapshots(r.After(35 * time.Second))
+		explained, _ := completeSnapshots(r.After(35 * time.Second))
 		require.Len(t, explained, 1)
 		require.Nil(t, explained[0].Link)
 		const why = "the device answered a command with: connection timed out"
@@ -197,7 +197,7 @@ func TestADeviceWhoseCountersAreNoQuestionIsAskedForAQueuePairFirst(t *testing.T
 	for _, failure := range []error{nil, unix.ETIMEDOUT} {
 		synctest.Test(t, func(t *testing.T) {
 			var queries, reads atomic.Int32
-			r := watching(t, "roce2", "")
+			r := newSnapshotRig(t, "roce2", "")
 			r.change(func(d *changed) {
 				d.commands = verbs.NewCommandSet(verbs.CommandQueryQP)
 				d.queryQP = func(int) error {
@@ -210,7 +210,7 @@ func TestADeviceWhoseCountersAreNoQuestionIsAskedForAQueuePairFirst(t *testing.T
 				}
 			})
 			r.Start(nil)
-			_, bases := snapshots(r.After(time.Second))
+			_, bases := completeSnapshots(r.After(time.Second))
 			require.Equal(t, 1, bases)
 			require.EqualValues(t, 1, queries.Load())
 			require.Equal(t, failure == nil, reads.Load() > 0)
@@ -264,7 +264,7 @@ func TestNoPortIsQueriedWhileACallOfOursHoldsTheRTNLLock(t *testing.T) {
 		var queries atomic.Int32
 		var holding atomic.Bool
 		held := make(chan struct{})
-		r := watching(t, "roce2", cableDown)
+		r := newSnapshotRig(t, "roce2", cableDown)
 		r.Options.StateInterval = time.Second
 		r.change(func(d *changed) {
 			d.link = func(int) (verbs.Link, error) {
@@ -289,7 +289,7 @@ func TestNoPortIsQueriedWhileACallOfOursHoldsTheRTNLLock(t *testing.T) {
 		close(held)
 		items = r.After(500 * time.Millisecond)
 		require.NotEmpty(t, sessiontest.Readings(items), "the queries are made up for")
-		explained, _ := snapshots(append(items, r.After(time.Second)...))
+		explained, _ := completeSnapshots(append(items, r.After(time.Second)...))
 		require.Len(t, explained, 1)
 		require.Equal(t, "no_cable", explained[0].Link.ExtState)
 	})

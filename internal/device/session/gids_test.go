@@ -13,8 +13,8 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// tables returns the GID tables among the items.
-func tables(items []verbs.Item) (all []*verbs.GIDTable) {
+// gidTables returns the GID tables among the items.
+func gidTables(items []verbs.Item) (all []*verbs.GIDTable) {
 	for _, it := range items {
 		if it.GIDs != nil {
 			all = append(all, it.GIDs)
@@ -23,7 +23,7 @@ func tables(items []verbs.Item) (all []*verbs.GIDTable) {
 	return all
 }
 
-func indexes(t *verbs.GIDTable) (all []int) {
+func gidIndexes(t *verbs.GIDTable) (all []int) {
 	for _, g := range t.Entries {
 		all = append(all, g.Index)
 	}
@@ -41,16 +41,16 @@ to = 6
 away = "400ms"
 `)
 		r.Start(nil)
-		first := tables(r.After(9 * time.Second))
+		first := gidTables(r.After(9 * time.Second))
 		require.Len(t, first, 1, "the baseline")
-		require.Equal(t, []int{0, 1, 2, 3}, indexes(first[0]))
+		require.Equal(t, []int{0, 1, 2, 3}, gidIndexes(first[0]))
 		require.Equal(t, 1, first[0].Port)
-		changed := tables(r.After(2 * time.Second))
+		changed := gidTables(r.After(2 * time.Second))
 		require.Len(t, changed, 2)
-		require.Equal(t, []int{0, 1, 2}, indexes(changed[0]))
-		require.Equal(t, []int{0, 1, 2, 6}, indexes(changed[1]))
+		require.Equal(t, []int{0, 1, 2}, gidIndexes(changed[0]))
+		require.Equal(t, []int{0, 1, 2, 6}, gidIndexes(changed[1]))
 		require.Equal(t, changed[0].Mono+(400*time.Millisecond).Nanoseconds(), changed[1].Mono)
-		require.Empty(t, tables(r.After(time.Hour)))
+		require.Empty(t, gidTables(r.After(time.Hour)))
 	})
 }
 
@@ -65,8 +65,8 @@ at = "10s"
 			r := newRig(t, "efa", scenario)
 			r.Options.GIDInterval = interval
 			r.Start(nil)
-			require.Len(t, tables(r.After(9*time.Second)), 1)
-			require.Len(t, tables(r.After(time.Hour)), want, "%v", interval)
+			require.Len(t, gidTables(r.After(9*time.Second)), 1)
+			require.Len(t, gidTables(r.After(time.Hour)), want, "%v", interval)
 		})
 	}
 }
@@ -85,9 +85,9 @@ func TestAGIDTableThatTheOutboxHadNoRoomForIsSentLater(t *testing.T) {
 		require.NoError(t, s.readGIDs(sent))
 		s.out.takeItems()
 		require.NoError(t, s.readGIDs(sent))
-		require.Len(t, tables(s.out.takeItems()), 1)
+		require.Len(t, gidTables(s.out.takeItems()), 1)
 		require.NoError(t, s.readGIDs(sent))
-		require.Empty(t, tables(s.out.takeItems()), "it has not changed")
+		require.Empty(t, gidTables(s.out.takeItems()), "it has not changed")
 	})
 }
 
@@ -113,7 +113,7 @@ func TestATableThatCannotBeReadEndsNoWatch(t *testing.T) {
 		r.Start(nil)
 		r.After(10 * time.Second)
 		items := r.After(time.Minute)
-		require.Empty(t, tables(items))
+		require.Empty(t, gidTables(items))
 		require.NotEmpty(t, sessiontest.Readings(items))
 	})
 }

@@ -26,8 +26,8 @@ func (l *lists) counts() (n [verbs.ObjectKinds]int) {
 	return n
 }
 
-// listing returns a rig that lists objects, and the counts of its lists.
-func listing(t *testing.T, scenario string) (r *rig, listed *lists) {
+// newListingRig returns a rig that lists objects, and counts of how often it has listed each kind.
+func newListingRig(t *testing.T, scenario string) (r *rig, listed *lists) {
 	r, listed = newRig(t, "roce2", scenario), new(lists)
 	r.Options.Objects, r.Options.Probe.Interval = true, 0
 	r.change(func(d *changed) {
@@ -43,7 +43,7 @@ func listing(t *testing.T, scenario string) (r *rig, listed *lists) {
 
 func TestObjectsAreListedEveryTenSecondsAndQueuePairsEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, listed := listing(t, "")
+		r, listed := newListingRig(t, "")
 		r.Start(nil)
 		require.Len(t, objectsOf(r.After(time.Second)), 1)
 		require.Len(t, objectsOf(r.After(time.Hour)), 360)
@@ -53,7 +53,7 @@ func TestObjectsAreListedEveryTenSecondsAndQueuePairsEveryMinute(t *testing.T) {
 
 func TestObjectsAreNotListedUnlessAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, listed := listing(t, "")
+		r, listed := newListingRig(t, "")
 		r.Options.Objects = false
 		r.Start(nil)
 		require.Empty(t, objectsOf(r.After(time.Hour)))
@@ -64,7 +64,7 @@ func TestObjectsAreNotListedUnlessAskedFor(t *testing.T) {
 // Each list of queue pairs would be another command.
 func TestQueuePairsAreNotListedWhileTheDeviceDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, listed := listing(t, `
+		r, listed := newListingRig(t, `
 [[command]]
 at = "45s"
 device = "sim0"
@@ -82,7 +82,7 @@ for = "2m"
 // A device that is being removed is asked nothing, because the removal would wait for the answer.
 func TestAListThatHangsKeepsNothingFromEnding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, _ := listing(t, "")
+		r, _ := newListingRig(t, "")
 		hang := make(chan struct{})
 		r.change(func(d *changed) {
 			d.objects = func(...verbs.ObjectKind) (*verbs.Objects, error) {

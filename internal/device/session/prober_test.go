@@ -19,14 +19,14 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.Start(nil)
 		items := r.After(5600 * time.Millisecond)
-		require.Equal(t, []verbs.ProbeItem{{ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodUDSend}, Reason: "as preferred"}}, choices(items))
-		require.Len(t, rounds(items), 6)
+		require.Equal(t, []verbs.ProbeItem{{ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodUDSend}, Reason: "as preferred"}}, probeItems(items))
+		require.Len(t, roundItems(items), 6)
 
 		down := time.Now()
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		items = r.After(5 * time.Second)
-		require.Equal(t, verbs.MethodFlush, choices(items)[0].Method)
-		require.Contains(t, choices(items)[0].Reason, "down")
+		require.Equal(t, verbs.MethodFlush, probeItems(items)[0].Method)
+		require.Contains(t, probeItems(items)[0].Reason, "down")
 		require.NotEmpty(t, begunSince(down, items))
 		for _, got := range begunSince(down, items) {
 			require.Equal(t, verbs.MethodFlush, got.Method)
@@ -35,13 +35,13 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 
 		require.NoError(t, r.World.SetLink("sim0", 1, true))
 		items = r.After(5 * time.Second)
-		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
+		require.Equal(t, verbs.MethodUDSend, roundItems(items)[len(roundItems(items))-1].Method)
 	})
 }
 
 // begunSince returns the rounds that began at or after at. A batch may contain earlier rounds.
 func begunSince(at time.Time, items []verbs.Item) []verbs.RoundItem {
-	return slices.DeleteFunc(rounds(items), func(r verbs.RoundItem) bool { return r.Start < at.UnixNano() })
+	return slices.DeleteFunc(roundItems(items), func(r verbs.RoundItem) bool { return r.Start < at.UnixNano() })
 }
 
 func TestBadRoundIsSentAtOnce(t *testing.T) {
@@ -49,7 +49,7 @@ func TestBadRoundIsSentAtOnce(t *testing.T) {
 		r := newRig(t, "roce2", "[[fault]]\nkind = \"completion_error\"\nat = \"1500ms\"\nfor = \"1s\"\n")
 		r.Start(nil)
 		r.After(1999 * time.Millisecond)
-		items := rounds(r.After(100 * time.Millisecond))
+		items := roundItems(r.After(100 * time.Millisecond))
 		require.Equal(t, verbs.OutcomeError, items[len(items)-1].Outcome)
 	})
 }
@@ -61,7 +61,7 @@ func TestAllVectorsAreProbed(t *testing.T) {
 		r.Start(nil)
 		items := r.After(2 * time.Second)
 		vectors := map[int]bool{}
-		for _, got := range rounds(items) {
+		for _, got := range roundItems(items) {
 			vectors[got.Vector] = true
 		}
 		require.Len(t, vectors, items[0].Opened.Vectors)
@@ -77,8 +77,8 @@ func TestSessionWithoutProbesSendsNoRounds(t *testing.T) {
 			change(&r.Options.Probe)
 			r.Start(nil)
 			items := r.After(10 * time.Second)
-			require.Empty(t, rounds(items))
-			require.Empty(t, choices(items))
+			require.Empty(t, roundItems(items))
+			require.Empty(t, probeItems(items))
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestAProberKeepsItsThread(t *testing.T) {
 			return failing{b, verbs.MethodUDSend, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }, nil}
 		}
 		r.Start(nil)
-		require.NotEmpty(t, rounds(r.After(1000*time.Second)))
+		require.NotEmpty(t, roundItems(r.After(1000*time.Second)))
 		require.Len(t, threads, 1, "rounds of each thread: %v", threads)
 	})
 }
@@ -218,16 +218,16 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 			r.Wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil, nil} }
 			r.Start(nil)
 			items := r.After(5600 * time.Millisecond)
-			got := choices(items)
+			got := probeItems(items)
 			require.Len(t, got, 1, "one choice, and it is kept")
 			require.Equal(t, row.want, got[0].Method)
 			if row.want == verbs.MethodFlush {
 				require.Contains(t, got[0].Reason, "rc_write ended as "+row.outcome.String())
-				require.Equal(t, verbs.OutcomeSuccess, rounds(items)[0].Outcome, "a trial that is not kept is no round")
+				require.Equal(t, verbs.OutcomeSuccess, roundItems(items)[0].Outcome, "a trial that is not kept is no round")
 			} else {
-				require.Equal(t, row.outcome, rounds(items)[0].Outcome, "the trial that is kept is a round like any other")
+				require.Equal(t, row.outcome, roundItems(items)[0].Outcome, "the trial that is kept is a round like any other")
 			}
-			require.Equal(t, row.want, rounds(items)[5].Method)
+			require.Equal(t, row.want, roundItems(items)[5].Method)
 			for _, p := range r.Counters().Probes {
 				require.Equal(t, p.Method == int(row.want), p.Rounds == 6, "%+v", p)
 				require.True(t, p.Method == int(row.want) || p.Rounds+p.Errors+p.LostCompletions == 0, "%+v", p)
@@ -245,8 +245,8 @@ func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
 		}
 		r.Start(nil)
 		items := r.After(3500 * time.Millisecond)
-		require.Len(t, rounds(items), 4)
-		for _, got := range rounds(items) {
+		require.Len(t, roundItems(items), 4)
+		for _, got := range roundItems(items) {
 			require.Equal(t, verbs.MethodRCWrite, got.Method)
 		}
 	})
@@ -260,8 +260,8 @@ func TestAnAutomaticChoiceDoesNotFlushWhereFlushesAreCounted(t *testing.T) {
 		down := time.Now()
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		items := r.After(5 * time.Second)
-		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
-		require.Contains(t, choices(items)[0].Reason, "counts flushed work requests")
+		require.Equal(t, verbs.MethodNone, probeItems(items)[0].Method)
+		require.Contains(t, probeItems(items)[0].Reason, "counts flushed work requests")
 		require.Empty(t, begunSince(down, items))
 	})
 }
@@ -311,7 +311,7 @@ func TestRoundsAtAShortIntervalKeepTheirPace(t *testing.T) {
 		r.Options.Probe.Interval, r.Options.Probe.Timeout = 4*time.Millisecond, 3*time.Millisecond
 		r.Start(nil)
 		r.After(time.Second)
-		items := rounds(r.After(4 * ledger.RoundRing / 2 * time.Millisecond))
+		items := roundItems(r.After(4 * ledger.RoundRing / 2 * time.Millisecond))
 		require.InDelta(t, ledger.RoundRing/2, len(items), 2, "vector 0 alone is probed, and its ring has space for them")
 		for i := 1; i < len(items); i++ {
 			require.EqualValues(t, 4*time.Millisecond, items[i].Start-items[i-1].Start)
@@ -332,7 +332,7 @@ func TestPlanStaysWithinAnInterval(t *testing.T) {
 		hasty.Store(1000)
 		r.After(2 * time.Second)
 		require.Zero(t, hasty.Load())
-		items := rounds(r.After(10 * time.Second))
+		items := roundItems(r.After(10 * time.Second))
 		require.Len(t, items, 10)
 	})
 }

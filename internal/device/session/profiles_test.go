@@ -79,7 +79,7 @@ func hasFile(p standin.Profile, end string) bool {
 
 // lastMethod returns the method of the last choice.
 func lastMethod(items []verbs.Item) verbs.Method {
-	all := choices(items)
+	all := probeItems(items)
 	return all[len(all)-1].Method
 }
 

@@ -44,8 +44,8 @@ func (d quietDevice) QueryPort(port int) (verbs.PortAttr, error) {
 	return a, err
 }
 
-// quiet returns a rig with such a backend, after the query at 5 s.
-func quiet(t *testing.T) (*rig, *atomic.Int32) {
+// newQuietRig returns a rig with a quietly backend, after the query at 5 s.
+func newQuietRig(t *testing.T) (*rig, *atomic.Int32) {
 	t.Helper()
 	r, state := newRig(t, "roce2", ""), new(atomic.Int32)
 	r.Options.Probe.Interval = 0
@@ -57,7 +57,7 @@ func quiet(t *testing.T) (*rig, *atomic.Int32) {
 
 func TestChangeWithoutAnEventIsConfirmedWithin100ms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, state := quiet(t)
+		r, state := newQuietRig(t)
 		state.Store(int32(verbs.PortDown))
 		require.Empty(t, sessiontest.Readings(r.After(2900*time.Millisecond)))
 		require.Len(t, sessiontest.Readings(r.After(100*time.Millisecond+portstate.Settle)), 1, "the query of the interval")
@@ -70,7 +70,7 @@ func TestChangeWithoutAnEventIsConfirmedWithin100ms(t *testing.T) {
 
 func TestAnswerThatVariesIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, state := quiet(t)
+		r, state := newQuietRig(t)
 		state.Store(int32(verbs.PortInit))
 		r.After(3*time.Second + confirmDelay/2)
 		state.Store(int32(verbs.PortArmed))
@@ -82,7 +82,7 @@ func TestAnswerThatVariesIsAskedForAgain(t *testing.T) {
 
 func TestQueryThatFailsIsNoDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, state := quiet(t)
+		r, state := newQuietRig(t)
 		state.Store(-1)
 		require.Len(t, sessiontest.Readings(r.After(4*time.Second)), 1)
 	})

@@ -28,13 +28,13 @@ func runWithObjects(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o 
 	return Run(ctx, b, led, o, send, Objects)
 }
 
-func runs(items []verbs.Item) []verbs.Run {
+func eventRuns(items []verbs.Item) []verbs.Run {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Run { return i.Run })
 }
-func rounds(items []verbs.Item) []verbs.RoundItem {
+func roundItems(items []verbs.Item) []verbs.RoundItem {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.RoundItem { return i.Round })
 }
-func choices(items []verbs.Item) []verbs.ProbeItem {
+func probeItems(items []verbs.Item) []verbs.ProbeItem {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.ProbeItem { return i.Probe })
 }
 
@@ -60,10 +60,10 @@ func TestOnlyTheNamedPortsAreQueriedAndProbed(t *testing.T) {
 		for _, got := range sessiontest.Readings(items) {
 			require.Equal(t, 2, got.Port)
 		}
-		for _, got := range rounds(items) {
+		for _, got := range roundItems(items) {
 			require.Equal(t, 2, got.Port)
 		}
-		require.NotEmpty(t, rounds(items))
+		require.NotEmpty(t, roundItems(items))
 	})
 }
 
@@ -75,7 +75,7 @@ func TestAnEventIsFollowedByAQueryAndAnotherWhenSettled(t *testing.T) {
 		r.After(time.Second)
 		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		items := r.After(settleDelay / 2)
-		require.Equal(t, verbs.EventPortErr, runs(items)[0].Type)
+		require.Equal(t, verbs.EventPortErr, eventRuns(items)[0].Type)
 		require.Len(t, sessiontest.Readings(items), 1)
 		require.Equal(t, verbs.PortDown, sessiontest.Readings(items)[0].Attr.State)
 		require.Len(t, sessiontest.Readings(r.After(settleDelay)), 1)
@@ -254,7 +254,7 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 		var listed uint64
 		for range 1000 {
 			require.NoError(t, r.World.Inject("sim0", verbs.EventPKeyChange, 1, 3))
-			for _, got := range runs(r.After(time.Millisecond)) {
+			for _, got := range eventRuns(r.After(time.Millisecond)) {
 				listed += got.Count
 			}
 		}
@@ -263,7 +263,7 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 		r.Ledger.CopyTo(&s)
 		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPKeyChange), Port: 1, Read: 3000, Acked: 3000}}, s.Events)
 		close(release)
-		require.Empty(t, runs(r.After(time.Second)))
+		require.Empty(t, eventRuns(r.After(time.Second)))
 	})
 }
 

@@ -78,8 +78,8 @@ func (s sysfsOf) Device(string) verbs.DeviceAttr {
 func (sysfsOf) Ports(string) []int                    { return []int{1, 2} }
 func (sysfsOf) GIDs(string, int) ([]verbs.GID, error) { return nil, nil }
 
-// taken takes the snapshot of a device in a synctest bubble and returns it.
-func taken(t *testing.T, open func() (verbs.Device, error), unopened KernelReader) (doc *Document, err error) {
+// takeSnapshot takes a snapshot of a device in a synctest bubble.
+func takeSnapshot(t *testing.T, open func() (verbs.Device, error), unopened KernelReader) (doc *Document, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	begin := time.Now()
@@ -105,7 +105,7 @@ func (d *Document) calls() string {
 
 func TestTheKernelIsAskedBeforeTheDeviceAndTheLockOfNetworkDevicesComesLast(t *testing.T) {
 	d := &device{ports: 1, commands: verbs.DriverCommands("mlx5_core")}
-	doc, err := taken(t, func() (verbs.Device, error) { return d, nil }, nil)
+	doc, err := takeSnapshot(t, func() (verbs.Device, error) { return d, nil }, nil)
 	require.NoError(t, err)
 	require.Equal(t, "attributes gids netdev attributes hw_counters counters aer link ethtool", doc.calls())
 	require.Empty(t, doc.Missing())
@@ -123,7 +123,7 @@ func TestTheKernelIsAskedBeforeTheDeviceAndTheLockOfNetworkDevicesComesLast(t *t
 func TestWhatADeviceDoesNotHaveIsNotMissing(t *testing.T) {
 	none := verbs.NewOpError("read", "ib0", 1, verbs.ErrUnsupported)
 	d := &device{ports: 1, virtual: true, errs: map[string]error{"counters": none, "aer": none, "link": none, "ethtool": none}}
-	doc, err := taken(t, func() (verbs.Device, error) { return d, nil }, nil)
+	doc, err := takeSnapshot(t, func() (verbs.Device, error) { return d, nil }, nil)
 	require.NoError(t, err)
 	require.Empty(t, doc.Missing())
 	require.NotContains(t, doc.Ports[0].Parts, "link")
@@ -131,7 +131,7 @@ func TestWhatADeviceDoesNotHaveIsNotMissing(t *testing.T) {
 	require.Equal(t, none.Error(), doc.Calls[5].None)
 
 	d.errs = map[string]error{"netdev": none} // as a port of InfiniBand
-	doc, err = taken(t, func() (verbs.Device, error) { return d, nil }, nil)
+	doc, err = takeSnapshot(t, func() (verbs.Device, error) { return d, nil }, nil)
 	require.NoError(t, err)
 	require.Empty(t, doc.Missing())
 	require.Equal(t, "attributes gids netdev attributes hw_counters counters aer", doc.calls())
@@ -140,7 +140,7 @@ func TestWhatADeviceDoesNotHaveIsNotMissing(t *testing.T) {
 func TestAfterACallThatHangsNoOtherIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &device{ports: 2, took: map[string]time.Duration{"attributes": time.Hour}}
-		doc, err := taken(t, func() (verbs.Device, error) { return d, nil }, nil)
+		doc, err := takeSnapshot(t, func() (verbs.Device, error) { return d, nil }, nil)
 		require.ErrorIs(t, err, ErrLate)
 		require.Equal(t, "attributes gids netdev gids netdev attributes! attributes! hw_counters! counters! hw_counters! counters! aer "+
 			"link! ethtool! link! ethtool!", doc.calls())
@@ -191,7 +191,7 @@ func TestTheLockIsNotTakenAfterASlowOrFailedCommand(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &device{ports: 1, commands: verbs.DriverCommands(tt.driver), took: tt.took, errs: tt.errs}
 			d.virtual = strings.Contains(tt.name, "no hardware")
-			doc, err := taken(t, func() (verbs.Device, error) { return d, nil }, nil)
+			doc, err := takeSnapshot(t, func() (verbs.Device, error) { return d, nil }, nil)
 			require.NoError(t, err, tt.name)
 			require.Equal(t, tt.calls, doc.calls(), tt.name)
 			require.Contains(t, strings.Join(doc.Missing(), "\n"), tt.why, tt.name)
@@ -202,18 +202,18 @@ func TestTheLockIsNotTakenAfterASlowOrFailedCommand(t *testing.T) {
 
 func TestOfADeviceThatCannotBeOpenedTheKernelIsAsked(t *testing.T) {
 	refused := errors.Join(verbs.ErrUnsupported, errors.New("is its provider library installed?"))
-	doc, err := taken(t, func() (verbs.Device, error) { return nil, refused }, sysfsOf{})
+	doc, err := takeSnapshot(t, func() (verbs.Device, error) { return nil, refused }, sysfsOf{})
 	require.NoError(t, err)
 	require.Equal(t, "attributes! sysfs gids gids", doc.calls())
 	require.Contains(t, doc.Missing()[0], "provider library")
 	require.JSONEq(t, `{"node_guid": "0200:0000:0000:0001", "fw_ver": "22.39.2048", "numa_node": 1, "events_supported": false, "is_vf": false}`,
 		string(doc.Parts["sysfs"]))
 
-	doc, err = taken(t, func() (verbs.Device, error) { return nil, verbs.ErrNoDevice }, sysfsOf{gone: true})
+	doc, err = takeSnapshot(t, func() (verbs.Device, error) { return nil, verbs.ErrNoDevice }, sysfsOf{gone: true})
 	require.NoError(t, err)
 	require.Equal(t, "attributes! sysfs!", doc.calls())
 
-	doc, err = taken(t, func() (verbs.Device, error) { return nil, verbs.ErrNoDevice }, nil)
+	doc, err = takeSnapshot(t, func() (verbs.Device, error) { return nil, verbs.ErrNoDevice }, nil)
 	require.NoError(t, err)
 	require.Equal(t, "attributes!", doc.calls())
 }
@@ -224,7 +224,7 @@ func TestAnOpeningThatHangsLosesNotWhatTheKernelKnows(t *testing.T) {
 			time.Sleep(time.Hour)
 			return &device{}, nil
 		}
-		doc, err := taken(t, hang, sysfsOf{})
+		doc, err := takeSnapshot(t, hang, sysfsOf{})
 		require.ErrorIs(t, err, ErrLate)
 		require.Equal(t, "attributes! sysfs gids gids", doc.calls())
 		time.Sleep(time.Hour)

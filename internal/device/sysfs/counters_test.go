@@ -19,8 +19,8 @@ func always() bool { return true }
 
 const nic = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/"
 
-// card describes an adapter with counters of all kinds and a network device.
-func card() tree {
+// cardTree returns the sysfs of an adapter with counters of all kinds and a network device.
+func cardTree() tree {
 	port := nic + "infiniband/mlx5_0/ports/1/"
 	return tree{
 		"bus/pci/drivers/mlx5_core/module":                              "-> ../../../../module/mlx5_core",
@@ -28,14 +28,14 @@ func card() tree {
 		nic + "driver":                                                  "-> ../../../../bus/pci/drivers/mlx5_core",
 		nic + "aer_dev_correctable":                                     "RxErr 3\nBadTLP 0\nTOTAL_ERR_COR 3\n",
 		nic + "aer_dev_nonfatal":                                        "Undefined 0\nCmpltTO 1\nTOTAL_ERR_NONFATAL 1\n",
-		nic + "aer_dev_fatal":                                           unreadable,
+		nic + "aer_dev_fatal":                                           makeUnreadable,
 		nic + "infiniband/mlx5_0/device":                                "-> ../../../0000:3b:00.0",
 		port + "hw_counters/lifespan":                                   "10\n",
 		port + "hw_counters/out_of_buffer":                              "48213\n",
 		port + "hw_counters/roce_slow":                                  "18446744073709551615\n",
 		port + "counters/symbol_error":                                  "17\n",
 		port + "counters/VL15_dropped":                                  "N/A (no PMA)\n",
-		port + "counters/port_xmit_wait":                                unreadable,
+		port + "counters/port_xmit_wait":                                makeUnreadable,
 		port + "gid_attrs/ndevs/0":                                      "eth0\n",
 		"class/net/eth0":                                                "-> ../../" + nic + "net/eth0",
 		nic + "net/eth0/device":                                         "-> ../../../0000:3b:00.0",
@@ -52,7 +52,7 @@ func card() tree {
 }
 
 func TestCountersOfAPortAndOfItsPCIFunction(t *testing.T) {
-	s := card().mount(t)
+	s := cardTree().mount(t)
 	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, verbs.RefusalRow, always)
 	require.NoError(t, err)
 	require.Equal(t, map[string]uint64{"out_of_buffer": 48213, "roce_slow": 1<<64 - 1}, got)
@@ -64,7 +64,7 @@ func TestCountersOfAPortAndOfItsPCIFunction(t *testing.T) {
 }
 
 func TestWithoutCountersOfASourceItIsUnsupported(t *testing.T) {
-	s := card().mount(t)
+	s := cardTree().mount(t)
 	for _, from := range []verbs.CounterSource{verbs.CountersHardware, verbs.CountersPort} {
 		_, err := s.ReadCounters("soft0", 1, from, verbs.RefusalRow, always)
 		require.ErrorIs(t, err, verbs.ErrUnsupported, from)
@@ -75,14 +75,14 @@ func TestWithoutCountersOfASourceItIsUnsupported(t *testing.T) {
 
 // If a device does not answer, each of its counters would wait as long as the first.
 func TestReadingCountersEndsAtTheFirstThatFails(t *testing.T) {
-	s := card().mount(t)
+	s := cardTree().mount(t)
 	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersPort, verbs.RefusalRow, always)
 	require.ErrorContains(t, err, "read counter: read ")
 	require.Empty(t, got, "port_xmit_wait comes before symbol_error, VL15_dropped is no number")
 }
 
 func TestReadingCountersEndsWhenItTakesTooLong(t *testing.T) {
-	s := card().mount(t)
+	s := cardTree().mount(t)
 	calls := 0
 	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, verbs.RefusalRow, func() bool {
 		calls++
@@ -93,7 +93,7 @@ func TestReadingCountersEndsWhenItTakesTooLong(t *testing.T) {
 }
 
 func TestANetworkDeviceIsAsTheKernelShowsIt(t *testing.T) {
-	s := card().mount(t)
+	s := cardTree().mount(t)
 	require.Equal(t, "eth0", s.PortNetDev("mlx5_0", 1))
 	require.Empty(t, s.PortNetDev("soft0", 1))
 	up, err := s.NetDev("eth0")
@@ -145,7 +145,7 @@ func TestTemperatureIsThatOfThePCIFunction(t *testing.T) {
 		"one that is not there": {tree{hwmon + "name": "mlx5\n"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files := card()
+			files := cardTree()
 			maps.Copy(files, c.files)
 			got, err := files.mount(t).ReadSensors("mlx5_0")
 			require.Equal(t, c.want, got)

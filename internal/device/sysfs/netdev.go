@@ -23,7 +23,7 @@ func (s FS) NetDev(name string) (verbs.NetDev, error) {
 	if name == "" || err != nil {
 		return verbs.NetDev{}, fmt.Errorf("%w: no network device %q in this network namespace", verbs.ErrUnsupported, name)
 	}
-	n := verbs.NetDev{Name: name, AdminUp: flags&unix.IFF_UP != 0, Virtual: !exists(dir, "device")}
+	n := verbs.NetDev{Name: name, AdminUp: flags&unix.IFF_UP != 0, Virtual: !pathExists(dir, "device")}
 	if n.AdminUp {
 		n.Carrier, n.HasCarrier = carrierOf(readAttr(dir, "operstate"))
 	}

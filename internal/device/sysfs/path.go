@@ -37,7 +37,7 @@ func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !exists(s.portDir(device, port), "gids") { // the device may have gone during the reading
+	if !pathExists(s.portDir(device, port), "gids") { // the device may have gone during the reading
 		return nil, fmt.Errorf("read GID table of port %d of %s: %w", port, device, verbs.ErrNoDevice)
 	}
 	gids := make([]verbs.GID, 0, len(entries))

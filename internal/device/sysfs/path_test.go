@@ -13,14 +13,14 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-func gid(index int, addr string, v2 bool) gidEntry {
+func newGIDEntry(index int, addr string, v2 bool) gidEntry {
 	return gidEntry{index, netip.MustParseAddr(addr).As16(), v2}
 }
 
 func TestTheBestGIDIsRoutableRoCEv2(t *testing.T) {
 	table := []gidEntry{
-		gid(0, "fe80::1", false), gid(1, "fe80::1", true),
-		gid(2, "::ffff:10.0.0.1", false), gid(3, "::ffff:10.0.0.1", true), gid(4, "2001:db8::1", true),
+		newGIDEntry(0, "fe80::1", false), newGIDEntry(1, "fe80::1", true),
+		newGIDEntry(2, "::ffff:10.0.0.1", false), newGIDEntry(3, "::ffff:10.0.0.1", true), newGIDEntry(4, "2001:db8::1", true),
 	}
 	best, ok := chooseGID(table, -1)
 	require.True(t, ok)
@@ -155,8 +155,8 @@ func TestHiddenFlushCounterIsAssumedByDriver(t *testing.T) {
 	}
 }
 
-// unreadable makes an entry of a table that fails to open with ELOOP.
-func unreadable(t *testing.T, s FS, entry string) {
+// makeUnreadable makes the opening of a table's entry fail with ELOOP.
+func makeUnreadable(t *testing.T, s FS, entry string) {
 	t.Helper()
 	file := filepath.Join(s.portDir("rxe0", 1), entry)
 	require.NoError(t, os.Symlink(file, file))
@@ -164,7 +164,7 @@ func unreadable(t *testing.T, s FS, entry string) {
 
 func TestATableThatCannotBeOpenedIsAnErrorAndNoEndlessTable(t *testing.T) {
 	s := portTree(t, map[string][]string{"pkeys": {"0x7fff"}})
-	unreadable(t, s, "pkeys/1")
+	makeUnreadable(t, s, "pkeys/1")
 	_, err := s.FirstFullMember("rxe0", 1)
 	require.ErrorIs(t, err, unix.ELOOP)
 	require.ErrorContains(t, err, "pkeys")
@@ -172,7 +172,7 @@ func TestATableThatCannotBeOpenedIsAnErrorAndNoEndlessTable(t *testing.T) {
 
 func TestPKeysAreReadToTheFirstFullMember(t *testing.T) {
 	s := portTree(t, map[string][]string{"pkeys": {"0x7fff", "0xffff"}})
-	unreadable(t, s, "pkeys/2")
+	makeUnreadable(t, s, "pkeys/2")
 	index, err := s.FirstFullMember("rxe0", 1)
 	require.NoError(t, err)
 	require.Equal(t, 1, index)
@@ -180,7 +180,7 @@ func TestPKeysAreReadToTheFirstFullMember(t *testing.T) {
 
 func TestAPKeyIsReadAtItsIndex(t *testing.T) {
 	s := portTree(t, map[string][]string{"pkeys": {"0x7fff", "0x8001", "0x0000", "?"}})
-	unreadable(t, s, "pkeys/4")
+	makeUnreadable(t, s, "pkeys/4")
 	pkey, err := s.PKey("rxe0", 1, 1)
 	require.NoError(t, err)
 	require.EqualValues(t, 0x8001, pkey)

@@ -33,7 +33,7 @@ func (s FS) Function(name string) (verbs.Found, error) {
 // infiniband_verbs. The result has VirtualFunction, Scalable, Parent, PCI, Driver and Soft, and no other field of Found.
 func functionAt(dir, driver string) verbs.Found {
 	f := verbs.Found{
-		VirtualFunction: exists(dir, "device/physfn"), Parent: pciAddress(linkBase(dir, "device/physfn")), Soft: isSoft(dir, driver),
+		VirtualFunction: pathExists(dir, "device/physfn"), Parent: pciAddress(linkBase(dir, "device/physfn")), Soft: isSoft(dir, driver),
 	}
 	switch {
 	case isScalable(driver):
@@ -53,7 +53,7 @@ func isSoft(dir, driver string) bool {
 		return true
 	}
 	target, err := os.Readlink(dir)
-	return err == nil && strings.Contains(target, "/devices/virtual/") && !exists(dir, "device")
+	return err == nil && strings.Contains(target, "/devices/virtual/") && !pathExists(dir, "device")
 }
 
 // CardOf returns the PCI address and the driver of a device. For a scalable function it returns the address of the parent function.
@@ -88,7 +88,7 @@ func (s FS) PCIFunction(address string) verbs.PCIFunction {
 	case err == nil:
 		f.Instance = at.Ino // the kernel makes a new directory, with another inode, each time it finds the function
 	case errors.Is(err, unix.ENOENT):
-		f.Absent = exists(bus)
+		f.Absent = pathExists(bus)
 	}
 	names, err := listDir(filepath.Join(dir, "net"))
 	if err != nil {

@@ -32,10 +32,10 @@ func TestPCIFunctionHasItsDriverAndMaster(t *testing.T) {
 }
 
 func TestOnlyAHardwareDeviceIsOnAPCIFunction(t *testing.T) {
-	address, driver := mlx5().mount(t).PCIFunctionOf("mlx5_1")
+	address, driver := mlx5Tree().mount(t).PCIFunctionOf("mlx5_1")
 	require.Equal(t, []string{"0000:3b:00.3", "mlx5_core"}, []string{address, driver})
 	for name, files := range map[string]tree{
-		"no device below": rxe(),
+		"no device below": rxeTree(),
 		"below the network card's function": {
 			"class/infiniband/rxe0/device":     "-> ../../../devices/0000:3b:00.0",
 			"class/infiniband/rxe0/node_desc":  "rxe\n",
@@ -54,16 +54,16 @@ func TestFunctionHasItsPhysicalFunction(t *testing.T) {
 		files tree
 		want  verbs.Found
 	}{
-		{mlx5(), verbs.Found{Name: "mlx5_0", PCI: physical, Driver: "mlx5_core"}},
-		{mlx5(), verbs.Found{Name: "mlx5_1", VirtualFunction: true, Parent: physical, PCI: "0000:3b:00.3", Driver: "mlx5_core"}},
-		{scalable(), verbs.Found{Name: "mlx5_2", VirtualFunction: true, Scalable: true, Parent: physical}},
-		{rxe(), verbs.Found{Name: "rxe0", Soft: true}},
+		{mlx5Tree(), verbs.Found{Name: "mlx5_0", PCI: physical, Driver: "mlx5_core"}},
+		{mlx5Tree(), verbs.Found{Name: "mlx5_1", VirtualFunction: true, Parent: physical, PCI: "0000:3b:00.3", Driver: "mlx5_core"}},
+		{scalableFunctionTree(), verbs.Found{Name: "mlx5_2", VirtualFunction: true, Scalable: true, Parent: physical}},
+		{rxeTree(), verbs.Found{Name: "rxe0", Soft: true}},
 	} {
 		f, err := row.files.mount(t).Function(row.want.Name)
 		require.NoError(t, err)
 		require.Equal(t, row.want, f)
 	}
-	files := scalable()
+	files := scalableFunctionTree()
 	files["devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/net/enp59s0f0np0/mtu"] = "1500\n"
 	f, err := files.mount(t).Function("mlx5_2")
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestSoftDeviceIsToldFromOneOnAnotherBus(t *testing.T) {
 		files        tree
 		soft         bool
 	}{
-		{"rxe", "rxe0", rxe(), true},
+		{"rxe", "rxe0", rxeTree(), true},
 		{"rxe of an older kernel", "rxe0", below, true},
 		{"one without a parent, of a driver of tomorrow", "soft0", tree{
 			"class/infiniband/soft0": "-> ../../devices/virtual/infiniband/soft0", "devices/virtual/infiniband/soft0/node_type": "1: CA\n",
@@ -92,8 +92,8 @@ func TestSoftDeviceIsToldFromOneOnAnotherBus(t *testing.T) {
 		{"a card on no PCI bus", "hns_0", tree{
 			"class/infiniband/hns_0": "-> ../../" + platform, platform + "/device": "-> ../../../HISI00D1:00", platform + "/node_type": "1: CA\n",
 		}, false},
-		{"a scalable function", "mlx5_2", scalable(), false},
-		{"one that is not there", "mlx5_9", mlx5(), false},
+		{"a scalable function", "mlx5_2", scalableFunctionTree(), false},
+		{"one that is not there", "mlx5_9", mlx5Tree(), false},
 	} {
 		f, err := row.files.mount(t).Function(row.device)
 		require.NoError(t, err, row.name)
@@ -102,8 +102,8 @@ func TestSoftDeviceIsToldFromOneOnAnotherBus(t *testing.T) {
 }
 
 func TestScalableFunctionIsOnTheCardOfItsPhysicalFunction(t *testing.T) {
-	address, driver := scalable().mount(t).CardOf("mlx5_2")
+	address, driver := scalableFunctionTree().mount(t).CardOf("mlx5_2")
 	require.Equal(t, []string{"0000:3b:00.0", "mlx5_core.sf"}, []string{address, driver})
-	address, driver = mlx5().mount(t).CardOf("mlx5_1")
+	address, driver = mlx5Tree().mount(t).CardOf("mlx5_1")
 	require.Equal(t, []string{"0000:3b:00.3", "mlx5_core"}, []string{address, driver})
 }

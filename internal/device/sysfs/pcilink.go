@@ -21,7 +21,7 @@ func (s FS) PCILink(address string) verbs.PCILink {
 		return verbs.PCILink{}
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Join(s.root, "bus/pci/devices", address))
-	if err != nil || exists(dir, "physfn") {
+	if err != nil || pathExists(dir, "physfn") {
 		return verbs.PCILink{}
 	}
 	above := filepath.Dir(dir)

@@ -9,15 +9,15 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// linked describes a card below a root port, both of PCIe 5 with 16 lanes. changes replaces and adds files.
-func linked(changes tree) tree {
-	const port, card = "devices/pci0000:15/0000:15:01.0/", "devices/pci0000:15/0000:15:01.0/0000:16:00.0/"
+// pciLinkTree returns the sysfs of a card below a root port, both PCIe 5 with 16 lanes. changes replaces and adds files.
+func pciLinkTree(changes tree) tree {
+	const port, cardTree = "devices/pci0000:15/0000:15:01.0/", "devices/pci0000:15/0000:15:01.0/0000:16:00.0/"
 	t := tree{
 		"bus/pci/devices/0000:16:00.0": "-> ../../../devices/pci0000:15/0000:15:01.0/0000:16:00.0",
 		"bus/pci/devices/0000:00:00.0": "-> ../../../devices/pci0000:00/0000:00:00.0",
 		port + "max_link_speed":        "32.0 GT/s PCIe\n", port + "max_link_width": "16\n", port + "vendor": "0x8086\n",
-		card + "max_link_speed": "32.0 GT/s PCIe\n", card + "max_link_width": "16\n", card + "vendor": "0x15b3\n",
-		card + "current_link_speed": "32.0 GT/s PCIe\n", card + "current_link_width": "16\n",
+		cardTree + "max_link_speed": "32.0 GT/s PCIe\n", cardTree + "max_link_width": "16\n", cardTree + "vendor": "0x15b3\n",
+		cardTree + "current_link_speed": "32.0 GT/s PCIe\n", cardTree + "current_link_width": "16\n",
 		"devices/pci0000:00/0000:00:00.0/vendor": "0x8086\n",
 	}
 	for name, text := range changes {
@@ -25,7 +25,7 @@ func linked(changes tree) tree {
 		case "port":
 			t[port+name[5:]] = text
 		case "card":
-			t[card+name[5:]] = text
+			t[cardTree+name[5:]] = text
 		default:
 			t[name] = text
 		}
@@ -55,7 +55,7 @@ func TestPCILinkIsComparedWithWhatBothEndsSupport(t *testing.T) {
 		"in a machine of QEMU":   {tree{"devices/pci0000:00/0000:00:00.0/subsystem_vendor": "0x1af4\n"}, verbs.PCILink{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := linked(row.files).mount(t).PCILink("0000:16:00.0")
+			got := pciLinkTree(row.files).mount(t).PCILink("0000:16:00.0")
 			require.Equal(t, row.want, got)
 			require.Equal(t, name == "slow" || name == "narrow, older kernel", got.Degraded())
 		})

@@ -58,7 +58,7 @@ func (s FS) Nodes() (map[string]string, error) {
 }
 
 // HasNodeClass reports whether ib_uverbs is loaded, which makes the class of the nodes.
-func (s FS) HasNodeClass() bool { return exists(s.root, "class/infiniband_verbs") }
+func (s FS) HasNodeClass() bool { return pathExists(s.root, "class/infiniband_verbs") }
 
 // Node returns the uverbs node of a device, as in "uverbs0". It returns
 // ErrNoDevice if the device has none, and another error if the nodes cannot be read.
@@ -277,7 +277,7 @@ const (
 func driverOf(dir string) string {
 	desc := readAttr(dir, "node_desc")
 	switch {
-	case desc == "rxe" || exists(dir, "parent"): // rdma-ndd may rewrite node_desc
+	case desc == "rxe" || pathExists(dir, "parent"): // rdma-ndd may rewrite node_desc
 		return driverRxe
 	case strings.HasPrefix(desc, "Software iWARP stack"): // SIW_NODE_DESC_COMMON
 		return driverSiw
@@ -285,7 +285,7 @@ func driverOf(dir string) string {
 	if driver := linkBase(dir, "device/driver"); driver != "" {
 		return driver
 	}
-	if !exists(dir, "device") && parseTransport(readAttr(dir, "node_type")) == "iwarp" {
+	if !pathExists(dir, "device") && parseTransport(readAttr(dir, "node_type")) == "iwarp" {
 		return driverSiw
 	}
 	return ""
@@ -356,7 +356,7 @@ func linkBase(elem ...string) string {
 	return filepath.Base(target)
 }
 
-func exists(elem ...string) bool {
+func pathExists(elem ...string) bool {
 	_, err := os.Lstat(filepath.Join(elem...))
 	return err == nil
 }

@@ -16,12 +16,11 @@ import (
 // unreadable for an attribute that exists and answers with an error.
 type tree map[string]string
 
-const unreadable = "<unreadable>"
+const makeUnreadable = "<unreadable>"
 
-// mlx5 is a dual-port adapter, in InfiniBand mode, and a virtual function of
-// it, in Ethernet mode; each is a PCI function. The layout is that of Linux 6.1
-// with class links into devices/.
-func mlx5() tree {
+// mlx5Tree returns the sysfs of a dual-port adapter in InfiniBand mode with a virtual function in Ethernet mode. Each is a PCI
+// function. The layout follows Linux 6.1, whose class directories have links into devices/.
+func mlx5Tree() tree {
 	pf := "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/"
 	vf := "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.3/"
 	return tree{
@@ -44,23 +43,23 @@ func mlx5() tree {
 		pf + "infiniband/mlx5_0/fw_ver":                       "20.31.1014\n",
 		pf + "infiniband/mlx5_0/ports/1/rate":                 "100 Gb/sec (4X EDR)\n",
 		pf + "infiniband/mlx5_0/ports/1/counters/link_downed": "3\n",
-		pf + "infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0":    unreadable,
+		pf + "infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0":    makeUnreadable,
 		pf + "infiniband/mlx5_0/ports/2/rate":                 "2.5 Gb/sec (1X SDR)\n",
 		pf + "infiniband/mlx5_0/ports/2/counters/link_downed": "N/A (no PMA)\n",
-		pf + "infiniband/mlx5_0/ports/2/gid_attrs/ndevs/0":    unreadable,
+		pf + "infiniband/mlx5_0/ports/2/gid_attrs/ndevs/0":    makeUnreadable,
 		vf + "driver":                                                 "-> ../../../../bus/pci/drivers/mlx5_core",
 		vf + "physfn":                                                 "-> ../0000:3b:00.0",
 		vf + "numa_node":                                              "-1\n",
 		vf + "infiniband_verbs/uverbs1/ibdev":                         "mlx5_1\n",
 		vf + "infiniband/mlx5_1/device":                               "-> ../../../0000:3b:00.3",
 		vf + "infiniband/mlx5_1/node_type":                            "1: CA\n",
-		vf + "infiniband/mlx5_1/fw_ver":                               unreadable,
+		vf + "infiniband/mlx5_1/fw_ver":                               makeUnreadable,
 		vf + "infiniband/mlx5_1/ports/1/rate":                         "25 Gb/sec (1X EDR)\n",
-		vf + "infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0":            unreadable,
-		vf + "infiniband/mlx5_1/ports/1/gid_attrs/ndevs/1":            unreadable,
+		vf + "infiniband/mlx5_1/ports/1/gid_attrs/ndevs/0":            makeUnreadable,
+		vf + "infiniband/mlx5_1/ports/1/gid_attrs/ndevs/1":            makeUnreadable,
 		vf + "infiniband/mlx5_1/ports/1/gid_attrs/ndevs/2":            "enp59s0f0v1\n",
 		vf + "infiniband/mlx5_1/ports/1/gid_attrs/ndevs/3":            "enp59s0f0v1.7\n",
-		vf + "infiniband/mlx5_1/ports/1/counters/link_downed":         unreadable,
+		vf + "infiniband/mlx5_1/ports/1/counters/link_downed":         makeUnreadable,
 		vf + "infiniband/mlx5_1/ports/1/hw_counters/out_of_sequence":  "0\n",
 		vf + "infiniband/mlx5_1/ports/1/hw_counters/lifespan":         "10\n",
 		vf + "infiniband/mlx5_1/ports/1/counters/port_rcv_data":       "0\n",
@@ -73,9 +72,8 @@ func mlx5() tree {
 	}
 }
 
-// rxe is the sysfs of Debian's 6.1 after "rdma link add rxe0 type rxe netdev
-// d0".
-func rxe() tree {
+// rxeTree returns the sysfs of Debian's Linux 6.1 after "rdma link add rxe0 type rxe netdev d0".
+func rxeTree() tree {
 	dev := "devices/virtual/infiniband/rxe0/"
 	return tree{
 		"class/infiniband/rxe0":                          "-> ../../devices/virtual/infiniband/rxe0",
@@ -92,7 +90,7 @@ func rxe() tree {
 		dev + "ports/1/rate":                                        "2.5 Gb/sec (1X SDR)\n",
 		dev + "ports/1/gid_attrs/ndevs/0":                           "d0\n",
 		dev + "ports/1/gid_attrs/ndevs/1":                           "d0\n",
-		dev + "ports/1/gid_attrs/ndevs/2":                           unreadable,
+		dev + "ports/1/gid_attrs/ndevs/2":                           makeUnreadable,
 		dev + "ports/1/hw_counters/link_downed":                     "1\n",
 		dev + "ports/1/hw_counters/lifespan":                        "10\n",
 		"devices/virtual/infiniband_verbs/uverbs0/uevent":           "MAJOR=231\n",
@@ -102,7 +100,7 @@ func rxe() tree {
 	}
 }
 
-func efa() tree {
+func efaTree() tree {
 	pci := "devices/pci0000:00/0000:00:06.0/"
 	return tree{
 		"class/infiniband/rdmap0s6":               "-> ../../" + pci + "infiniband/rdmap0s6",
@@ -128,7 +126,7 @@ func (files tree) mount(t *testing.T) sysfs.FS {
 		switch {
 		case isLink:
 			require.NoError(t, os.Symlink(target, full))
-		case content == unreadable:
+		case content == makeUnreadable:
 			// Reading a directory as a file fails for root as well.
 			require.NoError(t, os.Mkdir(full, 0o755))
 		default:
@@ -138,8 +136,8 @@ func (files tree) mount(t *testing.T) sysfs.FS {
 	return sysfs.New(root)
 }
 
-// scalable is a scalable function on the auxiliary bus, below the physical function of a card.
-func scalable() tree {
+// scalableFunctionTree returns the sysfs of a scalable function on the auxiliary bus, below the physical function of a card.
+func scalableFunctionTree() tree {
 	const function = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/mlx5_core.sf.2/"
 	return tree{
 		"class/infiniband/mlx5_2":                "-> ../../" + function + "infiniband/mlx5_2",
@@ -159,30 +157,30 @@ func TestSysfsDescribesDevices(t *testing.T) {
 		files tree
 		want  verbs.DeviceAttr
 	}{
-		{"a PCI function", mlx5(), verbs.DeviceAttr{
+		{"a PCI function", mlx5Tree(), verbs.DeviceAttr{
 			Name: "mlx5_0", EventsSupported: true,
 			NodeGUID: "0c42:a103:0065:bafe", SysImageGUID: "0c42:a103:0065:bafe",
 			PCIAddress: "0000:3b:00.0", NUMANode: 1, BoardID: "MT_0000000224",
 			Driver: "mlx5_core", Transport: "infiniband", Firmware: "20.31.1014",
 		}},
-		{"a virtual function that answers little", mlx5(), verbs.DeviceAttr{
+		{"a virtual function that answers little", mlx5Tree(), verbs.DeviceAttr{
 			Name: "mlx5_1", EventsSupported: true, PCIAddress: "0000:3b:00.3", NUMANode: -1,
 			Driver: "mlx5_core", Transport: "infiniband", VirtualFunction: true,
 		}},
-		{"a scalable function", scalable(), verbs.DeviceAttr{
+		{"a scalable function", scalableFunctionTree(), verbs.DeviceAttr{
 			Name: "mlx5_2", EventsSupported: true, NodeGUID: "0000:0000:0000:0000", PCIAddress: "0000:3b:00.0", NUMANode: -1,
 			Driver: "mlx5_core.sf", Transport: "infiniband", VirtualFunction: true,
 		}},
-		{"a soft device", rxe(), verbs.DeviceAttr{
+		{"a soft device", rxeTree(), verbs.DeviceAttr{
 			Name: "rxe0", EventsSupported: true,
 			NodeGUID: "e01f:e5ff:fe51:e9c2", SysImageGUID: "e01f:e5ff:fe51:e9c2",
 			NUMANode: -1, Driver: "rdma_rxe", Transport: "infiniband",
 		}},
-		{"a driver without events", efa(), verbs.DeviceAttr{
+		{"a driver without events", efaTree(), verbs.DeviceAttr{
 			Name: "rdmap0s6", EventsSupported: false, PCIAddress: "0000:00:06.0",
 			Driver: "efa", Transport: "unspecified", Firmware: "0.0.0.0",
 		}},
-		{"a device that is gone", rxe(), verbs.DeviceAttr{
+		{"a device that is gone", rxeTree(), verbs.DeviceAttr{
 			Name: "mlx5_9", EventsSupported: true, NUMANode: -1,
 		}},
 	} {
@@ -201,28 +199,28 @@ func TestSysfsCompletesPorts(t *testing.T) {
 		attr   verbs.PortAttr
 		want   verbs.PortAttr
 	}{
-		{"InfiniBand has no network device", mlx5(), "mlx5_0", 1,
+		{"InfiniBand has no network device", mlx5Tree(), "mlx5_0", 1,
 			verbs.PortAttr{LinkLayer: verbs.LinkInfiniBand},
 			verbs.PortAttr{LinkLayer: verbs.LinkInfiniBand, RateGbps: 100, Width: "4x", LinkDowned: 3, HasLinkDowned: true}},
-		{"a counter without performance management", mlx5(), "mlx5_0", 2,
+		{"a counter without performance management", mlx5Tree(), "mlx5_0", 2,
 			verbs.PortAttr{LinkLayer: verbs.LinkInfiniBand},
 			verbs.PortAttr{LinkLayer: verbs.LinkInfiniBand, RateGbps: 2.5, Width: "1x"}},
-		{"empty GIDs first and a counter that is there and unreadable", mlx5(), "mlx5_1", 1,
+		{"empty GIDs first and a counter that is there and unreadable", mlx5Tree(), "mlx5_1", 1,
 			verbs.PortAttr{LinkLayer: verbs.LinkEthernet},
 			verbs.PortAttr{LinkLayer: verbs.LinkEthernet, RateGbps: 25, Width: "1x", NetDev: "enp59s0f0v1"}},
-		{"no counters directory", rxe(), "rxe0", 1,
+		{"no counters directory", rxeTree(), "rxe0", 1,
 			verbs.PortAttr{LinkLayer: verbs.LinkEthernet},
 			verbs.PortAttr{LinkLayer: verbs.LinkEthernet, RateGbps: 2.5, Width: "1x", NetDev: "d0", LinkDowned: 1, HasLinkDowned: true}},
-		{"neither network device nor counter", efa(), "rdmap0s6", 1,
+		{"neither network device nor counter", efaTree(), "rdmap0s6", 1,
 			verbs.PortAttr{},
 			verbs.PortAttr{RateGbps: 100, Width: "4x"}},
-		{"rate and width that the query gave stay", efa(), "rdmap0s6", 1,
+		{"rate and width that the query gave stay", efaTree(), "rdmap0s6", 1,
 			verbs.PortAttr{RateGbps: 200, Width: "8x"},
 			verbs.PortAttr{RateGbps: 200, Width: "8x"}},
-		{"a width alone is kept", efa(), "rdmap0s6", 1,
+		{"a width alone is kept", efaTree(), "rdmap0s6", 1,
 			verbs.PortAttr{Width: "8x"},
 			verbs.PortAttr{RateGbps: 100, Width: "8x"}},
-		{"a port that is gone changes nothing", rxe(), "rxe0", 2,
+		{"a port that is gone changes nothing", rxeTree(), "rxe0", 2,
 			verbs.PortAttr{State: verbs.PortActive, MTU: 1024, LID: 7},
 			verbs.PortAttr{State: verbs.PortActive, MTU: 1024, LID: 7}},
 	} {
@@ -260,7 +258,7 @@ func TestSysfsKnowsSoftDriversByWhatTheyAloneHave(t *testing.T) {
 }
 
 func TestSysfsFindsNodes(t *testing.T) {
-	sysfs := mlx5().mount(t)
+	sysfs := mlx5Tree().mount(t)
 
 	nodes, err := sysfs.Nodes()
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ func activePorts(rates ...float64) []verbs.ComparedPort {
 	return ports
 }
 
-func as(change func(*verbs.ComparedPort), ports []verbs.ComparedPort) []verbs.ComparedPort {
+func changePorts(change func(*verbs.ComparedPort), ports []verbs.ComparedPort) []verbs.ComparedPort {
 	for i := range ports {
 		change(&ports[i])
 	}
@@ -52,15 +52,15 @@ func TestPortsAreComparedWithTheirLike(t *testing.T) {
 		"one faster than all":           {activePorts(200, 200, 200, 400), make([]float64, 4)},
 		"most of the faster ones":       {activePorts(100, 400, 400, 400, 800), []float64{400, 0, 0, 0, 0}},
 		"faster ones that differ":       {activePorts(100, 400, 200), []float64{200, 0, 0}},
-		"storage beside compute":        {join(activePorts(400, 400, 400, 400), as(storage, activePorts(200))), make([]float64, 5)},
-		"slow storage beside compute":   {join(activePorts(400, 400, 400), as(storage, activePorts(200, 100))), []float64{0, 0, 0, 0, 200}},
-		"another board type":            {join(activePorts(400, 400, 400), as(other, activePorts(100))), make([]float64, 4)},
-		"another link layer":            {join(activePorts(400, 400, 400), as(ethernet, activePorts(100))), make([]float64, 4)},
-		"faster ones are down":          {join(activePorts(200), as(down, activePorts(400, 400, 400))), make([]float64, 4)},
-		"a port that is down":           {join(as(down, activePorts(10)), activePorts(400, 400)), make([]float64, 3)},
-		"functions beside their card":   {join(activePorts(400, 400, 400), as(virtual, activePorts(100))), make([]float64, 4)},
-		"a slow function of four":       {as(virtual, activePorts(400, 400, 100, 400)), []float64{0, 0, 400, 0}},
-		"without a board type, as soft": {as(unnamed, activePorts(10, 40, 40)), make([]float64, 3)},
+		"storage beside compute":        {join(activePorts(400, 400, 400, 400), changePorts(storage, activePorts(200))), make([]float64, 5)},
+		"slow storage beside compute":   {join(activePorts(400, 400, 400), changePorts(storage, activePorts(200, 100))), []float64{0, 0, 0, 0, 200}},
+		"another board type":            {join(activePorts(400, 400, 400), changePorts(other, activePorts(100))), make([]float64, 4)},
+		"another link layer":            {join(activePorts(400, 400, 400), changePorts(ethernet, activePorts(100))), make([]float64, 4)},
+		"faster ones are down":          {join(activePorts(200), changePorts(down, activePorts(400, 400, 400))), make([]float64, 4)},
+		"a port that is down":           {join(changePorts(down, activePorts(10)), activePorts(400, 400)), make([]float64, 3)},
+		"functions beside their card":   {join(activePorts(400, 400, 400), changePorts(virtual, activePorts(100))), make([]float64, 4)},
+		"a slow function of four":       {changePorts(virtual, activePorts(400, 400, 100, 400)), []float64{0, 0, 400, 0}},
+		"without a board type, as soft": {changePorts(unnamed, activePorts(10, 40, 40)), make([]float64, 3)},
 		"a rate that is unknown":        {activePorts(0, 400, 400), make([]float64, 3)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ const contractVersion = 3
 // programName is the name of the worker program in messages and in ps(1).
 const programName = "rdma-events-worker"
 
-func handshake() process.Handshake {
+func contractHandshake() process.Handshake {
 	return process.Handshake{
 		Version: contractVersion,
 		Key:     "RDMA_EVENTS_WORKER",
@@ -98,8 +98,8 @@ func New(c Config, h Handler) *Supervisor {
 	}
 	return process.New(process.Spec{
 		Exe: c.Exe, Dir: c.Dir, Name: programName, Title: device, Subject: "worker of " + device, Resource: "device",
-		Option: "worker_path", Env: slices.Concat(environment(os.Environ()), readEnvironment(c.Reads), c.Env),
-		Handshake: handshake(), Present: c.Present, Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
+		Option: "worker_path", Env: slices.Concat(inheritedEnvironment(os.Environ()), readEnvironment(c.Reads), c.Env),
+		Handshake: contractHandshake(), Present: c.Present, Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
 	}, &contract{request: c.Request, handler: h, orders: c.Orders, expected: c.Expected})
 }
 

@@ -56,7 +56,7 @@ func (n *notes) Ended(e status.End) {
 	n.calls = append(n.calls, "ended "+string(e.Reason))
 }
 
-func begun(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File) {
+func newAttempt(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File) {
 	t.Helper()
 	n := &notes{}
 	c := &contract{request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}, handler: n}
@@ -73,7 +73,7 @@ func begun(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File)
 // The handler gets the items of a batch and the events of the ring in the order in which the worker observed them, and nothing
 // before it knows that the device is open.
 func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
-	_, a, n, shared := begun(t)
+	_, a, n, shared := newAttempt(t)
 	theirs, err := ledger.Open(shared)
 	require.NoError(t, err)
 	defer theirs.Close()
@@ -89,7 +89,7 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 	reading := verbs.Item{Reading: &verbs.Reading{Port: 1}, After: theirs.RunsWritten()}
 	event(verbs.EventPortActive, 4)
 	theirs.WriteRound(slot, ledger.Round{Outcome: int32(verbs.OutcomeLostEvent), Start: 1}, true)
-	a.Take(message{batch: verbs.Batch{Items: append(opened().Items, reading)}}, status.Status{})
+	a.Take(message{batch: verbs.Batch{Items: append(openedBatch().Items, reading)}}, status.Status{})
 	require.Equal(t, []string{"3 port_err", "reading", "4 port_active", "lost_event"}, n.items)
 	n.items = nil
 	n.collect()
@@ -104,17 +104,17 @@ func TestEventsComeBeforeWhatWasSeenAfterThem(t *testing.T) {
 }
 
 func TestABatchComesWithTheStatusThatFollowsFromIt(t *testing.T) {
-	c, a, n, _ := begun(t)
+	c, a, n, _ := newAttempt(t)
 	running := status.Status{State: status.StateRunning, PID: 7}
 	c.Status(status.Status{State: status.StateStarting})
-	a.Take(message{batch: opened()}, running)
+	a.Take(message{batch: openedBatch()}, running)
 	a.Take(message{}, running)
 	a.Ended(status.End{Reason: status.ReasonRemoved})
 	require.Equal(t, []string{"started", "status starting", "batch, running", "batch, running", "ended removed"}, n.calls)
 }
 
 func TestTheLedgerOfAnEndedWorkerHasItsLastCounts(t *testing.T) {
-	_, a, n, shared := begun(t)
+	_, a, n, shared := newAttempt(t)
 	theirs, err := ledger.Open(shared)
 	require.NoError(t, err)
 	theirs.Count(int32(verbs.EventPortErr), 1, 3, 2)
@@ -124,7 +124,7 @@ func TestTheLedgerOfAnEndedWorkerHasItsLastCounts(t *testing.T) {
 }
 
 func TestACallIsTakenFromTheLedger(t *testing.T) {
-	_, a, n, _ := begun(t)
+	_, a, n, _ := newAttempt(t)
 	require.Equal(t, process.Call{}, a.Busy(nil))
 	since := clock.Monotonic()
 	n.led.SetControlCall(ledger.ThreadCall{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Since: since})
@@ -137,7 +137,7 @@ func TestACallIsTakenFromTheLedger(t *testing.T) {
 }
 
 func TestASignalIsOfACallIntoTheLibrary(t *testing.T) {
-	_, a, n, _ := begun(t)
+	_, a, n, _ := newAttempt(t)
 	since := clock.Monotonic()
 	for _, call := range []ledger.Call{ledger.CallReadSysfs, ledger.CallEthtool} {
 		n.led.SetEvidenceCall(ledger.ThreadCall{Call: call, Port: 1, Thread: 7, Since: since})
@@ -152,7 +152,7 @@ func TestASignalIsOfACallIntoTheLibrary(t *testing.T) {
 func TestAMessageSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
 	var a attempt
 	require.Equal(t, process.Sign{}, a.Sign(message{batch: verbs.Batch{Items: []verbs.Item{{Run: &verbs.Run{}}}}}))
-	require.Equal(t, process.Sign{Running: true}, a.Sign(message{batch: opened()}))
+	require.Equal(t, process.Sign{Running: true}, a.Sign(message{batch: openedBatch()}))
 	for retry, reasons := range map[process.Retry][]status.Reason{
 		process.OnWake: {status.ReasonRemoved, status.ReasonRenamed},
 		process.Slowly: {
@@ -188,7 +188,7 @@ func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
 		"VERBS_LOG_LEVEL=4", "IBV_SHOW_WARNINGS=1",
 	}
 	host := append([]string{"TELEGRAF_SECRET=hush", "HOME=/root", "GODEBUG=gctrace=1", "GOGC=1"}, kept...)
-	require.Equal(t, append([]string{"GODEBUG=asyncpreemptoff=1"}, kept...), environment(host))
+	require.Equal(t, append([]string{"GODEBUG=asyncpreemptoff=1"}, kept...), inheritedEnvironment(host))
 }
 
 func TestFilesThatAWorkerReadsReachItsNeeds(t *testing.T) {

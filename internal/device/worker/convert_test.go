@@ -13,9 +13,9 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// fill sets every field of v, so that a field that a conversion omits differs
-// afterwards. It fails the test for a kind of field that it cannot fill.
-func fill(t *testing.T, v reflect.Value, next *int64) {
+// fillFields sets every field of v to a value that is not zero. A field that a conversion omits then differs after the
+// conversion. It fails the test if it does not know the kind of a field.
+func fillFields(t *testing.T, v reflect.Value, next *int64) {
 	t.Helper()
 	*next++
 	if m, ok := v.Addr().Interface().(*verbs.Method); ok {
@@ -25,26 +25,26 @@ func fill(t *testing.T, v reflect.Value, next *int64) {
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(t, v.Field(i), next)
+			fillFields(t, v.Field(i), next)
 		}
 	case reflect.Array:
 		for i := range v.Len() {
-			fill(t, v.Index(i), next)
+			fillFields(t, v.Index(i), next)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 3, 3))
 		for i := range v.Len() {
-			fill(t, v.Index(i), next)
+			fillFields(t, v.Index(i), next)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem(), next)
+		fillFields(t, v.Elem(), next)
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for range 3 {
 			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-			fill(t, key, next)
-			fill(t, value, next)
+			fillFields(t, key, next)
+			fillFields(t, value, next)
 			v.SetMapIndex(key, value)
 		}
 	case reflect.String:
@@ -62,10 +62,10 @@ func fill(t *testing.T, v reflect.Value, next *int64) {
 	}
 }
 
-func filled[T any](t *testing.T) *T {
+func newFilled[T any](t *testing.T) *T {
 	t.Helper()
 	v, next := new(T), int64(1)
-	fill(t, reflect.ValueOf(v).Elem(), &next)
+	fillFields(t, reflect.ValueOf(v).Elem(), &next)
 	return v
 }
 
@@ -84,15 +84,15 @@ func throughWire[M any, PM interface {
 func oneOfEach(t *testing.T) []verbs.Item {
 	t.Helper()
 	items := []verbs.Item{
-		{Opened: filled[verbs.DeviceAttr](t)},
-		{Reading: filled[verbs.Reading](t)},
-		{Probe: filled[verbs.ProbeItem](t)},
-		{GIDs: filled[verbs.GIDTable](t)},
-		{Command: filled[verbs.Command](t)},
-		{Snapshot: filled[verbs.Snapshot](t)},
-		{Objects: filled[verbs.Objects](t)},
-		{FabricPort: filled[verbs.FabricPort](t)},
-		{FabricFacts: filled[verbs.FabricFacts](t)},
+		{Opened: newFilled[verbs.DeviceAttr](t)},
+		{Reading: newFilled[verbs.Reading](t)},
+		{Probe: newFilled[verbs.ProbeItem](t)},
+		{GIDs: newFilled[verbs.GIDTable](t)},
+		{Command: newFilled[verbs.Command](t)},
+		{Snapshot: newFilled[verbs.Snapshot](t)},
+		{Objects: newFilled[verbs.Objects](t)},
+		{FabricPort: newFilled[verbs.FabricPort](t)},
+		{FabricFacts: newFilled[verbs.FabricFacts](t)},
 	}
 	require.Len(t, items, reflect.TypeFor[verbs.Item]().NumField()-3, "an item of each kind: After is of all, Run and Round come in the rings")
 	for i := range items {
@@ -109,14 +109,14 @@ func TestEveryBatchFieldCrossesTheBoundaryInOrder(t *testing.T) {
 }
 
 func TestEveryRequestFieldCrossesTheBoundary(t *testing.T) {
-	want := *filled[verbs.Request](t)
+	want := *newFilled[verbs.Request](t)
 	m := throughWire(t, requestToProto(want))
 	require.Equal(t, want, requestFromProto(m))
 	require.EqualValues(t, contractVersion, m.GetVersion())
 }
 
 func TestEveryFieldOfAnOrderCrossesTheBoundary(t *testing.T) {
-	join := *filled[verbs.FabricOrder](t)
+	join := *newFilled[verbs.FabricOrder](t)
 	leave := join
 	leave.Peer = nil
 	for _, want := range []verbs.FabricOrder{join, leave, {}} {
@@ -127,7 +127,7 @@ func TestEveryFieldOfAnOrderCrossesTheBoundary(t *testing.T) {
 }
 
 func TestAnOrderWhosePeerHasNoWholeGIDIsNone(t *testing.T) {
-	m := orderToProto(filled[verbs.FabricOrder](t))
+	m := orderToProto(newFilled[verbs.FabricOrder](t))
 	m.Peer.Gid = m.Peer.Gid[:15]
 	_, ok := orderFromProto(m)
 	require.False(t, ok, "without its peer it would end the pair")

@@ -27,10 +27,10 @@ func readEnvironment(files []string) []string {
 // worker: it has no long loop without a call. A //go:debug directive cannot set this.
 const noPreemption = "GODEBUG=asyncpreemptoff=1"
 
-// environment returns a worker's environment: noPreemption, and the variables of the host's
-// environment that the loader and the verbs libraries read. Other variables are not passed on,
-// because Telegraf's environment contains secrets; nor is a GODEBUG of the host.
-func environment(host []string) []string {
+// inheritedEnvironment returns the variables that a worker gets from the environment of the host: the variables that the loader
+// and the verbs libraries read, and in addition noPreemption. It omits all others, because Telegraf's environment contains
+// secrets. It also omits the host's GODEBUG.
+func inheritedEnvironment(host []string) []string {
 	exact := []string{"PATH", "LD_LIBRARY_PATH"}
 	prefixes := []string{"RDMAV_", "IBV_", "MLX5_", "VERBS_"}
 	kept := []string{noPreemption}
@@ -47,7 +47,7 @@ func environment(host []string) []string {
 // OnceEnvironment returns the environment of a worker program that is run for a single answer
 // (process.Once) and reads files besides libraries.
 func OnceEnvironment(files []string) []string {
-	return slices.Concat(environment(os.Environ()), readEnvironment(files))
+	return slices.Concat(inheritedEnvironment(os.Environ()), readEnvironment(files))
 }
 
 // OnceReads returns the files that OnceEnvironment has listed for this process.

@@ -41,7 +41,7 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 			send sender,
 		) (status.End, error) {
 			defer o.Handle(take)()
-			if err := send(opened()); err != nil {
+			if err := send(openedBatch()); err != nil {
 				return status.End{}, err
 			}
 			<-ctx.Done()
@@ -60,7 +60,7 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 	bell, err := ledger.NewDoorbell()
 	require.NoError(t, err)
 	serving.Go(func() {
-		device := verbs.Options{Device: opened().Items[0].Opened.Name}
+		device := verbs.Options{Device: openedBatch().Items[0].Opened.Name}
 		a := &attempt{contract: &contract{request: verbs.Request{Options: device}, orders: s.orders}, bell: bell}
 		s.ended <- a.Stream(ctx, c, func(message) error {
 			close(begun)
@@ -79,7 +79,7 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 }
 
 func TestAnOrderReachesTheWatchAndItsAnswerComesBack(t *testing.T) {
-	want := *filled[verbs.FabricOrder](t)
+	want := *newFilled[verbs.FabricOrder](t)
 	s := serveOrders(t, func(r verbs.FabricRequest) {
 		assert.Equal(t, want, r.FabricOrder)
 		r.Answer(4711, nil)
@@ -189,13 +189,13 @@ func TestOrdersAreGivenConcurrently(t *testing.T) {
 }
 
 func TestAnOrderToAWorkerThatDoesNotWatchIsRefused(t *testing.T) {
-	c, _ := connected(t, &service{})
+	c, _ := connectClient(t, &service{})
 	_, err := c.Order(t.Context(), orderToProto(&verbs.FabricOrder{Port: 1}))
 	require.ErrorIs(t, orderError(err), verbs.ErrNoFabric)
 }
 
 func TestAnOrderWithHalfAGIDIsRefused(t *testing.T) {
-	c, _ := connected(t, &service{})
+	c, _ := connectClient(t, &service{})
 	m := orderToProto(&verbs.FabricOrder{Port: 1, Peer: &verbs.FabricPeer{}})
 	m.Peer.Gid = nil
 	_, err := c.Order(t.Context(), m)

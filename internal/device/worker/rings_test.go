@@ -15,8 +15,8 @@ import (
 	"rdma_events/internal/sys/status"
 )
 
-// mapped maps the ledger that the host has shared, as the worker does.
-func mapped(t *testing.T, shared *os.File) *ledger.Ledger {
+// mapLedger maps the shared ledger like a worker.
+func mapLedger(t *testing.T, shared *os.File) *ledger.Ledger {
 	t.Helper()
 	theirs, err := ledger.Open(shared)
 	require.NoError(t, err)
@@ -26,8 +26,8 @@ func mapped(t *testing.T, shared *os.File) *ledger.Ledger {
 
 // Each item is checked where it enters the host: an entry of a ring when it is read, and an item of the stream before that.
 func TestItemsOfTheStreamAreNotCheckedAgain(t *testing.T) {
-	_, begun, _, shared := begun(t)
-	theirs, a := mapped(t, shared), begun.(*attempt)
+	_, begun, _, shared := newAttempt(t)
+	theirs, a := mapLedger(t, shared), begun.(*attempt)
 	var refusals []error
 	a.setRefuse(func(why error) { refusals = append(refusals, why) })
 	slot, err := theirs.AddProbe(1, 0, int(verbs.MethodUDSend))
@@ -60,15 +60,15 @@ func TestItemsOfTheStreamAreNotCheckedAgain(t *testing.T) {
 
 func TestStreamEndsAtAnItemThatCannotBe(t *testing.T) {
 	sent := make(chan error, 1)
-	conn, ends := dialed(t, &service{watch: watcher(func(ctx context.Context, _ verbs.Options, send sender) error {
-		if err := send(opened()); err != nil {
+	conn, ends := dialService(t, &service{watch: newWatch(func(ctx context.Context, _ verbs.Options, send sender) error {
+		if err := send(openedBatch()); err != nil {
 			return err
 		}
 		sent <- send(verbs.Batch{Items: []verbs.Item{{Reading: &verbs.Reading{Port: 300}}}})
 		<-ctx.Done()
 		return ctx.Err()
 	})})
-	_, a, n, _ := begun(t)
+	_, a, n, _ := newAttempt(t)
 	var taken []message
 	err := a.(*attempt).Stream(t.Context(), conn, func(m message) error {
 		taken = append(taken, m)
@@ -94,8 +94,8 @@ func FuzzNoEntryOfARingReachesBeyondItsDevice(f *testing.F) {
 	}
 	f.Add(long)
 	f.Fuzz(func(t *testing.T, in []byte) {
-		_, begun, _, shared := begun(t)
-		theirs, a := mapped(t, shared), begun.(*attempt)
+		_, begun, _, shared := newAttempt(t)
+		theirs, a := mapLedger(t, shared), begun.(*attempt)
 		c := (*byteSource)(&in)
 		slot, err := theirs.AddProbe(int(int32(c.bits())), int(int32(c.bits())), int(int32(c.bits()%5)))
 		require.NoError(t, err)

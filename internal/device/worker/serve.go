@@ -35,7 +35,7 @@ type ServeConfig struct {
 // Serve runs the worker program: process.Serve with this contract. It returns the exit status.
 func Serve(c ServeConfig) int {
 	p := process.ServeConfig{
-		Handshake: handshake(),
+		Handshake: contractHandshake(),
 		ByHand: programName + " is started by rdma-events, one for each RDMA device; " +
 			"it is not to be started by hand",
 		Thread: status.WorkerComm,

@@ -25,16 +25,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connected serves svc in this process and returns a client of it. The channel gets the
-// arguments of the calls of end.
-func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan bool) {
+// connectClient is like dialService, but returns a client of the worker.
+func connectClient(t *testing.T, svc *service) (proto.WorkerClient, <-chan bool) {
 	t.Helper()
-	c, ends := dialed(t, svc)
+	c, ends := dialService(t, svc)
 	return proto.NewWorkerClient(c), ends
 }
 
-// dialed serves a worker in this process and returns a connection to it. The channel receives the argument of each call of end.
-func dialed(t *testing.T, svc *service) (*grpc.ClientConn, <-chan bool) {
+// dialService serves a worker in this process and returns a connection to it. Each call of svc.end sends its argument to the channel.
+func dialService(t *testing.T, svc *service) (*grpc.ClientConn, <-chan bool) {
 	t.Helper()
 	ends := make(chan bool, 1)
 	svc.end = func(stuck bool) { ends <- stuck }
@@ -59,11 +58,11 @@ func dialed(t *testing.T, svc *service) (*grpc.ClientConn, <-chan bool) {
 
 type sender = func(verbs.Batch) error
 
-func opened() verbs.Batch {
+func openedBatch() verbs.Batch {
 	return verbs.Batch{Items: []verbs.Item{{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1}}}}
 }
 
-func watcher(f func(context.Context, verbs.Options, sender) error) func(context.Context, verbs.Backend,
+func newWatch(f func(context.Context, verbs.Options, sender) error) func(context.Context, verbs.Backend,
 	*ledger.Ledger, verbs.Options, *verbs.FabricOrders, sender) (status.End, error) {
 	return func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, o verbs.Options, _ *verbs.FabricOrders,
 		send sender,
@@ -75,9 +74,9 @@ func watcher(f func(context.Context, verbs.Options, sender) error) func(context.
 func TestWatcherContextEndsWhenHostClosesStream(t *testing.T) {
 	want := verbs.Request{Options: verbs.Options{Device: "mlx5_0", Ports: []int{1, 2}}}
 	cause := make(chan error, 1)
-	c, ends := connected(t, &service{watch: watcher(func(ctx context.Context, o verbs.Options, send sender) error {
+	c, ends := connectClient(t, &service{watch: newWatch(func(ctx context.Context, o verbs.Options, send sender) error {
 		assert.Equal(t, want.Options, o)
-		assert.NoError(t, send(opened()))
+		assert.NoError(t, send(openedBatch()))
 		<-ctx.Done()
 		cause <- ctx.Err()
 		return ctx.Err()
@@ -87,7 +86,7 @@ func TestWatcherContextEndsWhenHostClosesStream(t *testing.T) {
 	require.NoError(t, err)
 	m, err := in.Recv()
 	require.NoError(t, err)
-	require.Equal(t, message{batch: opened()}, messageFromProto(m))
+	require.Equal(t, message{batch: openedBatch()}, messageFromProto(m))
 	cancel()
 	require.ErrorIs(t, <-cause, context.Canceled)
 	require.False(t, <-ends)
@@ -95,7 +94,7 @@ func TestWatcherContextEndsWhenHostClosesStream(t *testing.T) {
 
 func TestBlockedWatcherIsReleasedWhenHostClosesStream(t *testing.T) {
 	full := make(chan error, 1)
-	c, ends := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
+	c, ends := connectClient(t, &service{watch: newWatch(func(_ context.Context, _ verbs.Options, send sender) error {
 		b := verbs.Batch{Items: make([]verbs.Item, 10_000)}
 		for i := range b.Items {
 			b.Items[i].Reading = &verbs.Reading{Port: 1}
@@ -118,7 +117,7 @@ func TestBlockedWatcherIsReleasedWhenHostClosesStream(t *testing.T) {
 }
 
 func TestWorkerStaysUntilHostHasItsFinalMessage(t *testing.T) {
-	c, ends := connected(t, &service{watch: watcher(func(context.Context, verbs.Options, sender) error { return nil })})
+	c, ends := connectClient(t, &service{watch: newWatch(func(context.Context, verbs.Options, sender) error { return nil })})
 	ctx, cancel := context.WithCancel(t.Context())
 	in, err := c.Watch(ctx, requestToProto(verbs.Request{}))
 	require.NoError(t, err)
@@ -131,7 +130,7 @@ func TestWorkerStaysUntilHostHasItsFinalMessage(t *testing.T) {
 }
 
 func TestAWorkerWhoseLibraryIsStuckExitsAtOnce(t *testing.T) {
-	c, ends := connected(t, &service{watch: watcher(func(context.Context, verbs.Options, sender) error {
+	c, ends := connectClient(t, &service{watch: newWatch(func(context.Context, verbs.Options, sender) error {
 		return errors.Join(context.Canceled, verbs.ErrStuck)
 	})})
 	_, err := c.Watch(t.Context(), requestToProto(verbs.Request{}))
@@ -150,7 +149,7 @@ func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
 		"a host of another kind": {old, "unsupported operation: a request of contract 99 to a worker of contract 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := connected(t, &service{backend: func(verbs.Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }})
+			c, _ := connectClient(t, &service{backend: func(verbs.Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			in, err := c.Watch(ctx, row.request)
@@ -164,8 +163,8 @@ func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
 }
 
 func TestAWorkerServesOneWatch(t *testing.T) {
-	c, _ := connected(t, &service{watch: watcher(func(ctx context.Context, _ verbs.Options, send sender) error {
-		if err := send(opened()); err != nil {
+	c, _ := connectClient(t, &service{watch: newWatch(func(ctx context.Context, _ verbs.Options, send sender) error {
+		if err := send(openedBatch()); err != nil {
 			return err
 		}
 		<-ctx.Done()

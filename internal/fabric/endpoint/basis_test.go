@@ -12,14 +12,14 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-func gid(index int, typ verbs.GIDType, address string) verbs.GID {
+func newGID(index int, typ verbs.GIDType, address string) verbs.GID {
 	return verbs.GID{Index: index, Type: typ, Raw: netip.MustParseAddr(address).As16()}
 }
 
 var (
-	linkLocal = gid(1, verbs.GIDRoCEv2, "fe80::1")
-	version1  = gid(2, verbs.GIDRoCEv1, "::ffff:10.4.0.1")
-	ipv4      = gid(3, verbs.GIDRoCEv2, "::ffff:10.4.0.1")
+	linkLocal = newGID(1, verbs.GIDRoCEv2, "fe80::1")
+	version1  = newGID(2, verbs.GIDRoCEv1, "::ffff:10.4.0.1")
+	ipv4      = newGID(3, verbs.GIDRoCEv2, "::ffff:10.4.0.1")
 )
 
 func TestAFabricFollowsTheGIDsThatWereAnnounced(t *testing.T) {
@@ -31,12 +31,12 @@ func TestAFabricFollowsTheGIDsThatWereAnnounced(t *testing.T) {
 	}{
 		"the address is removed":                      {[]verbs.GID{linkLocal}, "a GID of the port has changed"},
 		"it comes back at another index":              {[]verbs.GID{linkLocal, version1, moved}, "a GID of the port has changed"},
-		"another address takes its place":             {[]verbs.GID{linkLocal, gid(3, verbs.GIDRoCEv2, "::ffff:10.4.0.9")}, "a GID of the port has changed"},
+		"another address takes its place":             {[]verbs.GID{linkLocal, newGID(3, verbs.GIDRoCEv2, "::ffff:10.4.0.9")}, "a GID of the port has changed"},
 		"an entry that was not announced is removed":  {[]verbs.GID{ipv4}, ""},
-		"one more address of a kind":                  {[]verbs.GID{linkLocal, version1, ipv4, gid(4, verbs.GIDRoCEv2, "::ffff:10.9.0.1")}, ""},
-		"one more address of the link":                {[]verbs.GID{linkLocal, version1, ipv4, gid(4, verbs.GIDRoCEv2, "fe80::2")}, ""},
-		"an address of another kind":                  {[]verbs.GID{linkLocal, ipv4, gid(4, verbs.GIDRoCEv2, "fd00::1")}, "the port has another kind of GID"},
-		"an address of another kind for RoCE v1 only": {[]verbs.GID{linkLocal, version1, ipv4, gid(4, verbs.GIDRoCEv1, "fd00::1")}, ""},
+		"one more address of a kind":                  {[]verbs.GID{linkLocal, version1, ipv4, newGID(4, verbs.GIDRoCEv2, "::ffff:10.9.0.1")}, ""},
+		"one more address of the link":                {[]verbs.GID{linkLocal, version1, ipv4, newGID(4, verbs.GIDRoCEv2, "fe80::2")}, ""},
+		"an address of another kind":                  {[]verbs.GID{linkLocal, ipv4, newGID(4, verbs.GIDRoCEv2, "fd00::1")}, "the port has another kind of GID"},
+		"an address of another kind for RoCE v1 only": {[]verbs.GID{linkLocal, version1, ipv4, newGID(4, verbs.GIDRoCEv1, "fd00::1")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAnIndexThatIsConfiguredIsNotLeftForAnother(t *testing.T) {
 		r.table = []verbs.GID{linkLocal, ipv4}
 		r.Start(nil)
 		r.After(time.Minute)
-		r.setGIDs(linkLocal, ipv4, gid(4, verbs.GIDRoCEv2, "fd00::1"))
+		r.setGIDs(linkLocal, ipv4, newGID(4, verbs.GIDRoCEv2, "fd00::1"))
 		require.Empty(t, fabricPorts(r.After(time.Minute)))
 	})
 }

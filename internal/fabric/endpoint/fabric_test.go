@@ -151,14 +151,14 @@ func TestFactsThatComeWithAnErrorAreSent(t *testing.T) {
 		why, err := f.keepRunning(t.Context(), lastFacts{})
 		require.NoError(t, err)
 		require.Equal(t, unix.EINVAL.Error(), why)
-		require.Equal(t, sent(1, 2), s.facts[0].Facts)
+		require.Equal(t, sentFacts(1, 2), s.facts[0].Facts)
 	})
 }
 
 type lastFacts struct{ verbs.FabricEndpoint }
 
 func (lastFacts) Run(facts []verbs.FabricFact, _ time.Duration) (int, int64, error) {
-	return copy(facts, sent(1, 2)), 1, unix.EINVAL
+	return copy(facts, sentFacts(1, 2)), 1, unix.EINVAL
 }
 
 func TestTheRemovalOfTheDeviceEndsTheWatch(t *testing.T) {
@@ -257,7 +257,7 @@ func TestAnotherFabricDoesNotInheritASilence(t *testing.T) {
 		r.Start(nil)
 		r.After(time.Minute)
 		first, _ := r.lastFabric()
-		first.report(fact(verbs.FabricMissing, 0))
+		first.report(newFact(verbs.FabricMissing, 0))
 		first.errs <- unix.EINVAL
 		r.After(restTime)
 		second, n := r.lastFabric()
@@ -306,7 +306,7 @@ func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
 		for !first.closed.Load() {
 			seq++
 			select {
-			case first.results <- slices.Repeat(sent(seq), 1000):
+			case first.results <- slices.Repeat(sentFacts(seq), 1000):
 			case <-first.ended:
 			}
 			synctest.Wait()

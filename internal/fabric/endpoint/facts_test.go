@@ -17,12 +17,12 @@ func TestFactsComeEveryHalfSecondAndAreThoseOfTheirFabric(t *testing.T) {
 		r.Start(nil)
 		announced := fabricPorts(r.After(100 * time.Millisecond))
 		last, _ := r.lastFabric()
-		last.report(sent(1, 2)...)
-		last.report(sent(3)...)
+		last.report(sentFacts(1, 2)...)
+		last.report(sentFacts(3)...)
 		at := time.Now().UnixNano()
 		got := factsOf(r.After(0))
 		require.Equal(t, []verbs.FabricFacts{
-			{Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sent(1, 2)}, {Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sent(3)},
+			{Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sentFacts(1, 2)}, {Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sentFacts(3)},
 		}, got)
 		got = factsOf(r.After(5 * time.Second))
 		require.Len(t, got, 10, "that nothing was seen is sent too")
@@ -50,7 +50,7 @@ func TestANudgeAloneSendsNothing(t *testing.T) {
 	})
 }
 
-func fact(kind verbs.FabricKind, pair int) verbs.FabricFact {
+func newFact(kind verbs.FabricKind, pair int) verbs.FabricFact {
 	return verbs.FabricFact{Kind: kind, Pair: pair, Session: uint64(pair) + 1, At: time.Now().UnixNano()}
 }
 
@@ -60,8 +60,8 @@ func TestAMissingEchoIsSentAtOnceAndWhatFollowsEvery50ms(t *testing.T) {
 		r.Start(nil)
 		r.After(100 * time.Millisecond)
 		last, _ := r.lastFabric()
-		last.report(fact(verbs.FabricMissing, 3))
-		last.report(fact(verbs.FabricMissing, 4))
+		last.report(newFact(verbs.FabricMissing, 3))
+		last.report(newFact(verbs.FabricMissing, 4))
 		require.Len(t, factsOf(r.After(0)), 2)
 		last.takeRunTimes()
 		got := factsOf(r.After(time.Second))
@@ -69,9 +69,9 @@ func TestAMissingEchoIsSentAtOnceAndWhatFollowsEvery50ms(t *testing.T) {
 		for i := range got {
 			require.Empty(t, got[i].Facts)
 		}
-		last.report(fact(verbs.FabricEcho, 3))
+		last.report(newFact(verbs.FabricEcho, 3))
 		require.Len(t, factsOf(r.After(time.Second)), 1+20, "one of two is missing still")
-		last.report(fact(verbs.FabricEcho, 4))
+		last.report(newFact(verbs.FabricEcho, 4))
 		require.Len(t, factsOf(r.After(time.Second)), 1+2)
 		all := last.takeRunTimes()
 		require.Equal(t, []time.Duration{runTime, runTime}, all[len(all)-2:])
@@ -111,13 +111,13 @@ func TestASilenceIsNewsForThreeSeconds(t *testing.T) {
 		r.Start(nil)
 		r.After(100 * time.Millisecond)
 		last, _ := r.lastFabric()
-		last.report(fact(verbs.FabricMissing, 63))
+		last.report(newFact(verbs.FabricMissing, 63))
 		r.After(0)
 		require.Len(t, factsOf(r.After(3*time.Second)), 60)
 		require.Len(t, factsOf(r.After(10*time.Second)), 20)
-		last.report(fact(verbs.FabricMissing, 63))
+		last.report(newFact(verbs.FabricMissing, 63))
 		require.Len(t, factsOf(r.After(3*time.Second)), 1+6, "the same silence")
-		again := fact(verbs.FabricMissing, 63)
+		again := newFact(verbs.FabricMissing, 63)
 		again.Session = 99
 		last.report(again)
 		require.Len(t, factsOf(r.After(3*time.Second)), 1+60, "a pair that has met again")

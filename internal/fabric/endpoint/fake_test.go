@@ -293,8 +293,8 @@ func factsOf(items []verbs.Item) []verbs.FabricFacts {
 	return sessiontest.Pick(items, func(i verbs.Item) *verbs.FabricFacts { return i.FabricFacts })
 }
 
-// sent returns facts of sent probes with the given numbers.
-func sent(seqs ...uint64) (facts []verbs.FabricFact) {
+// sentFacts returns one fact about a sent probe for each number.
+func sentFacts(seqs ...uint64) (facts []verbs.FabricFact) {
 	for _, seq := range seqs {
 		facts = append(facts, verbs.FabricFact{Kind: verbs.FabricSent, Session: 1, Seq: seq})
 	}

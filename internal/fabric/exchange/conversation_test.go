@@ -16,14 +16,14 @@ import (
 )
 
 func TestTwoHostsOfOneKeyMeet(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	require.Equal(t, "00112233aabbccdd", c.Digest())
 
-	a, err := c.Offer(testContext(t), offer(42))
+	a, err := c.Offer(testContext(t), newOffer(42))
 	require.NoError(t, err)
-	require.Equal(t, Answer{Port: port("mlx5_1"), RC: 0x4711, PSN: 0xffffff}, a)
-	require.Equal(t, []Offer{offer(42)}, r.offers)
+	require.Equal(t, Answer{Port: newPort("mlx5_1"), RC: 0x4711, PSN: 0xffffff}, a)
+	require.Equal(t, []Offer{newOffer(42)}, r.offers)
 
 	r.server.AnnounceChange(Change{Device: "mlx5_1", Port: 2, Epoch: 99})
 	require.Equal(t, Change{Device: "mlx5_1", Port: 2, Epoch: 99}, <-c.Changes())
@@ -34,26 +34,26 @@ func TestTwoHostsOfOneKeyMeet(t *testing.T) {
 }
 
 func TestAnOfferThatIsNotMetSaysWhy(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.meet = func(context.Context, string, Offer) Answer {
-		return Answer{Reason: verdict.ReasonFull, Port: port("mlx5_1")}
+		return Answer{Reason: verdict.ReasonFull, Port: newPort("mlx5_1")}
 	}
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	a, err := c.Offer(testContext(t), offer(42))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	a, err := c.Offer(testContext(t), newOffer(42))
 	require.NoError(t, err)
 	require.Equal(t, Answer{Reason: verdict.ReasonFull}, a)
 }
 
 func TestReconcileReturnsSessionsThatAreLacking(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	held := Held{Sessions: []uint64{1, 100, 2, 1 << 63}, Epochs: []uint64{7}}
 	lacking, err := c.Reconcile(testContext(t), held)
 	require.NoError(t, err)
 	require.Equal(t, []uint64{100, 1 << 63}, lacking)
 	require.Equal(t, []*Held{&held}, r.held)
 
-	_, err = c.Offer(testContext(t), offer(3))
+	_, err = c.Offer(testContext(t), newOffer(3))
 	require.NoError(t, err)
 	require.NoError(t, c.Leave(2))
 	require.NoError(t, c.Close())
@@ -62,23 +62,23 @@ func TestReconcileReturnsSessionsThatAreLacking(t *testing.T) {
 }
 
 func TestOfferThatHangsDoesNotDelayOthers(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.meet = func(ctx context.Context, _ string, o Offer) Answer {
 		if o.Session == 1 {
 			<-ctx.Done() // like a device whose firmware hangs
 			return Answer{Reason: verdict.ReasonFailed}
 		}
-		return Answer{Port: port("mlx5_1"), RC: 0x4711}
+		return Answer{Port: newPort("mlx5_1"), RC: 0x4711}
 	}
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	ctx, giveUp := context.WithCancel(testContext(t))
 	hung := make(chan error, 1)
 	go func() {
-		_, err := c.Offer(ctx, offer(1))
+		_, err := c.Offer(ctx, newOffer(1))
 		hung <- err
 	}()
 	r.await(t, func() bool { return len(r.offers) == 1 })
-	_, err := c.Offer(testContext(t), offer(2))
+	_, err := c.Offer(testContext(t), newOffer(2))
 	require.NoError(t, err)
 	giveUp()
 	require.ErrorIs(t, <-hung, context.Canceled)
@@ -88,8 +88,8 @@ func TestOfferThatHangsDoesNotDelayOthers(t *testing.T) {
 }
 
 func TestStateNamesSessionsThatAreLacking(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), []uint64{100, 3, 101})
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	state, err := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), []uint64{100, 3, 101})
 	require.NoError(t, err)
 	require.True(t, state.LackingKnown)
 	require.Equal(t, []uint64{100, 101}, state.Lacking)
@@ -103,7 +103,7 @@ func greetOlder() *proto.Greeting {
 }
 
 func TestSessionsOfOlderCallerAreKept(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	s := rawStream(t, rawClient(t, r, credentialsOf(t, "gpu2", key)))
 	require.NoError(t, s.Send(greetingCall(greetOlder())))
 	_, err := s.Recv()
@@ -128,8 +128,8 @@ func TestOlderHostDoesNotKnowSessions(t *testing.T) {
 		},
 		state: func() (*proto.StateReply, error) { return &proto.StateReply{}, nil },
 	}
-	p := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key))
-	_, err := converse(t, p).Reconcile(testContext(t), Held{Sessions: []uint64{1}})
+	p := newPeer(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key))
+	_, err := mustConverse(t, p).Reconcile(testContext(t), Held{Sessions: []uint64{1}})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	state, err := p.State(testContext(t), []uint64{1})
 	require.NoError(t, err)
@@ -137,9 +137,9 @@ func TestOlderHostDoesNotKnowSessions(t *testing.T) {
 }
 
 func TestTooManySessionsAreRefusedByBothSides(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	many := make([]uint64, maxSessions+1)
-	_, err := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))).Reconcile(testContext(t), Held{Sessions: many})
+	_, err := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))).Reconcile(testContext(t), Held{Sessions: many})
 	require.ErrorIs(t, err, ErrMalformed)
 	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
 	_, err = client.State(testContext(t), &proto.StateRequest{Host: "gpu2", Sessions: many})
@@ -190,8 +190,8 @@ func (l *lockedList) Listed(host string) (string, bool) {
 }
 
 func TestStateIsAnsweredWithoutAConversation(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), nil)
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	state, err := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), nil)
 	require.NoError(t, err)
 	ports, lacking := r.States("gpu2", nil)
 	require.Equal(t, State{Ports: ports, Lacking: lacking, LackingKnown: true}, state)
@@ -199,10 +199,10 @@ func TestStateIsAnsweredWithoutAConversation(t *testing.T) {
 }
 
 func TestTheEndOfAConversationNamesWhatWasMetAndNotLeft(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	for _, session := range []uint64{1, 2, 3} {
-		_, err := c.Offer(testContext(t), offer(session))
+		_, err := c.Offer(testContext(t), newOffer(session))
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.Leave(2)) // messages sent before Close arrive
@@ -216,19 +216,19 @@ func TestTheEndOfAConversationNamesWhatWasMetAndNotLeft(t *testing.T) {
 }
 
 func TestAnOfferEndsWithItsContextAndIsLeft(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	answers := make(chan struct{})
 	r.meet = func(ctx context.Context, _ string, _ Offer) Answer {
 		<-answers
-		return Answer{Port: port("mlx5_1"), RC: 2}
+		return Answer{Port: newPort("mlx5_1"), RC: 2}
 	}
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		r.await(t, func() bool { return len(r.offers) == 1 })
 		cancel()
 	}()
-	_, err := c.Offer(ctx, offer(42))
+	_, err := c.Offer(ctx, newOffer(42))
 	require.ErrorIs(t, err, context.Canceled)
 	close(answers)
 	r.await(t, func() bool { return len(r.left) == 1 && r.left[0] == 42 })
@@ -237,17 +237,17 @@ func TestAnOfferEndsWithItsContextAndIsLeft(t *testing.T) {
 
 func TestAHostThatGoesEndsItsConversationsAndIsReachedAgain(t *testing.T) {
 	own := credentialsOf(t, "gpu1", key)
-	r := respond(t, "gpu1", own)
-	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
-	c := converse(t, p)
-	_, err := c.Offer(testContext(t), offer(42))
+	r := startResponder(t, "gpu1", own)
+	p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	c := mustConverse(t, p)
+	_, err := c.Offer(testContext(t), newOffer(42))
 	require.NoError(t, err)
 	r.stop()
 	for range c.Changes() {
 	}
 	require.Error(t, c.Err())
 	require.Equal(t, [][]uint64{{42}}, r.ended)
-	_, err = c.Offer(testContext(t), offer(43))
+	_, err = c.Offer(testContext(t), newOffer(43))
 	require.ErrorIs(t, err, c.Err())
 	require.Error(t, c.Leave(42))
 
@@ -258,10 +258,10 @@ func TestAHostThatGoesEndsItsConversationsAndIsReachedAgain(t *testing.T) {
 		_, err = p.Converse(testContext(t), "")
 		requireOther(t, err)
 	}
-	respondAt(t, r.addr, "gpu1", own)
+	startResponderAt(t, r.addr, "gpu1", own)
 	_, err = p.State(testContext(t), nil)
 	require.NoError(t, err, "the first try after the host is back")
-	require.NoError(t, converse(t, p).Err())
+	require.NoError(t, mustConverse(t, p).Err())
 }
 
 // requireOther requires an error that is no evidence about the peer.
@@ -274,7 +274,7 @@ func requireOther(t *testing.T, err error) {
 }
 
 func TestAHostWhereNobodyListensIsAnErrorAtOnce(t *testing.T) {
-	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: closedPort(t)}, "gpu2", credentialsOf(t, "gpu2", key))
+	p := newPeerAt(t, pinglist.Host{Name: "gpu1", Address: closedPort(t)}, "gpu2", credentialsOf(t, "gpu2", key))
 	began := time.Now()
 	_, err := p.State(testContext(t), nil)
 	requireOther(t, err)
@@ -283,9 +283,9 @@ func TestAHostWhereNobodyListensIsAnErrorAtOnce(t *testing.T) {
 }
 
 func TestAClosedPeerSaysSo(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
-	c := converse(t, p)
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	c := mustConverse(t, p)
 	require.NoError(t, p.Close())
 	require.ErrorIs(t, c.Err(), net.ErrClosed)
 	_, err := p.State(testContext(t), nil)

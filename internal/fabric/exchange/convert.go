@@ -103,8 +103,8 @@ func checkSessions(sessions []uint64) error {
 	return checkRange("the number of sessions", uint64(len(sessions)), 0, maxSessions)
 }
 
-// without returns the sessions that are not among kept.
-func without(sessions, kept []uint64) (lacking []uint64) {
+// lackingSessions returns the sessions that are not in kept.
+func lackingSessions(sessions, kept []uint64) (lacking []uint64) {
 	for _, s := range sessions {
 		if !slices.Contains(kept, s) {
 			lacking = append(lacking, s)

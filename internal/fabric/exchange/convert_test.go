@@ -24,8 +24,8 @@ func throughWire[M pb.Message](t *testing.T, m M) M {
 	return got
 }
 
-// malformations returns changes by which a hostile host could make a port invalid.
-func malformations() map[string]func(*proto.Port) {
+// invalidPortChanges returns changes with which a hostile host could make a port invalid.
+func invalidPortChanges() map[string]func(*proto.Port) {
 	gid := func(raw ...byte) func(*proto.Port) {
 		return func(p *proto.Port) { p.Gids[0].Raw = raw }
 	}
@@ -75,7 +75,7 @@ func malformations() map[string]func(*proto.Port) {
 }
 
 func TestAnOfferWithWhatCannotBeIsRefusedAndTheConversationGoesOn(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.offers = 1000 })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.offers = 1000 })
 	s := rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2")
 	rows := map[string]func(*proto.Offer){
 		"no port":                   func(o *proto.Offer) { o.Port = nil },
@@ -87,11 +87,11 @@ func TestAnOfferWithWhatCannotBeIsRefusedAndTheConversationGoesOn(t *testing.T) 
 		"nothing but the session":   func(o *proto.Offer) { pb.Reset(o); o.Session = 5 },
 		"nothing, not even session": func(o *proto.Offer) { pb.Reset(o) },
 	}
-	for name, spoil := range malformations() {
+	for name, spoil := range invalidPortChanges() {
 		rows[name] = func(o *proto.Offer) { spoil(o.Port) }
 	}
 	for name, spoil := range rows {
-		call := offerCall(offer(5))
+		call := offerCall(newOffer(5))
 		spoil(call.GetOffer())
 		for i, g := range call.GetOffer().GetPort().GetGids() {
 			if g == nil {
@@ -106,16 +106,16 @@ func TestAnOfferWithWhatCannotBeIsRefusedAndTheConversationGoesOn(t *testing.T) 
 	}
 	require.Empty(t, r.offers)
 	require.EqualValues(t, len(rows), r.server.Counts().Malformed)
-	require.NoError(t, s.Send(offerCall(offer(6))))
+	require.NoError(t, s.Send(offerCall(newOffer(6))))
 	m, err := s.Recv()
 	require.NoError(t, err)
 	require.NotNil(t, m.GetAnswer().GetPort())
 }
 
 func TestAnOfferThatTheHostCallsMalformedIsAnError(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	o := offer(1)
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	o := newOffer(1)
 	o.RC = 1
 	_, err := c.Offer(testContext(t), o)
 	require.ErrorIs(t, err, ErrMalformed)
@@ -124,24 +124,24 @@ func TestAnOfferThatTheHostCallsMalformedIsAnError(t *testing.T) {
 
 // The host has connected the pair that it answered, and has to be told that the session has ended.
 func TestAnAnswerWithWhatCannotBeIsAnErrorAndIsLeft(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.meet = func(context.Context, string, Offer) Answer {
-		p := port("mlx5_1")
+		p := newPort("mlx5_1")
 		p.UD[3] = 1
 		return Answer{Port: p, RC: 2}
 	}
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	_, err := c.Offer(testContext(t), offer(42))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	_, err := c.Offer(testContext(t), newOffer(42))
 	require.ErrorIs(t, err, ErrMalformed)
 	r.await(t, func() bool { return len(r.left) == 1 && r.left[0] == 42 })
 	require.NoError(t, c.Err())
 }
 
 func TestAnswersWithWhatCannotBeAreRefused(t *testing.T) {
-	good := answerToProto(7, Answer{Port: port("mlx5_1"), RC: 2, PSN: 3})
+	good := answerToProto(7, Answer{Port: newPort("mlx5_1"), RC: 2, PSN: 3})
 	_, err := answerFromProto(good)
 	require.NoError(t, err)
-	for name, spoil := range malformations() {
+	for name, spoil := range invalidPortChanges() {
 		m := pb.Clone(good).(*proto.Answer)
 		spoil(m.Port)
 		_, err := answerFromProto(m)
@@ -154,7 +154,7 @@ func TestAnswersWithWhatCannotBeAreRefused(t *testing.T) {
 }
 
 func TestAnErrorOfAPortHasNoTextOfThePeer(t *testing.T) {
-	m := portToProto(port("mlx5_0"))
+	m := portToProto(newPort("mlx5_0"))
 	m.Device = "forged\nline"
 	_, err := portFromProto(m)
 	require.ErrorIs(t, err, ErrMalformed)
@@ -190,7 +190,7 @@ func TestEveryReasonArrives(t *testing.T) {
 
 // The largest valid offer and the largest valid state fit into a message.
 func TestTheLargestMessagesFit(t *testing.T) {
-	p := port(strings.Repeat("m", maxDeviceName))
+	p := newPort(strings.Repeat("m", maxDeviceName))
 	for len(p.GIDs) < maxGIDs {
 		p.GIDs = append(p.GIDs, verbs.FabricGID{Index: maxGIDIndex, Raw: p.GIDs[0].Raw})
 	}

@@ -82,8 +82,8 @@ func TestAKeyIsAllBytesOfItsFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, key+"\n", string(got))
 	}
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	requireKey(t, r, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key+"\n")))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	requireKey(t, r, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key+"\n")))
 }
 
 // A host name in the list need not be a valid DNS name.
@@ -92,25 +92,25 @@ func TestEveryNameOfAListIsProven(t *testing.T) {
 		"gpu1", "GPU-1.rack_7.example", "10.0.0.7", "1", "a..b", "a.-b", strings.Repeat("x", 64), strings.Repeat("x.", 31) + "xx",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := respond(t, name, credentialsOf(t, name, key))
-			c := converse(t, reach(t, r, name+"0", credentialsOf(t, name+"0", key)))
+			r := startResponder(t, name, credentialsOf(t, name, key))
+			c := mustConverse(t, newPeer(t, r, name+"0", credentialsOf(t, name+"0", key)))
 			require.NoError(t, c.Err())
 		})
 	}
 }
 
-func at(year int) func() time.Time {
+func clockAt(year int) func() time.Time {
 	return func() time.Time { return time.Date(year, 1, 1, 0, 0, 1, 0, time.UTC) }
 }
 
 func TestTheClockSaysNothingAboutAKey(t *testing.T) {
 	for _, years := range [][2]int{{1970, 2100}, {2100, 1970}, {1970, 1970}, {2100, 2100}, {9999, 1970}} {
-		own, err := NewCredentials("gpu1", Files{Key: keyFile(t, key)}, at(years[0]), nil)
+		own, err := NewCredentials("gpu1", Files{Key: keyFile(t, key)}, clockAt(years[0]), nil)
 		require.NoError(t, err)
-		other, err := NewCredentials("gpu2", Files{Key: keyFile(t, key)}, at(years[1]), nil)
+		other, err := NewCredentials("gpu2", Files{Key: keyFile(t, key)}, clockAt(years[1]), nil)
 		require.NoError(t, err)
-		r := respond(t, "gpu1", own)
-		require.NoError(t, converse(t, reach(t, r, "gpu2", other)).Err(), "%v", years)
+		r := startResponder(t, "gpu1", own)
+		require.NoError(t, mustConverse(t, newPeer(t, r, "gpu2", other)).Err(), "%v", years)
 	}
 }
 
@@ -124,14 +124,14 @@ func newCA(t *testing.T, name string) *ca {
 	t.Helper()
 	c := &ca{}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: at(2000)(), NotAfter: at(2200)(),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: clockAt(2000)(), NotAfter: clockAt(2200)(),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	c.cert, c.key = certify(t, template, nil, nil)
+	c.cert, c.key = newCertificate(t, template, nil, nil)
 	return c
 }
 
-func certify(t *testing.T, template, parent *x509.Certificate, signs *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func newCertificate(t *testing.T, template, parent *x509.Certificate, signs *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -156,8 +156,8 @@ func (c *ca) host(t *testing.T, name string, from, to int) Files {
 
 func (c *ca) renew(t *testing.T, f Files, name string, from, to int) {
 	t.Helper()
-	cert, own := certify(t, &x509.Certificate{
-		DNSNames: []string{name + ".example", name}, KeyUsage: x509.KeyUsageDigitalSignature, NotBefore: at(from)(), NotAfter: at(to)(),
+	cert, own := newCertificate(t, &x509.Certificate{
+		DNSNames: []string{name + ".example", name}, KeyUsage: x509.KeyUsageDigitalSignature, NotBefore: clockAt(from)(), NotAfter: clockAt(to)(),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}, c.cert, c.key)
 	raw, err := x509.MarshalPKCS8PrivateKey(own)
@@ -194,56 +194,56 @@ func (l *lines) count(s string) int {
 
 func (l *lines) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// certified returns the credentials of a host with certificate files.
-func certified(t *testing.T, name string, f Files, year int, l *lines) *Credentials {
+// certifiedCredentials returns the credentials of a host with certificate files.
+func certifiedCredentials(t *testing.T, name string, f Files, year int, l *lines) *Credentials {
 	t.Helper()
-	c, err := NewCredentials(name, f, at(year), l.log())
+	c, err := NewCredentials(name, f, clockAt(year), l.log())
 	require.NoError(t, err)
 	return c
 }
 
 func TestHostsWithCertificatesMeet(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
-	r := respond(t, "gpu1", certified(t, "gpu1", a.host(t, "gpu1", 2025, 2027), 2026, l))
-	_, err := converse(t, reach(t, r, "gpu2", certified(t, "gpu2", a.host(t, "gpu2", 2025, 2027), 2026, l))).Offer(testContext(t), offer(1))
+	r := startResponder(t, "gpu1", certifiedCredentials(t, "gpu1", a.host(t, "gpu1", 2025, 2027), 2026, l))
+	_, err := mustConverse(t, newPeer(t, r, "gpu2", certifiedCredentials(t, "gpu2", a.host(t, "gpu2", 2025, 2027), 2026, l))).Offer(testContext(t), newOffer(1))
 	require.NoError(t, err)
 	refused := func(c *Credentials) {
-		_, err := reach(t, r, "gpu3", c).Converse(testContext(t), "")
+		_, err := newPeer(t, r, "gpu3", c).Converse(testContext(t), "")
 		require.ErrorIs(t, err, ErrKey)
 		t.Log(err)
 	}
-	refused(certified(t, "gpu3", newCA(t, "b").host(t, "gpu3", 2025, 2027), 2026, l))
+	refused(certifiedCredentials(t, "gpu3", newCA(t, "b").host(t, "gpu3", 2025, 2027), 2026, l))
 	refused(credentialsOf(t, "gpu3", key))
-	refused(certified(t, "gpu2", a.host(t, "gpu2", 2025, 2027), 2026, l)) // which greets as gpu3
+	refused(certifiedCredentials(t, "gpu2", a.host(t, "gpu2", 2025, 2027), 2026, l)) // which greets as gpu3
 	require.Zero(t, l.text.Len())
 }
 
 func TestAnExpiredCertificateIsRefusedByBothSides(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	good, old := a.host(t, "gpu1", 2020, 2050), a.host(t, "gpu2", 2020, 2022)
-	expired := certified(t, "gpu2", old, 2026, l)
+	expired := certifiedCredentials(t, "gpu2", old, 2026, l)
 	require.Equal(t, 1, l.count("certificate is not valid now: peers reject it until it is replaced"))
 
-	r := respond(t, "gpu1", certified(t, "gpu1", good, 2026, l))
-	_, err := reach(t, r, "gpu2", expired).Converse(testContext(t), "")
+	r := startResponder(t, "gpu1", certifiedCredentials(t, "gpu1", good, 2026, l))
+	_, err := newPeer(t, r, "gpu2", expired).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrKey)
 	require.ErrorContains(t, err, "it says that the own certificate is not valid now")
 
-	r = respond(t, "gpu2", expired)
-	_, err = reach(t, r, "gpu1", certified(t, "gpu1", good, 2026, l)).Converse(testContext(t), "")
+	r = startResponder(t, "gpu2", expired)
+	_, err = newPeer(t, r, "gpu1", certifiedCredentials(t, "gpu1", good, 2026, l)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrKey)
 	require.ErrorContains(t, err, "its certificate is not valid now")
 
 	// The year of the check counts, and nothing else.
-	r = respond(t, "gpu1", certified(t, "gpu1", good, 2021, l))
-	require.NoError(t, converse(t, reach(t, r, "gpu2", certified(t, "gpu2", old, 2021, l))).Err())
+	r = startResponder(t, "gpu1", certifiedCredentials(t, "gpu1", good, 2021, l))
+	require.NoError(t, mustConverse(t, newPeer(t, r, "gpu2", certifiedCredentials(t, "gpu2", old, 2021, l))).Err())
 }
 
 func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	files := a.host(t, "gpu2", 2020, 2022)
-	r := respond(t, "gpu1", certified(t, "gpu1", a.host(t, "gpu1", 2020, 2050), 2026, l), func(s *Server) { s.limits.handshakes = 100 })
-	p := reach(t, r, "gpu2", certified(t, "gpu2", files, 2026, l))
+	r := startResponder(t, "gpu1", certifiedCredentials(t, "gpu1", a.host(t, "gpu1", 2020, 2050), 2026, l), func(s *Server) { s.limits.handshakes = 100 })
+	p := newPeer(t, r, "gpu2", certifiedCredentials(t, "gpu2", files, 2026, l))
 	_, err := p.State(testContext(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 
@@ -254,8 +254,8 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 
 	// The responder reads its files again too: it now trusts another authority.
 	b, own := newCA(t, "b"), a.host(t, "gpu1", 2020, 2050)
-	r = respond(t, "gpu1", certified(t, "gpu1", own, 2026, l))
-	p = reach(t, r, "gpu3", certified(t, "gpu3", b.host(t, "gpu3", 2020, 2050), 2026, l))
+	r = startResponder(t, "gpu1", certifiedCredentials(t, "gpu1", own, 2026, l))
+	p = newPeer(t, r, "gpu3", certifiedCredentials(t, "gpu3", b.host(t, "gpu3", 2020, 2050), 2026, l))
 	_, err = p.State(testContext(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 	b.renew(t, own, "gpu1", 2020, 2050)
@@ -266,7 +266,7 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 func TestCertificatesThatDoNotFitAreNotTaken(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2050)
-	c := certified(t, "gpu1", files, 2026, l)
+	c := certifiedCredentials(t, "gpu1", files, 2026, l)
 	held := c.current()
 	for i, spoil := range []func(){
 		func() { require.NoError(t, os.WriteFile(files.TLSKey, nil, 0o600)) },
@@ -288,7 +288,7 @@ func TestCertificatesThatDoNotFitAreNotTaken(t *testing.T) {
 func TestCertificatesAreReadAgainWhenAModeIsCorrected(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2026)
-	c := certified(t, "gpu1", files, 2025, l)
+	c := certifiedCredentials(t, "gpu1", files, 2025, l)
 	held := c.current()
 	a.renew(t, files, "gpu1", 2024, 2050)
 	require.NoError(t, os.Chmod(files.TLSKey, 0o644))
@@ -307,10 +307,10 @@ func TestCertificatesAreReadAgainWhenAModeIsCorrected(t *testing.T) {
 func TestCertificatesAreReadAgainAfterAFailure(t *testing.T) {
 	a, l := newCA(t, "a"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2026)
-	c, err := openCertificates("gpu9", files, at(2025), l.log())
+	c, err := openCertificates("gpu9", files, clockAt(2025), l.log())
 	require.Error(t, err)
 	require.Nil(t, c)
-	c, err = openCertificates("gpu1", files, at(2025), l.log())
+	c, err = openCertificates("gpu1", files, clockAt(2025), l.log())
 	require.NoError(t, err)
 	held := c.current()
 	a.renew(t, files, "gpu1", 2024, 2050)
@@ -326,7 +326,7 @@ func TestCertificatesAreReadAgainAfterAFailure(t *testing.T) {
 func TestCertificatesThatAreHalfWrittenAreNotTaken(t *testing.T) {
 	a, b, l := newCA(t, "a"), newCA(t, "b"), &lines{}
 	files := a.host(t, "gpu1", 2020, 2050)
-	c := certified(t, "gpu1", files, 2026, l)
+	c := certifiedCredentials(t, "gpu1", files, 2026, l)
 	held := c.current()
 	whole := func(path string) []byte {
 		text, err := os.ReadFile(path)
@@ -376,7 +376,7 @@ func TestACertificateFileThatCannotBeIsALineThatNamesIt(t *testing.T) {
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewCredentials("gpu1", row.files, at(2026), nil)
+			_, err := NewCredentials("gpu1", row.files, clockAt(2026), nil)
 			for _, want := range row.want {
 				require.ErrorContains(t, err, want)
 			}

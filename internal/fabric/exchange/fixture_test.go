@@ -80,7 +80,7 @@ func (h *fakeHandler) AnswerOffer(ctx context.Context, host string, o Offer) Ans
 	if h.meet != nil {
 		return h.meet(ctx, host, o)
 	}
-	return Answer{Port: port("mlx5_1"), RC: 0x4711, PSN: 0xffffff}
+	return Answer{Port: newPort("mlx5_1"), RC: 0x4711, PSN: 0xffffff}
 }
 
 func (h *fakeHandler) Leave(_ string, session uint64) {
@@ -117,8 +117,8 @@ func (h *fakeHandler) States(_ string, sessions []uint64) (ports []PortState, la
 	}, lacking
 }
 
-// port returns a port in which every transmitted field has a distinct value.
-func port(device string) Port {
+// newPort returns a port in which every transmitted field has a distinct value.
+func newPort(device string) Port {
 	return Port{Device: device, Position: 3, FabricPort: verbs.FabricPort{
 		Port: 2, Epoch: 1 << 63, LinkLayer: verbs.LinkInfiniBand, LID: 0xbfff, MTU: 4096, PKey: 0xffff, NeedsGRH: true,
 		GIDs: []verbs.FabricGID{{Index: 1, Raw: [16]byte{0xfe, 0x80, 15: 1}}, {Index: 3, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 9}}},
@@ -126,8 +126,8 @@ func port(device string) Port {
 	}}
 }
 
-func offer(session uint64) Offer {
-	return Offer{Session: session, Port: port("mlx5_0"), RC: 17, PSN: 0x123456, Devices: []string{"mlx5_0", "mlx5_1"}}
+func newOffer(session uint64) Offer {
+	return Offer{Session: session, Port: newPort("mlx5_0"), RC: 17, PSN: 0x123456, Devices: []string{"mlx5_0", "mlx5_1"}}
 }
 
 // keyFile writes a key file and returns its path.
@@ -155,13 +155,13 @@ type responder struct {
 	stop   func()
 }
 
-// respond starts a host with a Server. change may modify the Server before it serves.
-func respond(t *testing.T, name string, c *Credentials, change ...func(*Server)) *responder {
+// startResponder starts a host with a Server. change can modify the Server before it serves.
+func startResponder(t *testing.T, name string, c *Credentials, change ...func(*Server)) *responder {
 	t.Helper()
-	return respondAt(t, "127.0.0.1:0", name, c, change...)
+	return startResponderAt(t, "127.0.0.1:0", name, c, change...)
 }
 
-func respondAt(t *testing.T, addr, name string, c *Credentials, change ...func(*Server)) *responder {
+func startResponderAt(t *testing.T, addr, name string, c *Credentials, change ...func(*Server)) *responder {
 	t.Helper()
 	l, err := Listen(t.Context(), addr)
 	require.NoError(t, err)
@@ -181,13 +181,13 @@ func respondAt(t *testing.T, addr, name string, c *Credentials, change ...func(*
 	return &responder{fakeHandler: h, server: s, name: name, addr: l.Addr().String(), stop: stop}
 }
 
-// reach returns the Peer by which the host caller reaches a responder.
-func reach(t *testing.T, r *responder, caller string, c *Credentials, change ...func(*TCP)) Peer {
+// newPeer returns the Peer with which the host caller connects to a responder.
+func newPeer(t *testing.T, r *responder, caller string, c *Credentials, change ...func(*TCP)) Peer {
 	t.Helper()
-	return reachAt(t, pinglist.Host{Name: r.name, Address: r.addr}, caller, c, change...)
+	return newPeerAt(t, pinglist.Host{Name: r.name, Address: r.addr}, caller, c, change...)
 }
 
-func reachAt(t *testing.T, h pinglist.Host, caller string, c *Credentials, change ...func(*TCP)) Peer {
+func newPeerAt(t *testing.T, h pinglist.Host, caller string, c *Credentials, change ...func(*TCP)) Peer {
 	t.Helper()
 	n := New(NetworkConfig{Host: caller, Credentials: c, Port: 14791})
 	for _, f := range change {
@@ -207,8 +207,8 @@ func testContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// converse opens a conversation.
-func converse(t *testing.T, p Peer) Conversation {
+// mustConverse opens a conversation.
+func mustConverse(t *testing.T, p Peer) Conversation {
 	t.Helper()
 	c, err := p.Converse(testContext(t), "ffeeddccbbaa9988")
 	require.NoError(t, err)

@@ -38,7 +38,7 @@ func requireQP(t *testing.T, n uint32) {
 // Values accepted from arbitrary bytes are within the limits, and remain the same when they are encoded and decoded again.
 func FuzzNoBytesOfACallerLeaveTheLimits(f *testing.F) {
 	for _, m := range []*proto.Call{
-		offerCall(offer(1)), greetingCall(ownVersions.newGreeting("gpu1", "00")), {What: &proto.Call_Leave{Leave: &proto.Leave{Session: 3}}}, {},
+		offerCall(newOffer(1)), greetingCall(ownVersions.newGreeting("gpu1", "00")), {What: &proto.Call_Leave{Leave: &proto.Leave{Session: 3}}}, {},
 	} {
 		seed, err := pb.Marshal(m)
 		require.NoError(f, err)
@@ -71,7 +71,7 @@ func FuzzNoBytesOfACallerLeaveTheLimits(f *testing.F) {
 
 func FuzzNoBytesOfAHostLeaveTheLimits(f *testing.F) {
 	for _, m := range []*proto.Reply{
-		{What: &proto.Reply_Answer{Answer: answerToProto(1, Answer{Port: port("mlx5_0"), RC: 2, PSN: 3})}},
+		{What: &proto.Reply_Answer{Answer: answerToProto(1, Answer{Port: newPort("mlx5_0"), RC: 2, PSN: 3})}},
 		{What: &proto.Reply_Answer{Answer: answerToProto(1, Answer{Reason: "full"})}},
 		{What: &proto.Reply_Answer{Answer: &proto.Answer{Fault: 1}}},
 		{What: &proto.Reply_Change{Change: changeToProto(Change{Device: "mlx5_0", Port: 1, Epoch: 2})}},
@@ -158,11 +158,11 @@ func FuzzAKeyFileOfAnyBytesIsAKeyOrRefused(f *testing.F) {
 		require.NoError(t, err)
 		b, err := issueIdentity(got, "gpu2")
 		require.NoError(t, err)
-		_, err = a.cert.Leaf.Verify(x509.VerifyOptions{Roots: b.roots, CurrentTime: at(1970)()})
+		_, err = a.cert.Leaf.Verify(x509.VerifyOptions{Roots: b.roots, CurrentTime: clockAt(1970)()})
 		require.NoError(t, err)
 		c, err := issueIdentity(append(got, 'x'), "gpu1")
 		require.NoError(t, err)
-		_, err = c.cert.Leaf.Verify(x509.VerifyOptions{Roots: b.roots, CurrentTime: at(1970)()})
+		_, err = c.cert.Leaf.Verify(x509.VerifyOptions{Roots: b.roots, CurrentTime: clockAt(1970)()})
 		require.Error(t, err)
 	})
 }

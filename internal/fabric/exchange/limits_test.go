@@ -18,12 +18,12 @@ import (
 // With a stopped clock, only the burst of offers is answered.
 func TestAnEndlessStreamOfOffersWaits(t *testing.T) {
 	clock := &stoppedClock{now: time.Unix(1000, 0)}
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	s := rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2")
 	var flooding sync.WaitGroup
 	sent := 0
 	flooding.Go(func() {
-		for s.Send(offerCall(offer(uint64(sent+1)))) == nil {
+		for s.Send(offerCall(newOffer(uint64(sent+1)))) == nil {
 			sent++
 		}
 	})
@@ -45,7 +45,7 @@ func TestAnEndlessStreamOfOffersWaits(t *testing.T) {
 // Messages without an answer are limited too.
 func TestAnEndlessStreamOfLeavesWaits(t *testing.T) {
 	clock := &stoppedClock{now: time.Unix(1000, 0)}
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	s := rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2")
 	var flooding sync.WaitGroup
 	flooding.Go(func() {
@@ -59,7 +59,7 @@ func TestAnEndlessStreamOfLeavesWaits(t *testing.T) {
 }
 
 func TestOffersAreAnsweredOneAtATime(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	busy := make(chan struct{}, 1)
 	r.meet = func(context.Context, string, Offer) Answer {
 		select {
@@ -68,13 +68,13 @@ func TestOffersAreAnsweredOneAtATime(t *testing.T) {
 		default:
 			return Answer{Reason: "two at once"}
 		}
-		return Answer{Port: port("mlx5_1"), RC: 2}
+		return Answer{Port: newPort("mlx5_1"), RC: 2}
 	}
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	var offering sync.WaitGroup
 	for session := range uint64(40) {
 		offering.Go(func() {
-			a, err := c.Offer(testContext(t), offer(session+1))
+			a, err := c.Offer(testContext(t), newOffer(session+1))
 			if err != nil || a.Reason != "" {
 				t.Error(a.Reason, err)
 			}
@@ -85,25 +85,25 @@ func TestOffersAreAnsweredOneAtATime(t *testing.T) {
 }
 
 func TestASessionIsOfferedOnceAtATime(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.meet = func(ctx context.Context, _ string, _ Offer) Answer { <-ctx.Done(); return Answer{Reason: "failed"} }
-	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
-	c := converse(t, p)
+	p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	c := mustConverse(t, p)
 	var offering sync.WaitGroup
 	offering.Go(func() {
-		if _, err := c.Offer(testContext(t), offer(1)); err == nil {
+		if _, err := c.Offer(testContext(t), newOffer(1)); err == nil {
 			t.Error("the conversation has ended, and the offer has not")
 		}
 	})
 	r.await(t, func() bool { return len(r.offers) == 1 })
-	_, err := c.Offer(testContext(t), offer(1))
+	_, err := c.Offer(testContext(t), newOffer(1))
 	require.ErrorIs(t, err, errDuplicateSession)
 	require.NoError(t, p.Close())
 	offering.Wait()
 }
 
 func TestAMessageThatIsTooLongEndsTheConversation(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
 	s := rawGreet(t, client, "gpu2")
 	require.NoError(t, s.Send(greetingCall(&proto.Greeting{Host: strings.Repeat("x", maxMessage)})))
@@ -117,16 +117,16 @@ func TestAnAnswerThatIsTooLongIsAnError(t *testing.T) {
 	f := fake{state: func() (*proto.StateReply, error) {
 		return &proto.StateReply{Ports: []*proto.PortState{{Device: strings.Repeat("x", maxMessage), Port: 1}}}, nil
 	}}
-	_, err := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), nil)
+	_, err := newPeer(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key)).State(testContext(t), nil)
 	requireOther(t, err)
 }
 
 func TestAHostWithoutAGreetingIsRefused(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.greetingTimeout = 50 * time.Millisecond })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.greetingTimeout = 50 * time.Millisecond })
 	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
 	for name, say := range map[string]func(s interface{ Send(*proto.Call) error }) error{
 		"it says nothing":                 func(interface{ Send(*proto.Call) error }) error { return nil },
-		"it offers first":                 func(s interface{ Send(*proto.Call) error }) error { return s.Send(offerCall(offer(1))) },
+		"it offers first":                 func(s interface{ Send(*proto.Call) error }) error { return s.Send(offerCall(newOffer(1))) },
 		"it begins with an unknown thing": func(s interface{ Send(*proto.Call) error }) error { return s.Send(withUnknownField(&proto.Call{})) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,46 +142,46 @@ func TestAHostWithoutAGreetingIsRefused(t *testing.T) {
 }
 
 func TestAHostHasFourConversationsAtMost(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))
 	var open []Conversation
 	for range 4 {
-		open = append(open, converse(t, p))
+		open = append(open, mustConverse(t, p))
 	}
 	_, err := p.Converse(testContext(t), "")
 	require.ErrorIs(t, err, errRefused)
 	requireOther(t, err)
-	require.NoError(t, converse(t, reach(t, r, "gpu3", credentialsOf(t, "gpu3", key))).Err(), "another host's do not count")
+	require.NoError(t, mustConverse(t, newPeer(t, r, "gpu3", credentialsOf(t, "gpu3", key))).Err(), "another host's do not count")
 	require.NoError(t, open[0].Close())
 	r.await(t, func() bool { return len(r.ended) == 1 })
-	require.NoError(t, converse(t, p).Err())
+	require.NoError(t, mustConverse(t, p).Err())
 }
 
 func TestAllHostsTogetherHaveSoManyConversationsAtMost(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.conversations = 3 })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.conversations = 3 })
 	for i := range 3 {
 		host := fmt.Sprint("gpu", i+2)
-		converse(t, reach(t, r, host, credentialsOf(t, host, key)))
+		mustConverse(t, newPeer(t, r, host, credentialsOf(t, host, key)))
 	}
-	_, err := reach(t, r, "gpu9", credentialsOf(t, "gpu9", key)).Converse(testContext(t), "")
+	_, err := newPeer(t, r, "gpu9", credentialsOf(t, "gpu9", key)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, errRefused)
 	require.EqualValues(t, 3, r.server.Counts().Conversed)
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.connections = 2 })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.connections = 2 })
 	for _, host := range []string{"gpu2", "gpu3"} {
-		_, err := reach(t, r, host, credentialsOf(t, host, key)).State(testContext(t), nil)
+		_, err := newPeer(t, r, host, credentialsOf(t, host, key)).State(testContext(t), nil)
 		require.NoError(t, err)
 	}
-	_, err := reach(t, r, "gpu4", credentialsOf(t, "gpu4", key)).State(testContext(t), nil)
+	_, err := newPeer(t, r, "gpu4", credentialsOf(t, "gpu4", key)).State(testContext(t), nil)
 	requireOther(t, err)
 	require.EqualValues(t, 1, r.server.Counts().Refused)
 }
 
 // A gRPC client respects the server's limit of streams: a stream above the limit waits until another one ends.
 func TestCallsOfAConnectionAreBounded(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.perHost = 100 })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.perHost = 100 })
 	client := rawClient(t, r, credentialsOf(t, "gpu2", key))
 	for range 16 {
 		rawGreet(t, client, "gpu2")
@@ -194,8 +194,8 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 
 func TestRequestsForTheStateAreBounded(t *testing.T) {
 	clock := &stoppedClock{now: time.Unix(1000, 0)}
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
-	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
+	p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))
 	for range 20 {
 		_, err := p.State(testContext(t), nil)
 		require.NoError(t, err)
@@ -208,9 +208,9 @@ func TestRequestsForTheStateAreBounded(t *testing.T) {
 
 func TestAHostThatDoesNotReadNeverBlocksTheOthers(t *testing.T) {
 	// With a longer queue than usual, a goroutine that is merely slow is not mistaken for one that does not read.
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.queuedReplies = 10_000 })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.queuedReplies = 10_000 })
 	rawGreet(t, rawClient(t, r, credentialsOf(t, "gpu2", key)), "gpu2") // its replies are not read
-	c := converse(t, reach(t, r, "gpu3", credentialsOf(t, "gpu3", key)))
+	c := mustConverse(t, newPeer(t, r, "gpu3", credentialsOf(t, "gpu3", key)))
 	last := uint64(0)
 	for r.server.Counts().Dropped == 0 {
 		last++
@@ -227,8 +227,8 @@ func TestAHostThatDoesNotReadNeverBlocksTheOthers(t *testing.T) {
 }
 
 func TestChangesThatAreNotReadEndTheConversationHere(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.queuedReplies = 2 * maxQueuedChanges })
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.queuedReplies = 2 * maxQueuedChanges })
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	for i := range maxQueuedChanges + 1 {
 		r.server.AnnounceChange(Change{Device: "mlx5_0", Port: 1, Epoch: uint64(i)})
 	}
@@ -242,10 +242,10 @@ func TestChangesThatAreNotReadEndTheConversationHere(t *testing.T) {
 }
 
 func TestTheNewestSessionsAreRemembered(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.sessions = 3 })
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.sessions = 3 })
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
 	for _, session := range []uint64{1, 2, 3, 1, 4} {
-		_, err := c.Offer(testContext(t), offer(session))
+		_, err := c.Offer(testContext(t), newOffer(session))
 		require.NoError(t, err)
 	}
 	require.NoError(t, c.Close())

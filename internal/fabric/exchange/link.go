@@ -20,15 +20,15 @@ type link struct {
 	conn *grpc.ClientConn
 }
 
-// dial connects to a host and performs the TLS handshake. It also waits for the first byte from the host: in TLS 1.3, the client's
+// dialHost connects to a host and performs the TLS handshake. It also waits for the first byte from the host: in TLS 1.3, the client's
 // handshake ends before the server has verified the client's certificate (RFC 8446, section 2), and an HTTP/2 server sends data without a
 // request (RFC 9113, section 3.4).
-func dial(ctx context.Context, address, host string, n *TCP) (*link, error) {
+func dialHost(ctx context.Context, address, host string, n *TCP) (*link, error) {
 	raw, err := n.config.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	begun, err := handshake(ctx, tls.Client(raw, n.config.Credentials.clientConfig(host)))
+	begun, err := completeHandshake(ctx, tls.Client(raw, n.config.Credentials.clientConfig(host)))
 	if err != nil {
 		_ = raw.Close()
 		if ctx.Err() != nil {
@@ -49,8 +49,8 @@ func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{Control: userTimeout}).DialContext(ctx, "tcp", address)
 }
 
-// handshake performs a TLS handshake and waits for the first byte after it.
-func handshake(ctx context.Context, c *tls.Conn) (*startedConn, error) {
+// completeHandshake performs a TLS handshake and reads the first byte after it.
+func completeHandshake(ctx context.Context, c *tls.Conn) (*startedConn, error) {
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}

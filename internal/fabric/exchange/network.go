@@ -223,7 +223,7 @@ func (p *tcpPeer) ensureLink(ctx context.Context) (l *link, old bool, err error)
 	p.closeLink()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	p.link, err = dial(ctx, p.address, p.host, p.network)
+	p.link, err = dialHost(ctx, p.address, p.host, p.network)
 	return p.link, false, err
 }
 

@@ -15,9 +15,9 @@ import (
 )
 
 func TestAHostThatIsNotInTheListLearnsIt(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.unlisted["gpu2"] = true
-	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+	p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))
 	_, err := p.Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrNotListed)
 	t.Log(err)
@@ -26,16 +26,16 @@ func TestAHostThatIsNotInTheListLearnsIt(t *testing.T) {
 	require.Equal(t, Counts{Accepted: 1, Unmet: 2}, r.server.Counts(), "both came on one connection")
 
 	r.update(func() { delete(r.unlisted, "gpu2") })
-	require.NoError(t, converse(t, p).Err())
+	require.NoError(t, mustConverse(t, p).Err())
 }
 
 func TestAHostThatLeavesTheListEndsItsConversationWithItsNextOffer(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	_, err := c.Offer(testContext(t), offer(42))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	_, err := c.Offer(testContext(t), newOffer(42))
 	require.NoError(t, err)
 	r.update(func() { r.unlisted["gpu2"] = true })
-	_, err = c.Offer(testContext(t), offer(43))
+	_, err = c.Offer(testContext(t), newOffer(43))
 	require.ErrorIs(t, err, ErrNotListed)
 	require.ErrorIs(t, c.Err(), ErrNotListed)
 	r.await(t, func() bool { return len(r.ended) == 1 })
@@ -44,10 +44,10 @@ func TestAHostThatLeavesTheListEndsItsConversationWithItsNextOffer(t *testing.T)
 }
 
 func TestANewListEndsTheConversationsWithHostsThatItLacks(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	stays := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
-	p := reach(t, r, "gpu3", credentialsOf(t, "gpu3", key))
-	goes := converse(t, p)
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	stays := mustConverse(t, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	p := newPeer(t, r, "gpu3", credentialsOf(t, "gpu3", key))
+	goes := mustConverse(t, p)
 	r.update(func() { r.unlisted["gpu3"] = true })
 	r.server.EndUnlisted()
 	for range goes.Changes() {
@@ -60,16 +60,16 @@ func TestANewListEndsTheConversationsWithHostsThatItLacks(t *testing.T) {
 }
 
 func TestAHostThatGreetsWithAnotherNameThanItsCertificatesIsRefused(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	p := reach(t, r, "gpu3", credentialsOf(t, "gpu2", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	p := newPeer(t, r, "gpu3", credentialsOf(t, "gpu2", key))
 	requireKey(t, r, p)
-	requireKey(t, r, reach(t, r, "", credentialsOf(t, "gpu2", key)))
+	requireKey(t, r, newPeer(t, r, "", credentialsOf(t, "gpu2", key)))
 	require.EqualValues(t, 4, r.server.Counts().Unmet)
 }
 
 func TestAHostThatAnswersWithAnotherNameThanItsCertificatesIsRefused(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Host = "gpu7" })
-	_, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).Converse(testContext(t), "")
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Host = "gpu7" })
+	_, err := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrKey)
 }
 
@@ -91,15 +91,15 @@ func TestTheHighestVersionOfBothIsSpoken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, ok := row.host.highestCommon(row.caller)
 			require.Equal(t, row.want != 0, ok)
-			r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.versions = row.host })
-			p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key), func(n *TCP) { n.versions = row.caller })
+			r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.versions = row.host })
+			p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key), func(n *TCP) { n.versions = row.caller })
 			if row.want == 0 {
 				_, err := p.Converse(testContext(t), "")
 				require.ErrorIs(t, err, ErrVersion)
 				return
 			}
 			require.Equal(t, row.want, v)
-			_, err := converse(t, p).Offer(testContext(t), offer(1))
+			_, err := mustConverse(t, p).Offer(testContext(t), newOffer(1))
 			require.NoError(t, err)
 		})
 	}
@@ -112,7 +112,7 @@ func TestAHostThatChoosesAVersionThatWasNotOfferedIsRefused(t *testing.T) {
 		g.Version = 2
 		return s.Send(&proto.Reply{What: &proto.Reply_Greeting{Greeting: g}})
 	}}
-	_, err := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key)).Converse(testContext(t), "")
+	_, err := newPeer(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key)).Converse(testContext(t), "")
 	require.ErrorIs(t, err, ErrVersion)
 }
 
@@ -124,7 +124,7 @@ func withUnknownField[M message](m M) M {
 }
 
 func TestWhatAHostDoesNotKnowItIgnoresAndCounts(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	s := rawStream(t, rawClient(t, r, credentialsOf(t, "gpu2", key)))
 	require.NoError(t, s.Send(withUnknownField(greetingCall(ownVersions.newGreeting("gpu2", "00")))))
 	m, err := s.Recv()
@@ -133,13 +133,13 @@ func TestWhatAHostDoesNotKnowItIgnoresAndCounts(t *testing.T) {
 
 	require.NoError(t, s.Send(&proto.Call{}))                   // a message without content
 	require.NoError(t, s.Send(withUnknownField(&proto.Call{}))) // counted as a message without known content and for its unknown field
-	deep := offerCall(offer(9))
+	deep := offerCall(newOffer(9))
 	withUnknownField(deep.GetOffer().GetPort().GetGids()[1])
 	require.NoError(t, s.Send(deep))
 	m, err = s.Recv()
 	require.NoError(t, err)
 	require.EqualValues(t, 9, m.GetAnswer().GetSession())
-	require.Equal(t, []Offer{offer(9)}, r.offers)
+	require.Equal(t, []Offer{newOffer(9)}, r.offers)
 	require.Equal(t, Counts{Accepted: 1, Conversed: 1, Unknown: 5}, r.server.Counts())
 }
 
@@ -169,8 +169,8 @@ func TestWhatACallerDoesNotKnowItIgnoresAndCounts(t *testing.T) {
 		state: func() (*proto.StateReply, error) { return withUnknownField(&proto.StateReply{}), nil },
 	}
 	n := New(NetworkConfig{})
-	p := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key), func(own *TCP) { n = own })
-	c := converse(t, p)
+	p := newPeer(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key), func(own *TCP) { n = own })
+	c := mustConverse(t, p)
 	require.Equal(t, Change{Device: "mlx5_0", Port: 255, Epoch: 3}, <-c.Changes())
 	_, err := p.State(testContext(t), nil)
 	require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestTheTextOfAPeersErrorIsNotPassedOn(t *testing.T) {
 		state:    func() (*proto.StateReply, error) { return nil, grpcstatus.Error(codes.Internal, forged) },
 		converse: func(stream) error { return grpcstatus.Error(codes.Code(99), forged) },
 	}
-	p := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
+	p := newPeer(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
 	_, err := p.State(testContext(t), nil)
 	require.ErrorContains(t, err, "Internal")
 	require.NotContains(t, err.Error(), "forged")
@@ -208,7 +208,7 @@ func TestAHostThatSaysThatItIsUnavailableIsAskedTwice(t *testing.T) {
 		}
 		return nil, grpcstatus.Error(codes.Unavailable, "")
 	}}
-	p := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
+	p := newPeer(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
 	_, err := p.State(testContext(t), nil)
 	require.NoError(t, err)
 	_, err = p.State(testContext(t), nil)
@@ -220,7 +220,7 @@ func TestAHostThatAcceptsAndSaysNothingIsAnErrorWhenTheContextEnds(t *testing.T)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	p := reach(t, &responder{name: "gpu1", addr: l.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
+	p := newPeer(t, &responder{name: "gpu1", addr: l.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = p.State(ctx, nil)
@@ -233,7 +233,7 @@ func TestAHostThatAcceptsAndSaysNothingIsAnErrorWhenTheContextEnds(t *testing.T)
 
 func TestAGreetingWithoutAnAnswerEndsWithItsContext(t *testing.T) {
 	f := fake{converse: func(s stream) error { <-s.Context().Done(); return nil }}
-	p := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
+	p := newPeer(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := p.Converse(ctx, "")

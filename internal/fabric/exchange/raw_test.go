@@ -82,8 +82,8 @@ func (f *fake) serve(t *testing.T, name string, c *Credentials) *responder {
 	return &responder{name: name, addr: l.Addr().String()}
 }
 
-// connect opens a TCP connection with a deadline for reads.
-func connect(t *testing.T, addr string) net.Conn {
+// dialRaw opens a TCP connection with a deadline for reads.
+func dialRaw(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
@@ -119,5 +119,5 @@ func handshakeAs(t *testing.T, addr string, change func(*tls.Config)) (*tls.Conn
 	if change != nil {
 		change(config)
 	}
-	return tls.Client(connect(t, addr), config), &names
+	return tls.Client(dialRaw(t, addr), config), &names
 }

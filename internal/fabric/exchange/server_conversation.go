@@ -277,7 +277,7 @@ func (t *serverConversation) reconcile(m *proto.Held) *proto.Lacking {
 	}
 	kept := t.server.config.Handler.Reconcile(t.host, h)
 	t.addSessions(kept)
-	return &proto.Lacking{Sessions: without(h.Sessions, kept)}
+	return &proto.Lacking{Sessions: lackingSessions(h.Sessions, kept)}
 }
 
 func (t *serverConversation) addSessions(sessions []uint64) {

@@ -27,7 +27,7 @@ func openMany(t *testing.T, r *responder, c *Credentials, callers, atOnce int) (
 	for range atOnce {
 		wg.Go(func() {
 			for next.Add(1) <= int64(callers) {
-				if attempt(t, n, r) {
+				if tryConversation(t, n, r) {
 					ok.Add(1)
 				}
 			}
@@ -37,7 +37,7 @@ func openMany(t *testing.T, r *responder, c *Credentials, callers, atOnce int) (
 	return int(ok.Load())
 }
 
-func attempt(t *testing.T, n *TCP, r *responder) bool {
+func tryConversation(t *testing.T, n *TCP, r *responder) bool {
 	p, err := n.Peer(pinglist.Host{Name: r.name, Address: r.addr})
 	if err != nil {
 		t.Error(err)
@@ -60,7 +60,7 @@ func attempt(t *testing.T, n *TCP, r *responder) bool {
 // answerOnce lets a server answer one call, so that all its permanent goroutines exist.
 func answerOnce(t *testing.T, r *responder, c *Credentials) {
 	t.Helper()
-	p := reach(t, r, "gpu2", c)
+	p := newPeer(t, r, "gpu2", c)
 	_, err := p.State(testContext(t), nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
@@ -71,7 +71,7 @@ var callers = flag.Int("storm.callers", 1000, "callers of a storm")
 // After the restart of a leaf switch, all hosts connect at once. The server enforces its limits, and the refused hosts retry.
 func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
 	callers := *callers
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	c := credentialsOf(t, "gpu2", key)
 	answerOnce(t, r, c)
 	before, running := goleak.IgnoreCurrent(), runtime.NumGoroutine()
@@ -87,7 +87,7 @@ func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
 	goleak.VerifyNone(t, before)
 	t.Logf("%d goroutines before, %d after", running, runtime.NumGoroutine())
 	require.Eventually(t, func() bool {
-		_, err := reach(t, r, "gpu2", c).State(testContext(t), nil)
+		_, err := newPeer(t, r, "gpu2", c).State(testContext(t), nil)
 		return err == nil
 	}, 20*time.Second, 100*time.Millisecond, "it answers as before")
 }
@@ -95,7 +95,7 @@ func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
 // Without the limit of handshakes, all callers succeed.
 func TestAStormOfConversationsLeavesNothing(t *testing.T) {
 	callers := *callers / 10
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
 		s.limits.handshakes, s.limits.perHost, s.limits.handshakeTimeout = 1_000_000, 1000, time.Minute
 	})
 	c := credentialsOf(t, "gpu2", key)
@@ -178,11 +178,11 @@ func (h *lossyNetwork) copy(to, from net.Conn) {
 
 func TestAPeerThatIsLostWithoutAWordIsNoticed(t *testing.T) {
 	t.Parallel() // gRPC's shortest ping interval is 10 s
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	h := newLossyNetwork(t, r.addr)
-	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: h.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
-	c := converse(t, p)
-	_, err := c.Offer(testContext(t), offer(42))
+	p := newPeerAt(t, pinglist.Host{Name: "gpu1", Address: h.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
+	c := mustConverse(t, p)
+	_, err := c.Offer(testContext(t), newOffer(42))
 	require.NoError(t, err)
 	close(h.lost)
 	began := time.Now()

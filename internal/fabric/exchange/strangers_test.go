@@ -28,8 +28,8 @@ func requireKey(t *testing.T, r *responder, p Peer) {
 }
 
 func TestAHostOfAnotherKeyIsRefused(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	requireKey(t, r, reach(t, r, "gpu2", credentialsOf(t, "gpu2", otherKey)))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	requireKey(t, r, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", otherKey)))
 	require.Eventually(t, func() bool { return r.server.Counts().Strangers == 2 }, 20*time.Second, time.Millisecond)
 }
 
@@ -49,26 +49,26 @@ func trustKeys(t *testing.T, c *Credentials, keys ...string) *Credentials {
 }
 
 func TestAHostThatIsRefusedByItsPeerAloneLearnsOfTheKeyToo(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	c := trustKeys(t, credentialsOf(t, "gpu2", otherKey), key)
 	c.certName = func(host string) string { return hostAlias([]byte(key), host) }
-	requireKey(t, r, reach(t, r, "gpu2", c))
+	requireKey(t, r, newPeer(t, r, "gpu2", c))
 }
 
 func TestAHostThatAcceptsAnotherKeyIsRefusedByItsCaller(t *testing.T) {
-	r := respond(t, "gpu1", trustKeys(t, credentialsOf(t, "gpu1", key), otherKey))
-	requireKey(t, r, reach(t, r, "gpu2", credentialsOf(t, "gpu2", otherKey)))
+	r := startResponder(t, "gpu1", trustKeys(t, credentialsOf(t, "gpu1", key), otherKey))
+	requireKey(t, r, newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", otherKey)))
 }
 
 func TestAHostAtTheAddressOfAnotherIsRefused(t *testing.T) {
-	r := respond(t, "gpu9", credentialsOf(t, "gpu9", key))
-	requireKey(t, r, reachAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
+	r := startResponder(t, "gpu9", credentialsOf(t, "gpu9", key))
+	requireKey(t, r, newPeerAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
 }
 
 // Names that differ only in case are different names: the list may have both.
 func TestANameOfAnotherCaseIsAnotherHost(t *testing.T) {
-	r := respond(t, "GPU1", credentialsOf(t, "GPU1", key))
-	requireKey(t, r, reachAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
+	r := startResponder(t, "GPU1", credentialsOf(t, "GPU1", key))
+	requireKey(t, r, newPeerAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
 }
 
 func TestAStrangerGetsNoHello(t *testing.T) {
@@ -82,7 +82,7 @@ func TestAStrangerGetsNoHello(t *testing.T) {
 	}
 	for name, change := range rows {
 		t.Run(name, func(t *testing.T) {
-			r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+			r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 			c, names := handshakeAs(t, r.addr, change)
 			err := c.HandshakeContext(testContext(t))
 			if err == nil {
@@ -102,12 +102,12 @@ func TestAStrangerGetsNoHello(t *testing.T) {
 }
 
 func TestGarbageGetsNothingButAnAlert(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
 	for _, garbage := range []string{
 		"GET / HTTP/1.1\r\nHost: gpu1\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x16\x03\x01\xff\xff", "\x00\n\n\n\n\n",
 		"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
 	} {
-		c := connect(t, r.addr)
+		c := dialRaw(t, r.addr)
 		_, err := c.Write([]byte(garbage))
 		require.NoError(t, err)
 		require.NoError(t, c.(*net.TCPConn).CloseWrite())
@@ -121,8 +121,8 @@ func TestGarbageGetsNothingButAnAlert(t *testing.T) {
 }
 
 func TestAHandshakeThatNeverEndsIsEnded(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
-	c := connect(t, r.addr)
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key))
+	c := dialRaw(t, r.addr)
 	began := time.Now()
 	got, err := io.ReadAll(c)
 	took := time.Since(began)
@@ -134,8 +134,8 @@ func TestAHandshakeThatNeverEndsIsEnded(t *testing.T) {
 
 // Sending a byte from time to time does not prolong a handshake.
 func TestAHandshakeThatGoesOnSlowlyIsEnded(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeTimeout = 200 * time.Millisecond })
-	c := connect(t, r.addr)
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeTimeout = 200 * time.Millisecond })
+	c := dialRaw(t, r.addr)
 	began := time.Now()
 	for i := 0; ; i++ {
 		if _, err := c.Write([]byte("\x16\x03\x01\x40\x00")[min(i, 4):][:1]); err != nil {
@@ -175,7 +175,7 @@ func (s *stoppedClock) advance(d time.Duration) {
 
 func TestMoreHandshakesASecondAreClosedWithoutAByte(t *testing.T) {
 	clock := &stoppedClock{now: time.Unix(1000, 0)}
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	admitted := func() (n int) {
 		for range 30 {
 			c, _ := handshakeAs(t, r.addr, nil)
@@ -200,22 +200,22 @@ func TestMoreHandshakesASecondAreClosedWithoutAByte(t *testing.T) {
 }
 
 func TestMoreThan64HandshakesUnderWayAreClosedWithoutAByte(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
 		s.limits.handshakes = 1000
 		s.limits.handshakeTimeout = time.Minute
 	})
 	var open []net.Conn
 	for range 64 {
-		open = append(open, connect(t, r.addr))
+		open = append(open, dialRaw(t, r.addr))
 	}
-	got, err := io.ReadAll(connect(t, r.addr))
+	got, err := io.ReadAll(dialRaw(t, r.addr))
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.Equal(t, Counts{Accepted: 64, Refused: 1}, r.server.Counts())
 
 	require.NoError(t, open[0].Close())
 	require.Eventually(t, func() bool {
-		p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
+		p := newPeer(t, r, "gpu2", credentialsOf(t, "gpu2", key))
 		_, err := p.State(testContext(t), nil)
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "one that ends makes room")
@@ -223,9 +223,9 @@ func TestMoreThan64HandshakesUnderWayAreClosedWithoutAByte(t *testing.T) {
 
 // A Server with 64 unfinished handshakes stops at once.
 func TestAServerDoesNotWaitForHandshakesToEnd(t *testing.T) {
-	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeTimeout = time.Hour })
+	r := startResponder(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.handshakeTimeout = time.Hour })
 	for range 10 {
-		connect(t, r.addr)
+		dialRaw(t, r.addr)
 	}
 	require.Eventually(t, func() bool { return r.server.Counts().Accepted == 10 }, 20*time.Second, time.Millisecond)
 	r.stop()

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reasons returns all reasons.
-func reasons() []Reason {
+// allReasons returns all reasons.
+func allReasons() []Reason {
 	return []Reason{
 		ReasonNone, ReasonStarting, ReasonNoResponder, ReasonKey, ReasonNotListed, ReasonFull, ReasonVersion, ReasonNoCommonGID,
 		ReasonPKey, ReasonUnsupported, ReasonNotActive, ReasonOwnPort, ReasonFailed,
@@ -16,7 +16,7 @@ func reasons() []Reason {
 
 func TestEachReasonHasAnExplanationOfItsOwn(t *testing.T) {
 	seen := map[string]Reason{}
-	for _, r := range reasons() {
+	for _, r := range allReasons() {
 		text := r.Text()
 		require.NotEqual(t, string(r), text)
 		require.NotContains(t, seen, text, "%s and %s", r, seen[text])

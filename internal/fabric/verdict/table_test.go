@@ -25,8 +25,8 @@ func parseSource(t *testing.T, path string) *ast.File {
 	return f
 }
 
-// constants returns the values of the constants of a type that the package declares.
-func constants(t *testing.T, name string) (all []string) {
+// constantValues returns the values of the package's constants of a type.
+func constantValues(t *testing.T, name string) (all []string) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, path := range files {
@@ -37,7 +37,7 @@ func constants(t *testing.T, name string) (all []string) {
 			}
 			if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == name && len(spec.Values) == 1 {
 				if lit, ok := spec.Values[0].(*ast.BasicLit); ok {
-					all = append(all, unquote(t, lit))
+					all = append(all, unquoteLiteral(t, lit))
 				}
 			}
 			return true
@@ -46,7 +46,7 @@ func constants(t *testing.T, name string) (all []string) {
 	return all
 }
 
-func unquote(t *testing.T, lit *ast.BasicLit) string {
+func unquoteLiteral(t *testing.T, lit *ast.BasicLit) string {
 	text, err := strconv.Unquote(lit.Value)
 	require.NoError(t, err)
 	return text
@@ -69,8 +69,8 @@ func TestEachVerdictAndReasonHasOneCompleteRow(t *testing.T) {
 			require.NotEmpty(t, text, r.Reason)
 		}
 	}
-	require.ElementsMatch(t, constants(t, "Verdict"), verdicts)
-	require.ElementsMatch(t, constants(t, "Reason"), append(reasons, string(ReasonNone)))
+	require.ElementsMatch(t, constantValues(t, "Verdict"), verdicts)
+	require.ElementsMatch(t, constantValues(t, "Reason"), append(reasons, string(ReasonNone)))
 }
 
 // Verdicts that blame this host come before those that blame the network, then a peer, then nobody.
@@ -260,7 +260,7 @@ func findRestatements(t *testing.T, f *ast.File, said map[string]bool, sentences
 			if n.Kind != token.STRING {
 				break
 			}
-			text := unquote(t, n)
+			text := unquoteLiteral(t, n)
 			for _, sentence := range sentences {
 				if strings.Contains(text, sentence) {
 					found = append(found, "the sentence "+strconv.Quote(sentence))
@@ -306,8 +306,8 @@ func findConstants(t *testing.T, some []ast.Expr, said map[string]bool) (all []s
 		word := ""
 		switch e := e.(type) {
 		case *ast.BasicLit:
-			if e.Kind == token.STRING && said[unquote(t, e)] {
-				word = unquote(t, e)
+			if e.Kind == token.STRING && said[unquoteLiteral(t, e)] {
+				word = unquoteLiteral(t, e)
 			}
 		case *ast.SelectorExpr:
 			if p, ok := e.X.(*ast.Ident); ok && p.Name == "verdict" && (strings.HasPrefix(e.Sel.Name, "Verdict") || strings.HasPrefix(e.Sel.Name, "Reason")) {

@@ -10,7 +10,7 @@ import (
 )
 
 func benchConfig(b *testing.B) Config {
-	c := config(b.TempDir())
+	c := newConfig(b.TempDir())
 	c.SizeMiB = DefaultSizeMiB
 	c.Clock = clock.WallAndBoot
 	return c

@@ -17,16 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// noSync makes runs fast whose durability does not matter.
+// noSync makes recording fast in tests in which durability does not matter.
 type noSync struct{ file }
 
 func (noSync) Sync() error { return nil }
 
-// append1 makes a run that records one number.
-func append1(t *testing.T, dir string, n int) {
+// recordNumber starts a Recorder, records one number and closes it.
+func recordNumber(t *testing.T, dir string, n int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r, err := open(config(dir), func(f file) file { return noSync{f} })
+		r, err := open(newConfig(dir), func(f file) file { return noSync{f} })
 		require.NoError(t, err)
 		r.Add(Entry{Kind: "number", Data: number{n}})
 		require.NoError(t, closeNow(r))
@@ -55,14 +55,14 @@ func wholeBefore(ends []int, at int) int {
 
 func TestSegmentThatEndsAnywhereIsCutAndAppendedTo(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 4)
-	path, b := newest(t, dir)
+	recordNumbers(t, newConfig(dir), 0, 4)
+	path, b := newestSegment(t, dir)
 	ends := frameEnds(t, b)
-	all, _ := read(t, dir, Filter{})
+	all, _ := readRecords(t, dir, Filter{})
 	for size := range b {
 		require.NoError(t, os.WriteFile(path, b[:size], 0o600))
 		whole := wholeBefore(ends, size)
-		records, skipped := read(t, dir, Filter{})
+		records, skipped := readRecords(t, dir, Filter{})
 		require.Equal(t, all[:whole], append([]Record{}, records...), size)
 		good := headerSize
 		if whole > 0 {
@@ -78,18 +78,18 @@ func TestSegmentThatEndsAnywhereIsCutAndAppendedTo(t *testing.T) {
 			require.Equal(t, []string{fmt.Sprintf("%s: %d bytes skipped in 1 places: no whole record", filepath.Base(path), torn)}, skipped)
 		}
 
-		append1(t, dir, 100)
-		records, skipped = read(t, dir, Filter{})
+		recordNumber(t, dir, 100)
+		records, skipped = readRecords(t, dir, Filter{})
 		require.Empty(t, skipped, size)
-		require.Equal(t, strings.TrimSpace(texts(t, all[:whole])+" start 100 end"), texts(t, records))
+		require.Equal(t, strings.TrimSpace(recordTexts(t, all[:whole])+" start 100 end"), recordTexts(t, records))
 		requireNoHoles(t, records)
 		require.Equal(t, uint64(1), records[0].Sequence)
 		require.NoError(t, os.WriteFile(path, b, 0o600))
 	}
 }
 
-// damage changes bytes of a segment, and returns where the first and the last are.
-func damage(random *rand.Rand, b []byte) (first, last int) {
+// damageBytes changes bytes of a segment, and returns the offsets of the first and the last one.
+func damageBytes(random *rand.Rand, b []byte) (first, last int) {
 	first = len(b)
 	for range 1 + random.IntN(3) {
 		at := random.IntN(len(b))
@@ -101,20 +101,20 @@ func damage(random *rand.Rand, b []byte) (first, last int) {
 
 func TestHundredDamagedSegmentsAreReadAndAppendedTo(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 40)
-	path, b := newest(t, dir)
+	recordNumbers(t, newConfig(dir), 0, 40)
+	path, b := newestSegment(t, dir)
 	ends := frameEnds(t, b)
-	all, _ := read(t, dir, Filter{})
+	all, _ := readRecords(t, dir, Filter{})
 	random := rand.New(rand.NewPCG(16, 1))
 	for range 100 {
 		damaged := bytes.Clone(b)
-		first, last := damage(random, damaged)
+		first, last := damageBytes(random, damaged)
 		copied := newDir(t)
 		copyDir(t, dir, copied)
 		require.NoError(t, os.WriteFile(filepath.Join(copied, filepath.Base(path)), damaged, 0o600))
 
 		// A reader finds what precedes the damage and what follows it.
-		records, skipped := read(t, copied, Filter{})
+		records, skipped := readRecords(t, copied, Filter{})
 		require.Len(t, skipped, 1)
 		before, after := wholeBefore(ends, first), wholeBefore(ends, last)+1
 		require.Equal(t, all[:before], records[:before])
@@ -122,9 +122,9 @@ func TestHundredDamagedSegmentsAreReadAndAppendedTo(t *testing.T) {
 			require.Equal(t, all[after:], records[len(records)-len(all)+after:])
 		}
 
-		append1(t, copied, 100)
-		records, _ = read(t, copied, Filter{})
-		require.Equal(t, "start 100 end", texts(t, records[len(records)-3:]))
+		recordNumber(t, copied, 100)
+		records, _ = readRecords(t, copied, Filter{})
+		require.Equal(t, "start 100 end", recordTexts(t, records[len(records)-3:]))
 		require.Greater(t, records[len(records)-3].Sequence, uint64(before))
 		if first >= headerSize { // it was cut where the damage begins
 			require.Equal(t, all[:before], records[:before])
@@ -134,8 +134,8 @@ func TestHundredDamagedSegmentsAreReadAndAppendedTo(t *testing.T) {
 	}
 }
 
-// TestLogDoesWhatItsModelDoes lets runs follow each other, with kills that leave part of the last write and with bytes
-// that change. The model is the list of the records that have to be there.
+// TestLogDoesWhatItsModelDoes runs recorders one after another. Some are killed in the middle of a write, and some bytes change.
+// The model is the list of the records that have to be found.
 func TestLogDoesWhatItsModelDoes(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestLogDoesWhatItsModelDoes(t *testing.T) {
 				model = append(model, "start")
 				n := random.IntN(40)
 				synctest.Test(t, func(t *testing.T) {
-					r, err := open(config(dir), func(f file) file { return noSync{f} })
+					r, err := open(newConfig(dir), func(f file) file { return noSync{f} })
 					require.NoError(t, err)
 					addNumbers(r, next, n)
 					require.NoError(t, closeNow(r))
@@ -157,7 +157,7 @@ func TestLogDoesWhatItsModelDoes(t *testing.T) {
 					next++
 				}
 				model = append(model, "end")
-				path, b := newest(t, dir)
+				path, b := newestSegment(t, dir)
 				ends := frameEnds(t, b)
 				at := len(b)
 				switch random.IntN(3) {
@@ -173,10 +173,10 @@ func TestLogDoesWhatItsModelDoes(t *testing.T) {
 				whole := wholeBefore(ends, at)
 				model = model[:len(model)-len(ends)+whole]
 				model = append(model, "start", "-1", "end")
-				append1(t, dir, -1)
-				records, skipped := read(t, dir, Filter{})
+				recordNumber(t, dir, -1)
+				records, skipped := readRecords(t, dir, Filter{})
 				require.Empty(t, skipped)
-				require.Equal(t, strings.Join(model, " "), texts(t, records))
+				require.Equal(t, strings.Join(model, " "), recordTexts(t, records))
 				requireNoHoles(t, records)
 			}
 		})
@@ -185,15 +185,15 @@ func TestLogDoesWhatItsModelDoes(t *testing.T) {
 
 func TestSegmentOfANewerVersionIsLeftAlone(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 2)
+	recordNumbers(t, newConfig(dir), 0, 2)
 	newer := filepath.Join(dir, segmentName(2))
 	content := append(newHeader(version+1, 5), "what this version does not know"...)
 	require.NoError(t, os.WriteFile(newer, content, 0o600))
 	var log bytes.Buffer
-	c := config(dir)
+	c := newConfig(dir)
 	c.Log = slog.New(slog.NewTextHandler(&log, nil))
-	record(t, c, 2, 1)
-	record(t, c, 3, 1)
+	recordNumbers(t, c, 2, 1)
+	recordNumbers(t, c, 3, 1)
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
 	require.Contains(t, log.String(), "segment=0000000002.seg")
 	require.Contains(t, log.String(), "it has version 2, and this program knows 1")
@@ -201,23 +201,23 @@ func TestSegmentOfANewerVersionIsLeftAlone(t *testing.T) {
 	b, err := os.ReadFile(newer)
 	require.NoError(t, err)
 	require.Equal(t, content, b)
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Equal(t, []string{"0000000002.seg: it has version 2, and this program knows 1"}, skipped)
-	require.Equal(t, "start 0 1 end start 2 end start 3 end", texts(t, records))
+	require.Equal(t, "start 0 1 end start 2 end start 3 end", recordTexts(t, records))
 	require.Greater(t, records[4].Sequence, uint64(5), "the newer segment has those from 5 on")
-	require.Equal(t, uint64(4), data[Start](t, records[4]).LastSequence)
+	require.Equal(t, uint64(4), recordData[Start](t, records[4]).LastSequence)
 }
 
 func TestSegmentWithADamagedHeaderIsLeftAlone(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 2)
-	path, b := newest(t, dir)
+	recordNumbers(t, newConfig(dir), 0, 2)
+	path, b := newestSegment(t, dir)
 	b[3] ^= 1
 	require.NoError(t, os.WriteFile(path, b, 0o600))
-	record(t, config(dir), 2, 1)
-	records, skipped := read(t, dir, Filter{})
+	recordNumbers(t, newConfig(dir), 2, 1)
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Equal(t, []string{"0000000001.seg: 24 bytes skipped in 1 places: they are damaged"}, skipped)
-	require.Equal(t, "start 0 1 end start 2 end", texts(t, records))
+	require.Equal(t, "start 0 1 end start 2 end", recordTexts(t, records))
 	requireNoHoles(t, records)
 }
 
@@ -231,7 +231,7 @@ func TestLastRecordIsTheLastThatCanBeDecoded(t *testing.T) {
 	require.Equal(t, uint64(3), lastRecord(append(newHeader(version, 1), b...)).Sequence)
 	begin := bytes.LastIndex(b, []byte(contentPrefix)) - prefixSize
 	b[begin+prefixSize+len(contentPrefix)] = '}'
-	binary.LittleEndian.PutUint32(b[begin+4:], checksum(b[begin:]))
+	binary.LittleEndian.PutUint32(b[begin+4:], frameChecksum(b[begin:]))
 	require.NotNil(t, frameAt(b[begin:]))
 	require.Equal(t, uint64(2), lastRecord(b).Sequence)
 	require.Zero(t, lastRecord(b[begin:]).Sequence)
@@ -246,8 +246,8 @@ func TestSegmentThatIsTooLongIsReadToTheLimit(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		t.Run(fmt.Sprintf("older=%v", older), func(t *testing.T) {
 			dir := newDir(t)
-			record(t, config(dir), 0, 3)
-			path, b := newest(t, dir)
+			recordNumbers(t, newConfig(dir), 0, 3)
+			path, b := newestSegment(t, dir)
 			require.NoError(t, os.Truncate(path, size))
 			want := ErrTooLong.Error()
 			if older {
@@ -255,19 +255,19 @@ func TestSegmentThatIsTooLongIsReadToTheLimit(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			records, skipped := read(t, dir, Filter{})
-			require.Equal(t, "start 0 1 2 end", texts(t, records))
+			records, skipped := readRecords(t, dir, Filter{})
+			require.Equal(t, "start 0 1 2 end", recordTexts(t, records))
 			require.Equal(t, []string{fmt.Sprintf("0000000001.seg: %d bytes skipped in 2 places: %s", size-len(b), want)}, skipped)
 
 			synctest.Test(t, func(t *testing.T) {
-				r := start(t, config(dir), nil)
+				r := startRecorder(t, newConfig(dir), nil)
 				require.NoError(t, r.stop())
 			})
 			runtime.ReadMemStats(&after)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(5*maxSegment))
-			records, skipped = read(t, dir, Filter{})
+			records, skipped = readRecords(t, dir, Filter{})
 			require.Empty(t, skipped)
-			begin := data[Start](t, records[len(records)-2])
+			begin := recordData[Start](t, records[len(records)-2])
 			require.Equal(t, uint64(5), begin.LastSequence)
 			if older {
 				require.Zero(t, begin.CutBytes)
@@ -352,12 +352,12 @@ func FuzzSegment(f *testing.F) {
 		dir := newDir(t)
 		require.NoError(t, os.Mkdir(dir, 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, segmentName(1)), b, 0o600))
-		before, _ := read(t, dir, Filter{})
-		r, err := open(config(dir), func(f file) file { return noSync{f} })
+		before, _ := readRecords(t, dir, Filter{})
+		r, err := open(newConfig(dir), func(f file) file { return noSync{f} })
 		require.NoError(t, err)
 		r.Add(Entry{Kind: "added"})
 		require.NoError(t, closeNow(r))
-		after, _ := read(t, dir, Filter{})
+		after, _ := readRecords(t, dir, Filter{})
 		require.LessOrEqual(t, len(after), len(before)+3)
 		require.GreaterOrEqual(t, len(after), 3)
 		var kinds []string

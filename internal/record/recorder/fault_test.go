@@ -85,16 +85,16 @@ func TestPartialWriteIsCutToTheLastWholeFrame(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		c := config(dir)
+		c := newConfig(dir)
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 		disk := newDisk()
-		r := start(t, c, disk.wrap)
-		_, before := newest(t, dir)
+		r := startRecorder(t, c, disk.wrap)
+		_, before := newestSegment(t, dir)
 		first := addAndMeasure(t, r, dir)
 		disk.fail(2*first+first/2, syscall.ENOSPC) // two and a half of them
 		addNumbers(r.Recorder, 1, 5)
 		synctest.Wait()
-		_, b := newest(t, dir)
+		_, b := newestSegment(t, dir)
 		require.Len(t, b, len(before)+3*first)
 		require.Equal(t, Counts{Recorded: 3, Errors: 1, Synced: 1}, r.Counts())
 
@@ -114,19 +114,19 @@ func TestPartialWriteIsCutToTheLastWholeFrame(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log.String(), "recorder: writing again"), log.String())
 		require.Contains(t, log.String(), "no space left on device")
 	})
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Empty(t, skipped)
-	require.Equal(t, "start 0 1 2 3 4 5 6 end", texts(t, records))
+	require.Equal(t, "start 0 1 2 3 4 5 6 end", recordTexts(t, records))
 	requireNoHoles(t, records)
 }
 
 // addAndMeasure adds a number, and returns the size of its frame.
 func addAndMeasure(t *testing.T, r run, dir string) int {
 	t.Helper()
-	_, before := newest(t, dir)
+	_, before := newestSegment(t, dir)
 	addNumbers(r.Recorder, 0, 1)
 	synctest.Wait()
-	_, after := newest(t, dir)
+	_, after := newestSegment(t, dir)
 	return len(after) - len(before)
 }
 
@@ -134,7 +134,7 @@ func TestWhatIsLostWhileTheDiskFailsIsCounted(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk()
-		r := start(t, config(dir), disk.wrap)
+		r := startRecorder(t, newConfig(dir), disk.wrap)
 		disk.fail(0, syscall.EIO)
 		addNumbers(r.Recorder, 0, 1)
 		synctest.Wait()
@@ -147,10 +147,10 @@ func TestWhatIsLostWhileTheDiskFailsIsCounted(t *testing.T) {
 		require.Equal(t, uint64(maxQueued+1), r.Counts().Recorded)
 		require.NoError(t, r.stop())
 	})
-	records, _ := read(t, dir, Filter{})
+	records, _ := readRecords(t, dir, Filter{})
 	requireNoHoles(t, records)
-	require.Equal(t, "4095 4096 lost end", texts(t, records[len(records)-4:]))
-	lost := data[Lost](t, records[len(records)-2])
+	require.Equal(t, "4095 4096 lost end", recordTexts(t, records[len(records)-4:]))
+	lost := recordData[Lost](t, records[len(records)-2])
 	require.Equal(t, uint64(7), lost.Count)
 	require.Equal(t, time.Second, lost.Since.Sub(records[0].Time))
 	require.Contains(t, lost.Error, "input/output error")
@@ -160,7 +160,7 @@ func TestFailedSyncIsTriedAgain(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk()
-		r := start(t, config(dir), disk.wrap)
+		r := startRecorder(t, newConfig(dir), disk.wrap)
 		disk.fail(1<<20, syscall.EIO)
 		r.Add(Entry{Kind: "port_err", Sync: true})
 		synctest.Wait()
@@ -172,9 +172,9 @@ func TestFailedSyncIsTriedAgain(t *testing.T) {
 		require.NoError(t, r.stop())
 		require.Equal(t, Counts{Recorded: 1, Errors: 1, Lost: 1, Synced: 4}, r.Counts())
 	})
-	records, _ := read(t, dir, Filter{})
-	require.Equal(t, "start port_err lost end", texts(t, records))
-	lost := data[Lost](t, records[2])
+	records, _ := readRecords(t, dir, Filter{})
+	require.Equal(t, "start port_err lost end", recordTexts(t, records))
+	lost := recordData[Lost](t, records[2])
 	require.Equal(t, Lost{Count: 1, Since: records[1].Time, Error: "sync segment: input/output error"}, lost)
 }
 
@@ -183,7 +183,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := newDisk()
 			dir := newDir(t)
-			r := start(t, config(dir), disk.wrap)
+			r := startRecorder(t, newConfig(dir), disk.wrap)
 			disk.block()
 			addNumbers(r.Recorder, 0, 1)
 			synctest.Wait()
@@ -196,7 +196,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 			disk.unblock()
 			synctest.Wait() // the goroutine ends, and releases the lock
 			require.Equal(t, uint64(1), r.Counts().Recorded)
-			next, err := Open(config(dir))
+			next, err := Open(newConfig(dir))
 			require.NoError(t, err)
 			require.NoError(t, closeNow(next))
 		})
@@ -206,7 +206,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 			disk := newDisk()
 			disk.block()
 			dir := newDir(t)
-			r := start(t, config(dir), disk.wrap)
+			r := startRecorder(t, newConfig(dir), disk.wrap)
 			addNumbers(r.Recorder, 0, 3)
 			began := time.Now()
 			require.EqualError(t, r.stop(), "close recorder in "+dir+": the disk did not answer within 200ms")
@@ -214,14 +214,14 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 			require.Equal(t, Counts{Lost: 3}, r.Counts())
 			disk.unblock()
 			synctest.Wait() // the goroutine ends, and releases the lock
-			require.NoError(t, start(t, config(dir), nil).stop())
+			require.NoError(t, startRecorder(t, newConfig(dir), nil).stop())
 		})
 	})
 	t.Run("it fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := newDisk()
 			dir := newDir(t)
-			r := start(t, config(dir), disk.wrap)
+			r := startRecorder(t, newConfig(dir), disk.wrap)
 			disk.fail(0, syscall.ENOSPC)
 			addNumbers(r.Recorder, 0, 10)
 			require.EqualError(t, r.stop(), "close recorder in "+dir+": 10 records are lost: write segment: no space left on device")
@@ -231,7 +231,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 	t.Run("it is slow", func(t *testing.T) {
 		dir := newDir(t)
 		synctest.Test(t, func(t *testing.T) {
-			r := start(t, config(dir), func(f file) file { return slowFile{f} })
+			r := startRecorder(t, newConfig(dir), func(f file) file { return slowFile{f} })
 			for range 1000 {
 				r.Add(Entry{Kind: "large", Data: map[string]string{"x": strings.Repeat("y", 2*chunk)}})
 			}
@@ -240,9 +240,9 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 			require.LessOrEqual(t, time.Since(began), defaultCloseTime)
 			require.Equal(t, uint64(1000), r.Counts().Recorded+r.Counts().Lost)
 			require.NotZero(t, r.Counts().Recorded)
-			records, _ := read(t, dir, Filter{})
-			require.Equal(t, "lost end", texts(t, records[len(records)-2:]))
-			require.Equal(t, r.Counts().Lost, data[Lost](t, records[len(records)-2]).Count)
+			records, _ := readRecords(t, dir, Filter{})
+			require.Equal(t, "lost end", recordTexts(t, records[len(records)-2:]))
+			require.Equal(t, r.Counts().Lost, recordData[Lost](t, records[len(records)-2]).Count)
 		})
 	})
 }
@@ -272,14 +272,14 @@ func TestRecorderRecoversOnAFullFileSystem(t *testing.T) {
 	top := mountTmpfs(t, "1m")
 	dir, ballast := filepath.Join(top, "records"), filepath.Join(top, "ballast")
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		require.ErrorIs(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), syscall.ENOSPC)
 		addNumbers(r.Recorder, 0, 500) // beyond the pages that the segment has
 		synctest.Wait()
 		counts := r.Counts()
 		require.Equal(t, uint64(1), counts.Errors)
 		require.Less(t, counts.Recorded, uint64(500))
-		records, skipped := read(t, dir, Filter{})
+		records, skipped := readRecords(t, dir, Filter{})
 		require.Empty(t, skipped) // cut to the last whole frame
 		require.Len(t, records, int(counts.Recorded)+1)
 		require.NoError(t, os.Remove(ballast))
@@ -289,7 +289,7 @@ func TestRecorderRecoversOnAFullFileSystem(t *testing.T) {
 		require.NoError(t, r.stop())
 		require.Zero(t, r.Counts().Lost)
 	})
-	records, _ := read(t, dir, Filter{})
+	records, _ := readRecords(t, dir, Filter{})
 	requireNoHoles(t, records)
 	require.Len(t, records, 502)
 }
@@ -297,10 +297,10 @@ func TestRecorderRecoversOnAFullFileSystem(t *testing.T) {
 func TestRecorderRecoversFromAReadOnlyFileSystem(t *testing.T) {
 	top := mountTmpfs(t, "4m")
 	dir := filepath.Join(top, "records")
-	record(t, config(dir), 0, 3)
+	recordNumbers(t, newConfig(dir), 0, 3)
 	require.NoError(t, unix.Mount("", top, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		require.Equal(t, Counts{Errors: 1}, r.Counts())
 		addNumbers(r.Recorder, 3, 2)
 		time.Sleep(retryInterval)
@@ -312,7 +312,7 @@ func TestRecorderRecoversFromAReadOnlyFileSystem(t *testing.T) {
 		require.Equal(t, uint64(2), r.Counts().Recorded)
 		require.NoError(t, r.stop())
 	})
-	records, _ := read(t, dir, Filter{})
-	require.Equal(t, "start 0 1 2 end start 3 4 end", texts(t, records))
-	require.True(t, data[Start](t, records[5]).Clean)
+	records, _ := readRecords(t, dir, Filter{})
+	require.Equal(t, "start 0 1 2 end start 3 4 end", recordTexts(t, records))
+	require.True(t, recordData[Start](t, records[5]).Clean)
 }

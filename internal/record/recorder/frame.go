@@ -108,12 +108,12 @@ func (e *encoder) encode(sequence uint64, s *stamped) error {
 		return fmt.Errorf("encode record of kind %.40s: %w", s.Kind, err)
 	}
 	binary.LittleEndian.PutUint32(frame, uint32(len(frame)-prefixSize))
-	binary.LittleEndian.PutUint32(frame[4:], checksum(frame))
+	binary.LittleEndian.PutUint32(frame[4:], frameChecksum(frame))
 	return nil
 }
 
-// checksum returns the checksum of a whole frame.
-func checksum(frame []byte) uint32 {
+// frameChecksum returns the checksum of a whole frame.
+func frameChecksum(frame []byte) uint32 {
 	return crc32.Update(crc32.Checksum(frame[:4], castagnoli), castagnoli, frame[prefixSize:])
 }
 
@@ -144,7 +144,7 @@ func contentAt(b []byte) []byte {
 
 // checksumMatches verifies the checksum of the frame at the start of b.
 func checksumMatches(b, content []byte) bool {
-	return checksum(b[:prefixSize+len(content)]) == binary.LittleEndian.Uint32(b[4:])
+	return frameChecksum(b[:prefixSize+len(content)]) == binary.LittleEndian.Uint32(b[4:])
 }
 
 // finder finds the frames of a segment from start to end. The zero finder is ready for use.

@@ -30,7 +30,7 @@ func writeUntilKilled(dir string) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	c := config(dir)
+	c := newConfig(dir)
 	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	r, err := Open(c)
 	if err != nil {
@@ -84,12 +84,12 @@ func TestKilledWriterLosesNothingThatWasSynced(t *testing.T) {
 			dir = newDir(t)
 		}
 		synced := killWriter(t, dir, random.IntN(12))
-		records, skipped := read(t, dir, Filter{})
+		records, skipped := readRecords(t, dir, Filter{})
 		requireNoHoles(t, records)
 		require.False(t, slices.ContainsFunc(records, func(r Record) bool { return r.Kind == KindLost }))
 		last := records[len(records)-1].Sequence
 		require.GreaterOrEqual(t, last, synced)
-		path, _ := newest(t, dir)
+		path, _ := newestSegment(t, dir)
 		if len(skipped) > 0 {
 			torn++
 			require.Len(t, skipped, 1)
@@ -98,14 +98,14 @@ func TestKilledWriterLosesNothingThatWasSynced(t *testing.T) {
 		}
 		require.LessOrEqual(t, sizeOf(t, dir), int64(MinSizeMiB<<20))
 
-		r, err := Open(patient(config(dir)))
+		r, err := Open(withCloseTime(newConfig(dir)))
 		require.NoError(t, err)
 		require.NoError(t, closeNow(r))
-		records, skipped = read(t, dir, Filter{})
+		records, skipped = readRecords(t, dir, Filter{})
 		require.Empty(t, skipped)
 		requireNoHoles(t, records)
-		require.Equal(t, "start end", texts(t, records[len(records)-2:]))
-		begin := data[Start](t, records[len(records)-2])
+		require.Equal(t, "start end", recordTexts(t, records[len(records)-2:]))
+		begin := recordData[Start](t, records[len(records)-2])
 		require.False(t, begin.Clean, "kill %d", i)
 		require.Equal(t, last, begin.LastSequence)
 	}

@@ -26,35 +26,35 @@ func TestMain(m *testing.M) {
 // sinceBoot is how long ago the boot of the tests was.
 const sinceBoot = int64(time.Hour)
 
-// clocks has a boot at a fixed moment before the clock that synctest begins with.
-func clocks() (wall, boot int64) {
+// fakeClocks returns the bubble's time, and the time since a boot at a fixed moment before the start time of synctest.
+func fakeClocks() (wall, boot int64) {
 	wall = time.Now().UnixNano()
 	return wall, wall - time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC).UnixNano() + sinceBoot
 }
 
-func config(dir string) Config {
+func newConfig(dir string) Config {
 	return Config{
 		Directory: dir, SizeMiB: MinSizeMiB, BootID: "5e0b8c1e-0c57-4a2d-8a3c-000000000001", Host: "node7",
-		Clock: clocks, Log: slog.New(slog.DiscardHandler),
+		Clock: fakeClocks, Log: slog.New(slog.DiscardHandler),
 	}
 }
 
-// patient has time to close on a disk that others use too.
-func patient(c Config) Config {
+// withCloseTime gives a recorder enough time to close on a busy disk.
+func withCloseTime(c Config) Config {
 	c.CloseTime = 10 * time.Second
 	return c
 }
 
 func newDir(t *testing.T) string { return filepath.Join(t.TempDir(), "records") }
 
-// run is a Recorder that runs.
+// run is a running Recorder.
 type run struct {
 	*Recorder
 	stop func() error // ends Run and returns its error
 }
 
-// start runs a Recorder in a bubble of synctest.
-func start(t *testing.T, c Config, wrap func(file) file) run {
+// startRecorder runs a Recorder in a bubble of synctest.
+func startRecorder(t *testing.T, c Config, wrap func(file) file) run {
 	t.Helper()
 	if wrap == nil {
 		wrap = func(f file) file { return f }
@@ -75,11 +75,11 @@ func closeNow(r *Recorder) error {
 	return r.Run(ctx)
 }
 
-// record makes one run that records n entries. Their data has their number, counted from first.
-func record(t *testing.T, c Config, first, n int) {
+// recordNumbers runs a Recorder that records n entries. Their data are their numbers, starting with first.
+func recordNumbers(t *testing.T, c Config, first, n int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, c, nil)
+		r := startRecorder(t, c, nil)
 		addNumbers(r.Recorder, first, n)
 		require.NoError(t, r.stop())
 		require.Equal(t, uint64(n), r.Counts().Recorded)
@@ -100,8 +100,8 @@ type number struct {
 	N int `json:"n"`
 }
 
-// read returns all records, and what was skipped, in one line each.
-func read(t *testing.T, dir string, f Filter) (records []Record, skipped []string) {
+// readRecords returns all records, and one line for each part that was skipped.
+func readRecords(t *testing.T, dir string, f Filter) (records []Record, skipped []string) {
 	t.Helper()
 	r, err := NewReader(dir, f, func(s Skip) { skipped = append(skipped, s.String()) })
 	require.NoError(t, err)
@@ -112,26 +112,26 @@ func read(t *testing.T, dir string, f Filter) (records []Record, skipped []strin
 	return records, skipped
 }
 
-// text returns a record's kind, or its number.
-func text(t *testing.T, r Record) string {
+// recordText returns the number of a record of kind "number", and the kind of any other record.
+func recordText(t *testing.T, r Record) string {
 	t.Helper()
 	if r.Kind != "number" {
 		return r.Kind
 	}
-	return fmt.Sprint(data[number](t, r).N)
+	return fmt.Sprint(recordData[number](t, r).N)
 }
 
-// texts returns the records in one line.
-func texts(t *testing.T, records []Record) string {
+// recordTexts returns the texts of the records in one line.
+func recordTexts(t *testing.T, records []Record) string {
 	t.Helper()
 	var all []string
 	for _, r := range records {
-		all = append(all, text(t, r))
+		all = append(all, recordText(t, r))
 	}
 	return strings.Join(all, " ")
 }
 
-func data[T any](t *testing.T, r Record) T {
+func recordData[T any](t *testing.T, r Record) T {
 	t.Helper()
 	var d T
 	require.NoError(t, json.Unmarshal(r.Data, &d), string(r.Data))
@@ -148,8 +148,8 @@ func requireNoHoles(t *testing.T, records []Record) {
 	}
 }
 
-// newest returns the path and the content of the newest segment.
-func newest(t *testing.T, dir string) (path string, content []byte) {
+// newestSegment returns the path and the content of the newest segment.
+func newestSegment(t *testing.T, dir string) (path string, content []byte) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 func TestFilterSelectsByTimeDeviceAndKind(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		for _, device := range []string{"mlx5_0", "mlx5_1", ""} {
 			for _, kind := range []string{"event", "evidence"} {
 				time.Sleep(time.Minute)
@@ -39,7 +39,7 @@ func TestFilterSelectsByTimeDeviceAndKind(t *testing.T) {
 		{"no kind", Filter{Kinds: []string{}}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			records, skipped := read(t, dir, tt.filter)
+			records, skipped := readRecords(t, dir, tt.filter)
 			require.Empty(t, skipped)
 			var got []uint64
 			for _, one := range records {
@@ -59,22 +59,22 @@ func TestOtherDirectoryIsNotRead(t *testing.T) {
 	_, err = NewReader(filepath.Join(dir, "none"), Filter{}, nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, lockName), nil, 0o600))
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Empty(t, records)
 	require.Empty(t, skipped)
 }
 
 func TestUnreadableSegmentIsSkipped(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 20_000)
+	recordNumbers(t, newConfig(dir), 0, 20_000)
 	path := filepath.Join(dir, segmentName(2))
 	require.NoError(t, os.Truncate(path, 1<<18))
 	require.NoError(t, os.Remove(filepath.Join(dir, segmentName(4))))
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Len(t, skipped, 2)
 	require.Regexp(t, `^0000000002\.seg: \d+ bytes skipped in 1 places: they are damaged$`, skipped[0])
 	require.Equal(t, "0000000005.seg: earlier segments were removed before they were read", skipped[1])
-	require.Equal(t, "end", text(t, records[len(records)-1]))
+	require.Equal(t, "end", recordText(t, records[len(records)-1]))
 }
 
 // follower collects what Follow yields.
@@ -85,7 +85,7 @@ type follower struct {
 	done    chan error
 }
 
-func follow(t *testing.T, ctx context.Context, dir string, pause time.Duration) *follower {
+func startFollower(t *testing.T, ctx context.Context, dir string, pause time.Duration) *follower {
 	t.Helper()
 	f := &follower{pause: pause, done: make(chan error, 1)}
 	r, err := NewReader(dir, Filter{}, func(s Skip) { f.skipped = append(f.skipped, s) })
@@ -109,19 +109,19 @@ func follow(t *testing.T, ctx context.Context, dir string, pause time.Duration) 
 
 func TestFollowedRecordsComeOnceAndInOrder(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 2)
+	recordNumbers(t, newConfig(dir), 0, 2)
 	const n = 60_000 // more than the directory keeps
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := start(t, config(dir), nil)
-		f := follow(t, ctx, dir, 0)
+		r := startRecorder(t, newConfig(dir), nil)
+		f := startFollower(t, ctx, dir, 0)
 		for i := 2; i < n; i += 2000 {
 			addNumbers(r.Recorder, i, 2000)
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 		}
 		require.NoError(t, r.stop())
-		again := start(t, config(dir), nil)
+		again := startRecorder(t, newConfig(dir), nil)
 		require.NoError(t, again.stop())
 		time.Sleep(time.Second)
 		cancel()
@@ -129,10 +129,10 @@ func TestFollowedRecordsComeOnceAndInOrder(t *testing.T) {
 		require.Empty(t, f.skipped)
 		requireNoHoles(t, f.records)
 		require.Equal(t, uint64(1), f.records[0].Sequence)
-		require.Equal(t, "end start end", texts(t, f.records[len(f.records)-3:]))
+		require.Equal(t, "end start end", recordTexts(t, f.records[len(f.records)-3:]))
 		require.GreaterOrEqual(t, len(f.records), n)
 	})
-	kept, _ := read(t, dir, Filter{})
+	kept, _ := readRecords(t, dir, Filter{})
 	require.Less(t, len(kept), n)
 }
 
@@ -140,8 +140,8 @@ func TestFollowerThatIsTooSlowSaysSo(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := start(t, config(dir), nil)
-		f := follow(t, ctx, dir, time.Hour)
+		r := startRecorder(t, newConfig(dir), nil)
+		f := startFollower(t, ctx, dir, time.Hour)
 		for i := 0; i < 80_000; i += 2000 {
 			addNumbers(r.Recorder, i, 2000)
 			synctest.Wait()
@@ -160,28 +160,28 @@ func TestFollowerThatIsTooSlowSaysSo(t *testing.T) {
 			}
 		}
 		require.Equal(t, 1, holes)
-		require.Equal(t, "end", text(t, f.records[len(f.records)-1]))
+		require.Equal(t, "end", recordText(t, f.records[len(f.records)-1]))
 	})
 }
 
 func TestHalfWrittenRecordIsFollowedWhenItIsWhole(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 3)
-	path, b := newest(t, dir)
+	recordNumbers(t, newConfig(dir), 0, 3)
+	path, b := newestSegment(t, dir)
 	ends := frameEnds(t, b)
 	for size := ends[2]; size < ends[3]; size++ {
 		require.NoError(t, os.WriteFile(path, b[:size], 0o600))
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			f := follow(t, ctx, dir, 0)
+			f := startFollower(t, ctx, dir, 0)
 			time.Sleep(time.Second)
 			synctest.Wait()
-			require.Equal(t, "start 0 1", texts(t, f.records))
+			require.Equal(t, "start 0 1", recordTexts(t, f.records))
 			require.NoError(t, os.WriteFile(path, b, 0o600))
 			time.Sleep(time.Second)
 			cancel()
 			require.NoError(t, <-f.done)
-			require.Equal(t, "start 0 1 2 end", texts(t, f.records))
+			require.Equal(t, "start 0 1 2 end", recordTexts(t, f.records))
 			require.Empty(t, f.skipped)
 		})
 	}
@@ -189,14 +189,14 @@ func TestHalfWrittenRecordIsFollowedWhenItIsWhole(t *testing.T) {
 
 func TestFollowEndsWithItsDirectoryAndWithItsCaller(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 3)
+	recordNumbers(t, newConfig(dir), 0, 3)
 	synctest.Test(t, func(t *testing.T) {
-		f := follow(t, t.Context(), dir, 0)
+		f := startFollower(t, t.Context(), dir, 0)
 		time.Sleep(time.Second)
 		require.NoError(t, os.RemoveAll(dir))
 		require.ErrorIs(t, <-f.done, os.ErrNotExist)
 	})
-	record(t, config(dir), 0, 3)
+	recordNumbers(t, newConfig(dir), 0, 3)
 	r, err := NewReader(dir, Filter{}, nil)
 	require.NoError(t, err)
 	for range r.Follow(t.Context(), time.Hour) {
@@ -219,10 +219,10 @@ func TestDirectoryThatIsBegunAgainIsFollowed(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := newDir(t)
-			record(t, config(dir), 0, tt.before)
+			recordNumbers(t, newConfig(dir), 0, tt.before)
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
-				f := follow(t, ctx, dir, 0)
+				f := startFollower(t, ctx, dir, 0)
 				time.Sleep(time.Second)
 				synctest.Wait()
 				before := len(f.records)
@@ -231,7 +231,7 @@ func TestDirectoryThatIsBegunAgainIsFollowed(t *testing.T) {
 				for _, e := range entries {
 					require.NoError(t, os.Remove(filepath.Join(dir, e.Name())))
 				}
-				r := start(t, config(dir), nil)
+				r := startRecorder(t, newConfig(dir), nil)
 				addNumbers(r.Recorder, 0, tt.after)
 				require.NoError(t, r.stop())
 				time.Sleep(time.Second)
@@ -256,20 +256,20 @@ func ExampleSkip() {
 
 func TestFilesOfLongBeforeAreNotRead(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 40000) // more than a segment
+	recordNumbers(t, newConfig(dir), 0, 40000) // more than a segment
 	old, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	require.NoError(t, err)
 	require.Greater(t, len(old), 1)
 	first := time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
 	require.NoError(t, os.Chtimes(old[0], first, first))
 	require.NoError(t, os.WriteFile(old[0]+".copy", nil, 0o600)) // no segment
-	all, skipped := read(t, dir, Filter{})
+	all, skipped := readRecords(t, dir, Filter{})
 	require.Empty(t, skipped)
-	later, skipped := read(t, dir, Filter{Since: first.Add(2 * time.Hour)})
+	later, skipped := readRecords(t, dir, Filter{Since: first.Add(2 * time.Hour)})
 	require.Empty(t, skipped, "what was not read is not missing")
 	require.NotEmpty(t, later)
 	require.Less(t, len(later), len(all))
 	n := 0
-	ended, _ := read(t, dir, Filter{Ended: func() bool { n++; return n > 10 }})
+	ended, _ := readRecords(t, dir, Filter{Ended: func() bool { n++; return n > 10 }})
 	require.Len(t, ended, 10)
 }

@@ -22,19 +22,19 @@ import (
 func TestRecordsAreReadAsTheyWereAdded(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		r.Add(Entry{Kind: "event", Device: "mlx5_0", Port: 2, Data: json.RawMessage(`{"event": "port_err <&>"}`)})
 		time.Sleep(time.Minute)
 		r.Add(Entry{Kind: "devices"})
 		require.NoError(t, r.stop())
 	})
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Empty(t, skipped)
-	require.Equal(t, "start event devices end", texts(t, records))
+	require.Equal(t, "start event devices end", recordTexts(t, records))
 	requireNoHoles(t, records)
 	event, devices := records[1], records[2]
 	require.Equal(t, Record{
-		Sequence: 2, Time: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), BootNS: int64(25 * time.Hour), BootID: config("").BootID, Host: "node7",
+		Sequence: 2, Time: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), BootNS: int64(25 * time.Hour), BootID: newConfig("").BootID, Host: "node7",
 		Kind: "event", Device: "mlx5_0", Port: 2, Data: json.RawMessage(`{"event":"port_err <&>"}`),
 	}, event)
 	require.Equal(t, time.Minute, devices.Time.Sub(event.Time))
@@ -44,52 +44,52 @@ func TestRecordsAreReadAsTheyWereAdded(t *testing.T) {
 func TestQuietRecorderTellsThatItRuns(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		c := config(dir)
+		c := newConfig(dir)
 		c.AliveEvery = 10 * time.Minute
-		r := start(t, c, nil)
+		r := startRecorder(t, c, nil)
 		time.Sleep(9 * time.Minute)
 		addNumbers(r.Recorder, 0, 1)
 		time.Sleep(25 * time.Minute)
 		require.Equal(t, uint64(1), r.Counts().Recorded)
 		require.NoError(t, r.stop())
 	})
-	records, _ := read(t, dir, Filter{})
-	require.Equal(t, "start 0 alive alive end", texts(t, records))
+	records, _ := readRecords(t, dir, Filter{})
+	require.Equal(t, "start 0 alive alive end", recordTexts(t, records))
 	requireNoHoles(t, records)
-	require.Equal(t, int64(10*time.Minute), data[Start](t, records[0]).AliveNS)
-	require.Equal(t, Alive{AliveNS: int64(10 * time.Minute)}, data[Alive](t, records[2]))
+	require.Equal(t, int64(10*time.Minute), recordData[Start](t, records[0]).AliveNS)
+	require.Equal(t, Alive{AliveNS: int64(10 * time.Minute)}, recordData[Alive](t, records[2]))
 	require.Equal(t, 10*time.Minute, records[2].Time.Sub(records[1].Time))
 	require.Equal(t, 10*time.Minute, records[3].Time.Sub(records[2].Time))
 }
 
 func TestStartSaysHowTheRunBeforeEnded(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 3)
+	recordNumbers(t, newConfig(dir), 0, 3)
 	killed := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		addNumbers(r.Recorder, 3, 1)
 		synctest.Wait()
 		copyDir(t, dir, killed)
 		require.NoError(t, r.stop())
 	})
-	path, b := newest(t, killed)
+	path, b := newestSegment(t, killed)
 	require.NoError(t, os.WriteFile(path, append(b, b[headerSize:headerSize+20]...), 0o600))
-	record(t, config(killed), 4, 0)
+	recordNumbers(t, newConfig(killed), 4, 0)
 
-	records, _ := read(t, killed, Filter{})
-	require.Equal(t, "start 0 1 2 end start 3 start end", texts(t, records))
+	records, _ := readRecords(t, killed, Filter{})
+	require.Equal(t, "start 0 1 2 end start 3 start end", recordTexts(t, records))
 	requireNoHoles(t, records)
-	require.Equal(t, Start{}, data[Start](t, records[0]))
-	require.Equal(t, Start{Clean: true, LastSequence: 5, LastTime: records[4].Time, LastBootID: config("").BootID}, data[Start](t, records[5]))
-	require.Equal(t, Start{LastSequence: 7, LastTime: records[6].Time, LastBootID: config("").BootID, CutBytes: 20}, data[Start](t, records[7]))
+	require.Equal(t, Start{}, recordData[Start](t, records[0]))
+	require.Equal(t, Start{Clean: true, LastSequence: 5, LastTime: records[4].Time, LastBootID: newConfig("").BootID}, recordData[Start](t, records[5]))
+	require.Equal(t, Start{LastSequence: 7, LastTime: records[6].Time, LastBootID: newConfig("").BootID, CutBytes: 20}, recordData[Start](t, records[7]))
 }
 
 func TestEveryAddEndsInRecordedOrLost(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk()
-		r := start(t, config(dir), disk.wrap)
+		r := startRecorder(t, newConfig(dir), disk.wrap)
 		disk.block()
 		r.Add(Entry{Kind: "first"})
 		synctest.Wait() // the write hangs
@@ -106,12 +106,12 @@ func TestEveryAddEndsInRecordedOrLost(t *testing.T) {
 		require.Equal(t, uint64(101), r.Counts().Lost)
 		require.Zero(t, r.Counts().Errors)
 	})
-	records, _ := read(t, dir, Filter{})
+	records, _ := readRecords(t, dir, Filter{})
 	requireNoHoles(t, records)
-	lost, _ := read(t, dir, Filter{Kinds: []string{KindLost}})
+	lost, _ := readRecords(t, dir, Filter{Kinds: []string{KindLost}})
 	require.Len(t, lost, 1)
-	require.Equal(t, Lost{Count: 100, Since: records[1].Time}, data[Lost](t, lost[0]))
-	require.Equal(t, "lost last end", texts(t, records[len(records)-3:]))
+	require.Equal(t, Lost{Count: 100, Since: records[1].Time}, recordData[Lost](t, lost[0]))
+	require.Equal(t, "lost last end", recordTexts(t, records[len(records)-3:]))
 }
 
 func TestConcurrentAddsAreAllCounted(t *testing.T) {
@@ -119,7 +119,7 @@ func TestConcurrentAddsAreAllCounted(t *testing.T) {
 	const callers, each = 8, 2000
 	var counts Counts
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
@@ -134,7 +134,7 @@ func TestConcurrentAddsAreAllCounted(t *testing.T) {
 		counts = r.Counts()
 	})
 	require.Equal(t, uint64(callers*each), counts.Recorded+counts.Lost)
-	records, _ := read(t, dir, Filter{})
+	records, _ := readRecords(t, dir, Filter{})
 	requireNoHoles(t, records)
 	var numbers, lost uint64
 	for i, one := range records {
@@ -142,7 +142,7 @@ func TestConcurrentAddsAreAllCounted(t *testing.T) {
 		case "number":
 			numbers++
 		case KindLost:
-			lost += data[Lost](t, one).Count
+			lost += recordData[Lost](t, one).Count
 		}
 		require.True(t, i == 0 || records[i-1].BootNS <= one.BootNS)
 	}
@@ -153,7 +153,7 @@ func TestConcurrentAddsAreAllCounted(t *testing.T) {
 func TestEntryThatCannotBeEncodedIsLost(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		r.Add(Entry{Kind: "number", Data: number{1}})
 		r.Add(Entry{Kind: "ratio", Data: map[string]float64{"x": math.NaN()}})
 		r.Add(Entry{Kind: "large", Data: map[string]string{"x": strings.Repeat("y", maxContent)}})
@@ -162,19 +162,19 @@ func TestEntryThatCannotBeEncodedIsLost(t *testing.T) {
 		require.NoError(t, r.stop())
 		require.Equal(t, Counts{Recorded: 2, Errors: 3, Lost: 3, Synced: 7}, r.Counts())
 	})
-	records, _ := read(t, dir, Filter{})
-	require.Equal(t, "start 1 lost lost lost 2 end", texts(t, records))
-	require.Contains(t, data[Lost](t, records[2]).Error, "encode record of kind ratio: json: unsupported value")
-	require.Contains(t, data[Lost](t, records[3]).Error, "encode record of kind large: a record has 262144 bytes at most")
+	records, _ := readRecords(t, dir, Filter{})
+	require.Equal(t, "start 1 lost lost lost 2 end", recordTexts(t, records))
+	require.Contains(t, recordData[Lost](t, records[2]).Error, "encode record of kind ratio: json: unsupported value")
+	require.Contains(t, recordData[Lost](t, records[3]).Error, "encode record of kind large: a record has 262144 bytes at most")
 }
 
 func TestStepOfTheClockIsRecorded(t *testing.T) {
 	dir := newDir(t)
-	c := config(dir)
+	c := newConfig(dir)
 	var shift atomic.Int64
-	c.Clock = func() (int64, int64) { wall, boot := clocks(); return wall + shift.Load(), boot }
+	c.Clock = func() (int64, int64) { wall, boot := fakeClocks(); return wall + shift.Load(), boot }
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, c, nil)
+		r := startRecorder(t, c, nil)
 		for _, by := range []time.Duration{0, time.Duration(minClockStep - 1), 2 * time.Hour, time.Hour, time.Hour} {
 			shift.Store(int64(by))
 			r.Add(Entry{Kind: by.String()})
@@ -182,21 +182,21 @@ func TestStepOfTheClockIsRecorded(t *testing.T) {
 		require.NoError(t, r.stop())
 	})
 	shift.Store(0) // between two runs of a boot
-	record(t, c, 0, 0)
+	recordNumbers(t, c, 0, 0)
 	c.BootID = "5e0b8c1e-0c57-4a2d-8a3c-000000000002"
 	shift.Store(-int64(time.Hour)) // before another boot
-	record(t, c, 0, 0)
-	records, _ := read(t, dir, Filter{})
-	require.Equal(t, "start 0s 99.999999ms clock 2h0m0s clock 1h0m0s 1h0m0s end clock start end start end", texts(t, records))
-	require.Equal(t, Clock{StepNS: int64(2*time.Hour) - minClockStep + 1}, data[Clock](t, records[3]))
-	require.Equal(t, Clock{StepNS: -int64(time.Hour)}, data[Clock](t, records[5]))
+	recordNumbers(t, c, 0, 0)
+	records, _ := readRecords(t, dir, Filter{})
+	require.Equal(t, "start 0s 99.999999ms clock 2h0m0s clock 1h0m0s 1h0m0s end clock start end start end", recordTexts(t, records))
+	require.Equal(t, Clock{StepNS: int64(2*time.Hour) - minClockStep + 1}, recordData[Clock](t, records[3]))
+	require.Equal(t, Clock{StepNS: -int64(time.Hour)}, recordData[Clock](t, records[5]))
 	requireNoHoles(t, records)
 }
 
 func TestRecordIsSyncedWithinASecondOrAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk()
-		r := start(t, config(newDir(t)), disk.wrap)
+		r := startRecorder(t, newConfig(newDir(t)), disk.wrap)
 		base := disk.syncs.Load()
 		r.Add(Entry{Kind: "event"})
 		time.Sleep(syncInterval - 1)
@@ -223,7 +223,7 @@ func TestRotationKeepsTheBound(t *testing.T) {
 	dir := newDir(t)
 	const n = 80_000
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		for i := 0; i < n; i += 2000 {
 			addNumbers(r.Recorder, i, 2000)
 			synctest.Wait()
@@ -233,21 +233,21 @@ func TestRotationKeepsTheBound(t *testing.T) {
 		require.Zero(t, r.Counts().Lost)
 	})
 	require.Greater(t, sizeOf(t, dir), int64(MinSizeMiB-1)<<20)
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Empty(t, skipped)
 	requireNoHoles(t, records)
 	require.Equal(t, uint64(n+2), records[len(records)-1].Sequence)
-	require.Equal(t, "end", text(t, records[len(records)-1]))
+	require.Equal(t, "end", recordText(t, records[len(records)-1]))
 
-	larger := config(dir)
+	larger := newConfig(dir)
 	larger.SizeMiB = 2 * MinSizeMiB
-	record(t, larger, n, 60_000)
+	recordNumbers(t, larger, n, 60_000)
 	require.Greater(t, sizeOf(t, dir), int64(MinSizeMiB<<20))
-	record(t, config(dir), 0, 1) // smaller again
+	recordNumbers(t, newConfig(dir), 0, 1) // smaller again
 	require.LessOrEqual(t, sizeOf(t, dir), int64(MinSizeMiB<<20))
-	records, _ = read(t, dir, Filter{})
+	records, _ = readRecords(t, dir, Filter{})
 	requireNoHoles(t, records)
-	require.Equal(t, "end start 0 end", texts(t, records[len(records)-4:]))
+	require.Equal(t, "end start 0 end", recordTexts(t, records[len(records)-4:]))
 }
 
 // sizeOf returns how many bytes a directory has.
@@ -269,10 +269,10 @@ func TestSecondRecorderOfADirectoryIsRefused(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		c := config(dir)
+		c := newConfig(dir)
 		c.Log = slog.New(slog.NewTextHandler(&log, nil))
-		first := start(t, config(dir), nil)
-		second := start(t, c, nil)
+		first := startRecorder(t, newConfig(dir), nil)
+		second := startRecorder(t, c, nil)
 		addNumbers(second.Recorder, 0, 2)
 		time.Sleep(10 * retryInterval)
 		synctest.Wait()
@@ -287,17 +287,17 @@ func TestSecondRecorderOfADirectoryIsRefused(t *testing.T) {
 			"error=\"open directory "+dir+": another process records in it: end that process, or give this one a directory of its own\"\n")
 		require.Equal(t, 1, strings.Count(log.String(), "recorder: writing again"), log.String())
 	})
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Empty(t, skipped)
-	require.Equal(t, "start end start 0 1 end", texts(t, records))
+	require.Equal(t, "start end start 0 1 end", recordTexts(t, records))
 	requireNoHoles(t, records)
 }
 
 func TestRecorderThatNeverHasTheDirectorySaysWhatIsLost(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		first := start(t, config(dir), nil)
-		second := start(t, config(dir), nil)
+		first := startRecorder(t, newConfig(dir), nil)
+		second := startRecorder(t, newConfig(dir), nil)
 		addNumbers(second.Recorder, 0, 2)
 		err := second.stop()
 		require.ErrorIs(t, err, ErrLocked)
@@ -305,7 +305,7 @@ func TestRecorderThatNeverHasTheDirectorySaysWhatIsLost(t *testing.T) {
 		require.Equal(t, uint64(2), second.Counts().Lost)
 		require.NoError(t, first.stop())
 	})
-	record(t, config(dir), 0, 1)
+	recordNumbers(t, newConfig(dir), 0, 1)
 }
 
 // TestUnusableDirectoryIsRefused also corrects the directory: it is used then.
@@ -333,9 +333,9 @@ func TestUnusableDirectoryIsRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				c := config(tt.dir)
+				c := newConfig(tt.dir)
 				c.Log = slog.New(slog.NewTextHandler(&log, nil))
-				r := start(t, c, nil)
+				r := startRecorder(t, c, nil)
 				addNumbers(r.Recorder, 0, 1)
 				time.Sleep(2 * retryInterval)
 				synctest.Wait()
@@ -349,24 +349,24 @@ func TestUnusableDirectoryIsRefused(t *testing.T) {
 				require.Contains(t, log.String(), "open directory "+tt.dir+": ")
 				require.Contains(t, log.String(), tt.want)
 			})
-			records, _ := read(t, tt.dir, Filter{})
-			require.Equal(t, "start 0 end", texts(t, records))
+			records, _ := readRecords(t, tt.dir, Filter{})
+			require.Equal(t, "start 0 end", recordTexts(t, records))
 		})
 	}
 }
 
 func TestOpenChecksTheConfigurationAndLeavesTheDiskAlone(t *testing.T) {
 	top := t.TempDir()
-	_, err := Open(config(""))
+	_, err := Open(newConfig(""))
 	require.EqualError(t, err, "open recorder: no directory")
-	c := config(filepath.Join(top, "new"))
+	c := newConfig(filepath.Join(top, "new"))
 	for _, size := range []int{-1, MinSizeMiB - 1, MaxSizeMiB + 1} {
 		c.SizeMiB = size
 		_, err := Open(c)
 		require.ErrorContains(t, err, "is not between 8 and 1024")
 	}
 	c.SizeMiB = 0
-	r, err := Open(patient(c))
+	r, err := Open(withCloseTime(c))
 	require.NoError(t, err)
 	require.NoDirExists(t, c.Directory)
 	require.NoError(t, closeNow(r))
@@ -375,7 +375,7 @@ func TestOpenChecksTheConfigurationAndLeavesTheDiskAlone(t *testing.T) {
 
 func TestMissingDirectoryIsMadeForItsUserAlone(t *testing.T) {
 	dir := newDir(t)
-	record(t, config(dir), 0, 0)
+	recordNumbers(t, newConfig(dir), 0, 0)
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Equal(t, fs.ModeDir|0o700, info.Mode())
@@ -394,9 +394,9 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 			dir := newDir(t)
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				c := config(dir)
+				c := newConfig(dir)
 				c.Log = slog.New(slog.NewTextHandler(&log, nil))
-				r := start(t, c, nil)
+				r := startRecorder(t, c, nil)
 				require.NoError(t, tt.remove(dir))
 				r.Add(Entry{Kind: "gone", Sync: true})
 				synctest.Wait()
@@ -405,15 +405,15 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 				time.Sleep(syncInterval) // it does not wait for retryInterval
 				synctest.Wait()
 				require.Equal(t, Counts{Recorded: 2, Errors: 1, Lost: 1, Synced: 4}, r.Counts())
-				require.ErrorIs(t, start(t, config(dir), nil).stop(), ErrLocked)
+				require.ErrorIs(t, startRecorder(t, newConfig(dir), nil).stop(), ErrLocked)
 				require.NoError(t, r.stop())
 				require.Contains(t, log.String(), "the file was removed")
 				require.Contains(t, log.String(), "recorder: writing again")
 			})
-			records, _ := read(t, dir, Filter{})
-			require.Equal(t, "lost kept end", texts(t, records))
+			records, _ := readRecords(t, dir, Filter{})
+			require.Equal(t, "lost kept end", recordTexts(t, records))
 			require.Equal(t, uint64(3), records[0].Sequence, "none is given twice")
-			lost := data[Lost](t, records[0])
+			lost := recordData[Lost](t, records[0])
 			require.Equal(t, uint64(1), lost.Count)
 			require.Contains(t, lost.Error, "the file was removed")
 		})
@@ -423,23 +423,23 @@ func TestRemovedDirectoryIsMadeAgain(t *testing.T) {
 func TestSegmentThatIsRemovedBeforeTheEndIsBegunAgain(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, config(dir), nil)
+		r := startRecorder(t, newConfig(dir), nil)
 		addNumbers(r.Recorder, 0, 3)
 		synctest.Wait()
 		require.NoError(t, os.Remove(filepath.Join(dir, segmentName(1))))
 		require.NoError(t, r.stop())
 		require.Equal(t, uint64(3), r.Counts().Lost)
 	})
-	records, _ := read(t, dir, Filter{})
-	require.Equal(t, "lost end", texts(t, records))
-	require.Equal(t, uint64(3), data[Lost](t, records[0]).Count)
+	records, _ := readRecords(t, dir, Filter{})
+	require.Equal(t, "lost end", recordTexts(t, records))
+	require.Equal(t, uint64(3), recordData[Lost](t, records[0]).Count)
 }
 
 func TestSegmentThatIsRemovedWhileTheDiskFailsIsCounted(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk()
-		r := start(t, config(dir), disk.wrap)
+		r := startRecorder(t, newConfig(dir), disk.wrap)
 		addNumbers(r.Recorder, 0, 3)
 		synctest.Wait()
 		disk.fail(0, syscall.ENOSPC)
@@ -453,7 +453,7 @@ func TestSegmentThatIsRemovedWhileTheDiskFailsIsCounted(t *testing.T) {
 		require.Equal(t, uint64(4), r.Counts().Recorded)
 		require.Equal(t, uint64(3), r.Counts().Lost)
 	})
-	records, _ := read(t, dir, Filter{})
-	require.Equal(t, "lost 3 end", texts(t, records))
-	require.Equal(t, uint64(3), data[Lost](t, records[0]).Count)
+	records, _ := readRecords(t, dir, Filter{})
+	require.Equal(t, "lost 3 end", recordTexts(t, records))
+	require.Equal(t, uint64(3), recordData[Lost](t, records[0]).Count)
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// yielding is config with a kind that yields.
-func yielding(dir string) Config {
-	c := config(dir)
+// newYieldingConfig is like newConfig, with one yielding kind.
+func newYieldingConfig(dir string) Config {
+	c := newConfig(dir)
 	c.Yielding = []string{"app"}
 	return c
 }
 
-// flood adds n entries of about 1 KiB.
-func flood(r *Recorder, kind string, n int) {
+// addLargeEntries adds n entries of about 1 KiB.
+func addLargeEntries(r *Recorder, kind string, n int) {
 	text := strings.Repeat("x", 900)
 	for i := range n {
 		r.Add(Entry{Kind: kind, Device: "mlx5_0", Data: map[string]string{"kind": "number", "text": text}})
@@ -31,13 +31,13 @@ func flood(r *Recorder, kind string, n int) {
 	synctest.Wait()
 }
 
-// numbersOf returns how many records have the numbers from 0 on, in order, and how many yield.
+// numbersOf returns how many records have the numbers from 0 on, in order, and how many have a yielding kind.
 func numbersOf(t *testing.T, records []Record) (numbers, apps int) {
 	t.Helper()
 	for _, r := range records {
 		switch r.Kind {
 		case "number":
-			require.Equal(t, numbers, data[number](t, r).N)
+			require.Equal(t, numbers, recordData[number](t, r).N)
 			numbers++
 		case "app":
 			apps++
@@ -52,18 +52,18 @@ func TestRecordsThatYieldDisplaceNoOther(t *testing.T) {
 	const rounds, each = 40, 1000
 	var followed []Record
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, yielding(dir), nil)
+		r := startRecorder(t, newYieldingConfig(dir), nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		f := follow(t, ctx, dir, 0)
+		f := startFollower(t, ctx, dir, 0)
 		for i := range rounds {
 			addNumbers(r.Recorder, i, 1)
-			flood(r.Recorder, "app", each)
+			addLargeEntries(r.Recorder, "app", each)
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
 			require.LessOrEqual(t, sizeOf(t, dir), int64(MinSizeMiB<<20))
 			if i == rounds/2 { // what one run has left is as safe in the next
 				require.NoError(t, r.stop())
-				r = start(t, yielding(dir), nil)
+				r = startRecorder(t, newYieldingConfig(dir), nil)
 			}
 		}
 		require.NoError(t, r.stop())
@@ -75,7 +75,7 @@ func TestRecordsThatYieldDisplaceNoOther(t *testing.T) {
 		require.Empty(t, f.skipped)
 		followed = f.records
 	})
-	records, skipped := read(t, dir, Filter{})
+	records, skipped := readRecords(t, dir, Filter{})
 	require.Empty(t, skipped)
 	numbers, apps := numbersOf(t, records)
 	require.Equal(t, rounds, numbers)
@@ -88,27 +88,27 @@ func TestRecordsThatYieldDisplaceNoOther(t *testing.T) {
 func TestTheNewestThatYieldAreKeptWhereOthersNeedAllSpace(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, yielding(dir), nil)
-		flood(r.Recorder, "device", 10_000) // more than the directory keeps
-		flood(r.Recorder, "app", 100)
+		r := startRecorder(t, newYieldingConfig(dir), nil)
+		addLargeEntries(r.Recorder, "device", 10_000) // more than the directory keeps
+		addLargeEntries(r.Recorder, "app", 100)
 		require.NoError(t, r.stop())
 	})
-	records, _ := read(t, dir, Filter{Kinds: []string{"app"}})
+	records, _ := readRecords(t, dir, Filter{Kinds: []string{"app"}})
 	require.Len(t, records, 100)
 	require.Greater(t, sizeOf(t, dir), int64(MinSizeMiB-1)<<20)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, yielding(dir), nil)
-		flood(r.Recorder, "device", 10_000)
+		r := startRecorder(t, newYieldingConfig(dir), nil)
+		addLargeEntries(r.Recorder, "device", 10_000)
 		require.NoError(t, r.stop())
 	})
-	records, _ = read(t, dir, Filter{Kinds: []string{"app"}})
+	records, _ = readRecords(t, dir, Filter{Kinds: []string{"app"}})
 	require.Empty(t, records, "they are as old as what else is gone")
 }
 
 func TestEntriesThatYieldHaveHalfOfTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newDisk()
-		r := start(t, yielding(newDir(t)), disk.wrap)
+		r := startRecorder(t, newYieldingConfig(newDir(t)), disk.wrap)
 		disk.block()
 		r.Add(Entry{Kind: "number", Data: number{0}})
 		synctest.Wait() // the write hangs
@@ -129,15 +129,15 @@ func TestEntriesThatYieldHaveHalfOfTheQueue(t *testing.T) {
 func TestASegmentThatIsMadeSmallerIsReadToItsEndOnce(t *testing.T) {
 	dir := newDir(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, yielding(dir), nil)
+		r := startRecorder(t, newYieldingConfig(dir), nil)
 		addNumbers(r.Recorder, 0, 1)
-		flood(r.Recorder, "app", 5000)
+		addLargeEntries(r.Recorder, "app", 5000)
 		ctx, cancel := context.WithCancel(t.Context())
-		f := follow(t, ctx, dir, time.Minute) // after the first record
+		f := startFollower(t, ctx, dir, time.Minute) // after the first record
 		synctest.Wait()
-		flood(r.Recorder, "app", 5000)
+		addLargeEntries(r.Recorder, "app", 5000)
 		require.NoError(t, r.stop())
-		_, first := oldest(t, dir)
+		_, first := oldestSegment(t, dir)
 		require.True(t, isThinned(first))
 		time.Sleep(2 * time.Minute)
 		cancel()
@@ -153,13 +153,13 @@ func TestASegmentThatIsMadeSmallerIsReadToItsEndOnce(t *testing.T) {
 
 func TestWhatIsDamagedStaysWhereASegmentIsMadeSmaller(t *testing.T) {
 	dir := newDir(t)
-	record(t, yielding(dir), 0, 10)
-	path, b := oldest(t, dir)
+	recordNumbers(t, newYieldingConfig(dir), 0, 10)
+	path, b := oldestSegment(t, dir)
 	at := frameEnds(t, b)[4]
 	b[at+prefixSize+20] ^= 0xff // the fifth number
 	b = append(b, b[headerSize:]...)
 	require.NoError(t, os.WriteFile(path, b, 0o600))
-	s := newStore(yielding(dir), nil)
+	s := newStore(newYieldingConfig(dir), nil)
 	require.NoError(t, s.dir.openOrReopen())
 	defer s.close()
 	require.Equal(t, b[headerSize:], s.withoutYielding(b[headerSize:]))
@@ -168,25 +168,25 @@ func TestWhatIsDamagedStaysWhereASegmentIsMadeSmaller(t *testing.T) {
 	left, err := s.thinSegment(&segmentFile{number: 1, size: int64(len(b))})
 	require.NoError(t, err)
 	require.Less(t, left, int64(len(b)))
-	records, skipped := read(t, dir, Filter{})
-	require.Equal(t, "start end start end", texts(t, records))
+	records, skipped := readRecords(t, dir, Filter{})
+	require.Equal(t, "start end start end", recordTexts(t, records))
 	require.Len(t, skipped, 1)
 }
 
 func TestAHalfMadeSegmentIsRemoved(t *testing.T) {
 	dir := newDir(t)
-	record(t, yielding(dir), 0, 1)
+	recordNumbers(t, newYieldingConfig(dir), 0, 1)
 	path := filepath.Join(dir, thinName)
 	require.NoError(t, os.WriteFile(path, []byte(thinnedMagic), 0o600))
-	record(t, yielding(dir), 1, 1)
+	recordNumbers(t, newYieldingConfig(dir), 1, 1)
 	require.NoFileExists(t, path)
-	records, skipped := read(t, dir, Filter{})
-	require.Equal(t, "start 0 end start 1 end", texts(t, records))
+	records, skipped := readRecords(t, dir, Filter{})
+	require.Equal(t, "start 0 end start 1 end", recordTexts(t, records))
 	require.Empty(t, skipped)
 }
 
-// oldest returns the path and the content of the oldest segment.
-func oldest(t *testing.T, dir string) (path string, content []byte) {
+// oldestSegment returns the path and the content of the oldest segment.
+func oldestSegment(t *testing.T, dir string) (path string, content []byte) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

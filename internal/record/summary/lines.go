@@ -20,40 +20,40 @@ const (
 // Lines returns the summary as lines of text, without line ends.
 func (s *Summary) Lines() []string {
 	began, already, unrelated := s.classify()
-	lines := []string{row("summary", s.subjectText())}
+	lines := []string{formatRow("summary", s.subjectText())}
 	if len(began) == 0 {
-		lines = append(lines, row("first", "nothing broke here in this time, as far as it was recorded"))
+		lines = append(lines, formatRow("first", "nothing broke here in this time, as far as it was recorded"))
 	}
 	for i, f := range began[:min(len(began), 1+maxThen)] {
 		if i == 0 {
-			lines = append(lines, row("first", s.faultLine(f)))
+			lines = append(lines, formatRow("first", s.faultLine(f)))
 			if f.isApp {
-				lines = append(lines, row("", "no fault of a device or port was recorded before it: the application broke first"))
+				lines = append(lines, formatRow("", "no fault of a device or port was recorded before it: the application broke first"))
 			}
 			continue
 		}
-		lines = append(lines, row("then", s.faultLine(f)))
+		lines = append(lines, formatRow("then", s.faultLine(f)))
 	}
 	if more := len(began) - 1 - maxThen + s.omittedFaults; more > 0 && len(began) > 0 {
-		lines = append(lines, row("", fmt.Sprintf("and %d more", more)))
+		lines = append(lines, formatRow("", fmt.Sprintf("and %d more", more)))
 	}
 	lines = append(lines, limitedRows("already", already, maxAlready, s.faultLine)...)
 	if len(unrelated) > 0 {
-		lines = append(lines, row("left out", describeFaults(unrelated)+", which "+s.query.Unit+" did not hold"))
+		lines = append(lines, formatRow("left out", describeFaults(unrelated)+", which "+s.query.Unit+" did not hold"))
 	}
 	return append(lines, s.missingRows(append(began, already...))...)
 }
 
-func row(label, text string) string { return fmt.Sprintf("%-8s %s", label, text) }
+func formatRow(label, text string) string { return fmt.Sprintf("%-8s %s", label, text) }
 
 // limitedRows returns a row for each of the first elements, and a row with the number of further elements.
 func limitedRows[T any](label string, all []T, most int, text func(T) string) []string {
 	var lines []string
 	for _, one := range all[:min(len(all), most)] {
-		lines = append(lines, row(label, text(one)))
+		lines = append(lines, formatRow(label, text(one)))
 	}
 	if more := len(all) - most; more > 0 {
-		lines = append(lines, row("", fmt.Sprintf("and %d more", more)))
+		lines = append(lines, formatRow("", fmt.Sprintf("and %d more", more)))
 	}
 	return lines
 }
@@ -144,16 +144,16 @@ func (s *Summary) missingRows(shown []*fault) []string {
 		if h := s.hosts[late[0]]; len(late) == 1 && !h.firstRecord.IsZero() {
 			text = "the record of " + late[0] + " begins at " + formatTime(h.firstRecord)
 		}
-		lines = append(lines, row("missing", text))
+		lines = append(lines, formatRow("missing", text))
 	}
 	if len(untraced) > 0 {
-		lines = append(lines, row("missing", "applications were not traced on "+firstHosts(untraced)+": their errors are not here"))
+		lines = append(lines, formatRow("missing", "applications were not traced on "+firstHosts(untraced)+": their errors are not here"))
 	}
 	if len(unclear) > 0 {
-		lines = append(lines, row("missing", "which devices "+s.query.Unit+" held on "+firstHosts(unclear)+": the faults of all of them are here"))
+		lines = append(lines, formatRow("missing", "which devices "+s.query.Unit+" held on "+firstHosts(unclear)+": the faults of all of them are here"))
 	}
 	if s.unknown > 0 {
-		lines = append(lines, row("missing", fmt.Sprintf("the unit of applications with errors (%d), which may be %s or not", s.unknown, s.query.Unit)))
+		lines = append(lines, formatRow("missing", fmt.Sprintf("the unit of applications with errors (%d), which may be %s or not", s.unknown, s.query.Unit)))
 	}
 	return lines
 }

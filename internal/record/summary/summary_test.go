@@ -73,14 +73,14 @@ func (s *story) restart(at, last, lastBoot string, clean bool) *story {
 	return s
 }
 
-// healthy returns the start of the records of a host with two active ports.
-func healthy(t *testing.T, host string) *story {
+// healthyStory returns the first records of a host with two active ports.
+func healthyStory(t *testing.T, host string) *story {
 	s := &story{t: t, host: host}
 	return s.traced("08:00:00").look("08:00:01", "mlx5_0", "active").look("08:00:01", "mlx5_1", "active")
 }
 
-// lines returns the summary of the window without its first line and without the day. Runs of blanks become one blank.
-func lines(t *testing.T, unit string, stories ...*story) []string {
+// summaryLines returns the summary of the window without its first line and without the day. It replaces several blanks by one.
+func summaryLines(t *testing.T, unit string, stories ...*story) []string {
 	t.Helper()
 	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "11:00:00"), Unit: unit})
 	for _, one := range stories {
@@ -105,17 +105,17 @@ func TestWhatBrokeFirst(t *testing.T) {
 		of   func(t *testing.T) []*story
 		want []string
 	}{
-		"a healthy host": {of: func(t *testing.T) []*story { return []*story{healthy(t, "n1")} }, want: []string{nothing}},
+		"a healthy host": {of: func(t *testing.T) []*story { return []*story{healthyStory(t, "n1")} }, want: []string{nothing}},
 		"a flap": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1"), healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "down", "port_err").
+				return []*story{healthyStory(t, "n1"), healthyStory(t, "n2").port("10:12:00", "mlx5_1", "active", "down", "port_err").
 					port("10:12:04", "mlx5_1", "down", "active", "port_active")}
 			},
 			want: []string{"first 10:12:00 n2 mlx5_1:1 went down (port_err); recovered after 4s"},
 		},
 		"an event and its change that were recorded apart": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "active", "port_err").
+				return []*story{healthyStory(t, "n2").port("10:12:00", "mlx5_1", "active", "active", "port_err").
 					port("10:12:00", "mlx5_1", "active", "active", "gid_change").port("10:12:00", "mlx5_1", "active", "down", "").
 					port("10:12:04", "mlx5_1", "down", "active", "")}
 			},
@@ -123,7 +123,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"several flaps of a port": {
 			of: func(t *testing.T) []*story {
-				s := healthy(t, "n2")
+				s := healthyStory(t, "n2")
 				for _, minute := range []string{"12", "13", "14"} {
 					s.port("10:"+minute+":00", "mlx5_1", "active", "down", "port_err").port("10:"+minute+":04", "mlx5_1", "down", "active", "port_active")
 				}
@@ -134,8 +134,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"a flap with its cause, and what followed in a job": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
-				a := healthy(t, "n1").app("10:12:03", "mlx5_0", "job_1234", "qp_fatal", 1).app("10:12:03", "mlx5_0", "job_99", "qp_fatal", 2)
-				b := healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "down", "port_err").
+				a := healthyStory(t, "n1").app("10:12:03", "mlx5_0", "job_1234", "qp_fatal", 1).app("10:12:03", "mlx5_0", "job_99", "qp_fatal", 2)
+				b := healthyStory(t, "n2").port("10:12:00", "mlx5_1", "active", "down", "port_err").
 					add("10:12:00", timeline.Record{Kind: timeline.KindEvidence, Device: "mlx5_1", Port: 1, Evidence: &timeline.Evidence{Cause: "no_carrier"}})
 				for i := range 13 {
 					b.app("10:12:02", "mlx5_1", "job_1234", "qp_fatal", uint32(i+10))
@@ -150,7 +150,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"a device fatal": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").add("10:12:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Event: "device_fatal", Count: 1}).
+				return []*story{healthyStory(t, "n1").add("10:12:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Event: "device_fatal", Count: 1}).
 					add("10:12:01", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_0", Reason: "removed"}).
 					port("10:12:01", "mlx5_0", "active", "absent", "").
 					add("10:12:09", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_0", Reason: "ok", Opened: &timeline.Opened{}}).
@@ -161,7 +161,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"a flap of a device that the job did not use, and later one of a device that it used": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+				return []*story{healthyStory(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
 					held("09:59:00", "mlx5_1", "python3", "job_99", false).held("09:59:00", "mlx5_1", "sshd", "", false).
 					port("10:12:00", "mlx5_1", "active", "down", "port_err").port("10:12:04", "mlx5_1", "down", "active", "port_active").
 					port("10:30:00", "mlx5_0", "active", "down", "port_err").held("10:40:00", "mlx5_0", "python3", "job_1234", true)}
@@ -174,7 +174,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"a flap of a device whose user may have been the job": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+				return []*story{healthyStory(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
 					held("09:58:00", "mlx5_1", "other", "", false).port("10:12:00", "mlx5_1", "active", "down", "port_err")}
 			},
 			want: []string{"first 10:12:00 n1 mlx5_1:1 went down (port_err); not recovered"},
@@ -183,8 +183,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
 				return []*story{
-					healthy(t, "n1").port("10:12:00", "mlx5_1", "active", "down", "port_err"),
-					healthy(t, "n2").port("10:11:00", "mlx5_1", "active", "down", "port_err").held("10:11:10", "mlx5_0", "python3", "job_1234", false),
+					healthyStory(t, "n1").port("10:12:00", "mlx5_1", "active", "down", "port_err"),
+					healthyStory(t, "n2").port("10:11:00", "mlx5_1", "active", "down", "port_err").held("10:11:10", "mlx5_0", "python3", "job_1234", false),
 				}
 			},
 			want: []string{
@@ -196,7 +196,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"the host went down, and a device that the job did not use": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+				return []*story{healthyStory(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
 					add("10:12:00", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_1", Reason: "removed"}).
 					restart("10:30:00", "10:20:00", "before", false)}
 			},
@@ -209,7 +209,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"an application's error with no fault of a device before it": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").app("10:12:03", "mlx5_0", "job_1234", "qp_access_err", 1).
+				return []*story{healthyStory(t, "n1").app("10:12:03", "mlx5_0", "job_1234", "qp_access_err", 1).
 					port("10:30:00", "mlx5_1", "active", "down", "port_err")}
 			},
 			want: []string{
@@ -222,7 +222,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"an application's error after a fault of its device, of which no holder was recorded": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+				return []*story{healthyStory(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
 					port("10:12:00", "mlx5_1", "active", "down", "port_err").app("10:12:03", "mlx5_1", "job_1234", "qp_fatal", 1)}
 			},
 			want: []string{
@@ -233,8 +233,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"a quiet host, one that was stopped, one whose record ends early, and one of a version that does not tell": {
 			of: func(t *testing.T) []*story {
 				return []*story{
-					healthy(t, "n1").alive("10:55:00"), healthy(t, "n2").alive("09:30:00").add("10:20:00", timeline.Record{Kind: recorder.KindEnd}),
-					healthy(t, "n3").alive("10:30:00"), healthy(t, "n4"),
+					healthyStory(t, "n1").alive("10:55:00"), healthyStory(t, "n2").alive("09:30:00").add("10:20:00", timeline.Record{Kind: recorder.KindEnd}),
+					healthyStory(t, "n3").alive("10:30:00"), healthyStory(t, "n4"),
 				}
 			},
 			want: []string{
@@ -245,13 +245,13 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"a port that was down before the window": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err")}
+				return []*story{healthyStory(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err")}
 			},
 			want: []string{nothing, "already since 09:12:00 n1 mlx5_0:1 went down (port_err); not recovered"},
 		},
 		"a port that was down before the window, came back within it and fell again": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err").
+				return []*story{healthyStory(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err").
 					port("10:12:00", "mlx5_0", "down", "active", "port_active").port("10:13:00", "mlx5_0", "active", "down", "port_err")}
 			},
 			want: []string{
@@ -261,25 +261,25 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"a flap that was over before the window": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err").port("09:12:01", "mlx5_0", "down", "active", "port_active")}
+				return []*story{healthyStory(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err").port("09:12:01", "mlx5_0", "down", "active", "port_active")}
 			},
 			want: []string{nothing},
 		},
 		"a flap after the window": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").port("11:12:00", "mlx5_0", "active", "down", "port_err")}
+				return []*story{healthyStory(t, "n1").port("11:12:00", "mlx5_0", "active", "down", "port_err")}
 			},
 			want: []string{nothing},
 		},
 		"a port that recovers after the window": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").port("10:59:00", "mlx5_0", "active", "down", "port_err").port("11:12:00", "mlx5_0", "down", "active", "port_active")}
+				return []*story{healthyStory(t, "n1").port("10:59:00", "mlx5_0", "active", "down", "port_err").port("11:12:00", "mlx5_0", "down", "active", "port_active")}
 			},
 			want: []string{"first 10:59:00 n1 mlx5_0:1 went down (port_err); recovered at 11:12:00, after this time"},
 		},
 		"an unrelated port, a change of GIDs, events of the subnet manager": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").
+				return []*story{healthyStory(t, "n1").
 					add("10:01:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Port: 1, Event: "port_err", Count: 1, StateFrom: "active",
 						StateTo: "down", Expected: "down"}).
 					add("10:02:00", timeline.Record{Kind: timeline.KindGID, Device: "mlx5_1", Port: 1, GID: &timeline.GID{Action: "removed"}}).
@@ -290,13 +290,14 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"a restart of the plugin": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").restart("10:10:02", "10:10:00", "boot", true).look("10:10:03", "mlx5_0", "active").look("10:10:03", "mlx5_1", "active")}
+				return []*story{healthyStory(t, "n1").restart("10:10:02", "10:10:00", "boot", true).look("10:10:03", "mlx5_0",
+					"active").look("10:10:03", "mlx5_1", "active")}
 			},
 			want: []string{nothing, "missing 10:10:00 to 10:10:02 n1 nothing recorded: the plugin was restarted"},
 		},
 		"a port that fell while nothing was recorded": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").restart("10:20:00", "10:10:00", "boot", false).look("10:20:01", "mlx5_0", "down").look("10:20:01", "mlx5_1", "active")}
+				return []*story{healthyStory(t, "n1").restart("10:20:00", "10:10:00", "boot", false).look("10:20:01", "mlx5_0", "down").look("10:20:01", "mlx5_1", "active")}
 			},
 			want: []string{
 				"first 10:20:01 n1 mlx5_0:1 found down when recording went on; not recovered",
@@ -305,8 +306,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"a host that went down": {
 			of: func(t *testing.T) []*story {
-				a := healthy(t, "n1").restart("10:20:00", "10:10:00", "boot before", false)
-				b := healthy(t, "n2").add("10:10:02", timeline.Record{Kind: timeline.KindFabricPeer, Device: "mlx5_0", Port: 1,
+				a := healthyStory(t, "n1").restart("10:20:00", "10:10:00", "boot before", false)
+				b := healthyStory(t, "n2").add("10:10:02", timeline.Record{Kind: timeline.KindFabricPeer, Device: "mlx5_0", Port: 1,
 					Peer: &timeline.Peer{Host: "n1", Verdict: "peer_down"}})
 				return []*story{b, a}
 			},
@@ -318,7 +319,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"a device that a pod has borrowed, or that was released": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").add("10:12:01", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_0", Reason: "other_netns"}).
+				return []*story{healthyStory(t, "n1").add("10:12:01", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_0", Reason: "other_netns"}).
 					port("10:12:01", "mlx5_0", "active", "absent", "").
 					add("10:13:01", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_1", Reason: "released"})}
 			},
@@ -327,7 +328,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"a command that firmware does not answer, and a hang": {
 			of: func(t *testing.T) []*story {
 				app := &timeline.App{Name: "python3", Unit: "job_1234", Object: "qp", Number: 4}
-				return []*story{healthy(t, "n1").
+				return []*story{healthyStory(t, "n1").
 					add("10:12:00", timeline.Record{Kind: timeline.KindCommand, Device: "mlx5_0", Port: 1, Command: &timeline.Command{Call: "query_port", Stuck: true}}).
 					add("10:12:10", timeline.Record{Kind: timeline.KindAppHang, Device: "mlx5_0", App: app, Hang: &timeline.Hang{Threads: 1}}).
 					add("10:12:30", timeline.Record{Kind: timeline.KindCommand, Device: "mlx5_0", Port: 1, Command: &timeline.Command{Call: "query_port"}})}
@@ -340,7 +341,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"events of applications of another unit, and of an unknown one": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
-				return []*story{healthy(t, "n1").app("10:12:03", "mlx5_0", "job_99", "qp_fatal", 1).app("10:12:03", "mlx5_0", "", "qp_fatal", 1).
+				return []*story{healthyStory(t, "n1").app("10:12:03", "mlx5_0", "job_99", "qp_fatal", 1).app("10:12:03", "mlx5_0", "", "qp_fatal", 1).
 					app("10:13:00", "mlx5_0", "job_1234", "comm_est", 1)}
 			},
 			want: []string{nothing, "missing the unit of applications with errors (1), which may be job_1234 or not"},
@@ -357,7 +358,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"lost records and a clock that was set": {
 			of: func(t *testing.T) []*story {
-				s := healthy(t, "n1").add("10:10:00", timeline.Record{}).add("10:20:00", timeline.Record{})
+				s := healthyStory(t, "n1").add("10:10:00", timeline.Record{}).add("10:20:00", timeline.Record{})
 				s.all[len(s.all)-2].Lost = &recorder.Lost{Count: 12, Since: clockTime(t, "10:09:00")}
 				s.all[len(s.all)-1].Clock = &recorder.Clock{StepNS: int64(-3 * time.Second)}
 				return []*story{s}
@@ -369,10 +370,10 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, row.want, lines(t, row.unit, row.of(t)...))
+			require.Equal(t, row.want, summaryLines(t, row.unit, row.of(t)...))
 			stories := row.of(t)
 			slices.Reverse(stories)
-			require.Equal(t, row.want, lines(t, row.unit, stories...), "the order of the hosts does not count")
+			require.Equal(t, row.want, summaryLines(t, row.unit, stories...), "the order of the hosts does not count")
 		})
 	}
 }
@@ -415,7 +416,7 @@ func TestSummaryIsBoundedWhateverTheRecordsHold(t *testing.T) {
 // If the records are read before the window ends, they cannot extend to its end.
 func TestRecordNeedNotGoOnUntilTheEndOfALaterWindow(t *testing.T) {
 	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "12:00:00"), Now: clockTime(t, "10:35:00")})
-	for _, k := range healthy(t, "n1").alive("10:30:00").all {
+	for _, k := range healthyStory(t, "n1").alive("10:30:00").all {
 		s.Add(&k)
 	}
 	require.NotContains(t, strings.Join(s.Lines(), "\n"), "missing")

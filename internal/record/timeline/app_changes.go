@@ -43,16 +43,16 @@ type applicationChanges struct {
 // their own: RegisterUnreadErrors.
 func RegisterApplications(c *Changes) {
 	a := &applicationChanges{hangs: map[measure.Key]recordedHang{}}
-	register(c, appEventRecord)
-	register(c, a.hangRecord)
-	register(c, a.tracerRecord)
+	registerRecord(c, appEventRecord)
+	registerRecord(c, a.hangRecord)
+	registerRecord(c, a.tracerRecord)
 }
 
 // unreadErrors remembers the applications that do not read their errors.
 type unreadErrors map[measure.Key]unreadState
 
 // RegisterUnreadErrors is the Part for errors that applications do not read. Its points come only once per interval.
-func RegisterUnreadErrors(c *Changes) { register(c, unreadErrors{}.unreadRecord) }
+func RegisterUnreadErrors(c *Changes) { registerRecord(c, unreadErrors{}.unreadRecord) }
 
 func appEventRecord(p *measure.AppEvent) (Record, bool) {
 	r := appRecord(KindAppEvent, p, p.Device)

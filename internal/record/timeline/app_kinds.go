@@ -134,9 +134,9 @@ func (u *Unread) Ended() bool { return u.AgeNS == 0 }
 func (u *Unread) line() string {
 	if u.Ended() {
 		how := map[string]string{EndRead: "read", EndDiscarded: "discarded unread", "": "no longer unread,"}[u.End]
-		return strings.TrimSpace(how + " after " + seconds(u.LastedNS))
+		return strings.TrimSpace(how + " after " + formatSeconds(u.LastedNS))
 	}
-	text := "not read for " + seconds(u.AgeNS)
+	text := "not read for " + formatSeconds(u.AgeNS)
 	if u.Errors > 1 {
 		text += fmt.Sprintf(", %d errors", u.Errors)
 	}
@@ -160,7 +160,7 @@ func (h *Hang) Ended() bool { return h.Threads == 0 }
 // line returns the change in words, such as "hangs in destroy of qp 284, 1 ack missing".
 func (h *Hang) line(a *App) string {
 	if h.Ended() {
-		return "no longer hangs in destroy of " + a.objectLabel() + ", after " + seconds(h.LastedNS)
+		return "no longer hangs in destroy of " + a.objectLabel() + ", after " + formatSeconds(h.LastedNS)
 	}
 	text := "hangs in destroy of " + a.objectLabel() + ", " + countOf(int(h.Missing), "ack") + " missing"
 	if h.Threads > 1 {
@@ -209,5 +209,5 @@ func countOf(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// seconds formats a duration in ns that is known only to the second.
-func seconds(ns int64) string { return time.Duration(ns).Truncate(time.Second).String() }
+// formatSeconds formats a duration in ns that is known only to the second.
+func formatSeconds(ns int64) string { return time.Duration(ns).Truncate(time.Second).String() }

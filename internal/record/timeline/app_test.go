@@ -27,13 +27,13 @@ func qpFatal(ms int, number uint32) *measure.AppEvent {
 	}
 }
 
-func look(ms int, age time.Duration, errors, read, discarded uint64) *measure.AppAsync {
+func appAsync(ms int, age time.Duration, errors, read, discarded uint64) *measure.AppAsync {
 	a := &measure.AppAsync{Device: "mlx5_0", App: "python3", UnreadErrors: errors, UnreadAge: int64(age), At: at(ms)}
 	a.Read, a.Discarded = read, discarded
 	return a
 }
 
-func hangs(ms, threads, tid int) *measure.AppHang {
+func appHang(ms, threads, tid int) *measure.AppHang {
 	h := &measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: threads, At: at(ms)}
 	if threads > 0 {
 		h.Age, h.Missing, h.PID, h.TID, h.Number, h.Proof = int64(10*time.Second), 2, 4711, tid, 284, trace.ProofAsleep
@@ -50,11 +50,11 @@ func withoutTimes(all []StoredRecord) (lines []string) {
 
 func TestWhatApplicationsExperienceIsRecorded(t *testing.T) {
 	off := &measure.Tracer{Worker: status.Status{Reason: status.ReasonCrashed, Message: "the tracer died of SIGKILL"}, At: at(70 * second)}
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		r.Emit(qpFatal(1, 284))
 		for _, p := range []measure.Point{
 			&measure.Tracer{Attached: true, Hooks: "kprobe", Worker: status.Status{Reason: status.ReasonOK}, At: at(0)},
-			hangs(20*second, 1, 4713), hangs(30*second, 1, 4713), hangs(40*second, 0, 0), off, off,
+			appHang(20*second, 1, 4713), appHang(30*second, 1, 4713), appHang(40*second, 0, 0), off, off,
 		} {
 			r.RecordInterval([]measure.Point{p})
 		}
@@ -74,10 +74,10 @@ func TestWhatApplicationsExperienceIsRecorded(t *testing.T) {
 }
 
 func TestErrorsThatNobodyReadsAreRecordedOnceAndTheirEndToo(t *testing.T) {
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		for _, p := range []*measure.AppAsync{
-			look(0, 0, 0, 1, 0), look(10*second, 9*time.Second, 1, 1, 0), look(20*second, 19*time.Second, 1, 1, 0),
-			look(30*second, 29*time.Second, 2, 1, 0), look(40*second, 0, 0, 3, 0), look(50*second, 0, 0, 3, 0),
+			appAsync(0, 0, 0, 1, 0), appAsync(10*second, 9*time.Second, 1, 1, 0), appAsync(20*second, 19*time.Second, 1, 1, 0),
+			appAsync(30*second, 29*time.Second, 2, 1, 0), appAsync(40*second, 0, 0, 3, 0), appAsync(50*second, 0, 0, 3, 0),
 		} {
 			r.RecordInterval([]measure.Point{p})
 		}
@@ -95,13 +95,13 @@ func TestHowUnreadErrorsEndIsSaidOnlyWhereItIsCertain(t *testing.T) {
 		want string
 		last *measure.AppAsync
 	}{
-		{"read after 31s", look(40*second, 0, 0, 2, 1)},
-		{"discarded unread after 31s", look(40*second, 0, 0, 1, 2)},
-		{"no longer unread, after 31s", look(40*second, 0, 0, 2, 2)},
-		{"no longer unread, after 31s", look(40*second, 0, 0, 0, 0)}, // the counters began anew
+		{"read after 31s", appAsync(40*second, 0, 0, 2, 1)},
+		{"discarded unread after 31s", appAsync(40*second, 0, 0, 1, 2)},
+		{"no longer unread, after 31s", appAsync(40*second, 0, 0, 2, 2)},
+		{"no longer unread, after 31s", appAsync(40*second, 0, 0, 0, 0)}, // the counters began anew
 	} {
 		c := NewChanges(RegisterUnreadErrors)
-		_, ok := c.RecordOf(look(20*second, 11*time.Second, 1, 1, 1), nil)
+		_, ok := c.RecordOf(appAsync(20*second, 11*time.Second, 1, 1, 1), nil)
 		require.True(t, ok)
 		r, ok := c.RecordOf(tt.last, nil)
 		require.True(t, ok)
@@ -114,7 +114,7 @@ func TestErrorsThatFollowThoseThatWereReadAreNewsOfTheirOwn(t *testing.T) {
 	c := NewChanges(RegisterUnreadErrors)
 	var lines []string
 	for _, p := range []*measure.AppAsync{
-		look(20*second, 11*time.Second, 1, 1, 0), look(30*second, 3*time.Second, 1, 2, 0), look(40*second, 13*time.Second, 1, 2, 0),
+		appAsync(20*second, 11*time.Second, 1, 1, 0), appAsync(30*second, 3*time.Second, 1, 2, 0), appAsync(40*second, 13*time.Second, 1, 2, 0),
 	} {
 		if r, ok := c.RecordOf(p, nil); ok {
 			lines = append(lines, r.Unread.line())
@@ -127,7 +127,7 @@ func TestAnotherThreadThatHangsIsNews(t *testing.T) {
 	c := NewChanges(RegisterApplications)
 	var lines []string
 	for _, p := range []*measure.AppHang{
-		hangs(0, 0, 0), hangs(10*second, 1, 1), hangs(11*second, 2, 1), hangs(12*second, 1, 2), hangs(13*second, 1, 2), hangs(14*second, 0, 0),
+		appHang(0, 0, 0), appHang(10*second, 1, 1), appHang(11*second, 2, 1), appHang(12*second, 1, 2), appHang(13*second, 1, 2), appHang(14*second, 0, 0),
 	} {
 		if r, ok := c.RecordOf(p, nil); ok {
 			lines = append(lines, r.Hang.line(r.App))
@@ -142,7 +142,7 @@ func TestAnotherThreadThatHangsIsNews(t *testing.T) {
 // 10,000 events of one application come at once.
 func TestAStormOfAnApplicationIsRecordedToTheLastEvent(t *testing.T) {
 	const storm = 10_000
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		for i := range storm {
 			r.Emit(qpFatal(i, uint32(i+1)))
 		}
@@ -161,7 +161,7 @@ func TestAStormOfAnApplicationIsRecordedToTheLastEvent(t *testing.T) {
 func TestAStormOfManyApplicationsHoldsUpNoRecordOfADevice(t *testing.T) {
 	const names = 1000
 	synctest.Test(t, func(t *testing.T) {
-		all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 			for i := range names {
 				p := qpFatal(i, 284)
 				p.App = fmt.Sprint("a", i)
@@ -182,7 +182,7 @@ func TestAFloodOfApplicationsDisplacesNoRecordOfADevice(t *testing.T) {
 	const rounds = 25
 	synctest.Test(t, func(t *testing.T) {
 		text := strings.Repeat("u", 64)
-		all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 			for i := range rounds * 100 {
 				if i%100 == 0 {
 					r.Emit(&measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventPortErr, Count: 1, Total: uint64(i/100 + 1), At: at(i)})

@@ -23,9 +23,9 @@ func NewChanges(parts ...Part) *Changes {
 	return c
 }
 
-// register makes c call record for points of type P. record returns false if a point reports nothing new. It must not keep
+// registerRecord makes c call record for points of type P. record returns false if a point reports nothing new. It must not keep
 // the point.
-func register[P measure.Point](c *Changes, record func(P) (Record, bool)) {
+func registerRecord[P measure.Point](c *Changes, record func(P) (Record, bool)) {
 	c.records[reflect.TypeFor[P]()] = func(p measure.Point) (Record, bool) { return record(p.(P)) }
 }
 

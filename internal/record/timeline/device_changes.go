@@ -29,14 +29,14 @@ type recordedDevice struct {
 // RegisterDevices is the Part for devices and their ports.
 func RegisterDevices(c *Changes) {
 	d := &deviceChanges{map[string]recordedDevice{}, map[portKey]string{}, map[portKey]bool{}, map[measure.Key]time.Time{}}
-	register(c, d.eventRecord)
-	register(c, d.stateRecord)
-	register(c, d.gidRecord)
-	register(c, d.attrRecord)
-	register(c, d.commandRecord)
-	register(c, d.evidenceRecord)
-	register(c, d.portRecord)
-	register(c, d.deviceRecord)
+	registerRecord(c, d.eventRecord)
+	registerRecord(c, d.stateRecord)
+	registerRecord(c, d.gidRecord)
+	registerRecord(c, d.attrRecord)
+	registerRecord(c, d.commandRecord)
+	registerRecord(c, d.evidenceRecord)
+	registerRecord(c, d.portRecord)
+	registerRecord(c, d.deviceRecord)
 }
 
 // eventRecord returns the record of an asynchronous event, with the state of its port.

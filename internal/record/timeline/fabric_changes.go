@@ -18,8 +18,8 @@ type fabricChanges struct {
 // nothing new.
 func RegisterFabric(c *Changes) {
 	h := &fabricChanges{map[pairKey]recordedPair{}, map[portKey]recordedPortVerdict{}}
-	register(c, h.peerRecord)
-	register(c, h.portRecord)
+	registerRecord(c, h.peerRecord)
+	registerRecord(c, h.portRecord)
 }
 
 // pairKey identifies a pair by its own port and the host of the peer, regardless of the peer's device.

@@ -14,8 +14,8 @@ import (
 	"rdma_events/tests/schema"
 )
 
-// peer returns a point of the pair with gpu042 that has a verdict at a moment.
-func peer(ms int, verdict verdict.Verdict, change ...func(*measure.FabricPeer)) *measure.FabricPeer {
+// fabricPeer returns a point of the pair with gpu042 with a verdict. ms is its time.
+func fabricPeer(ms int, verdict verdict.Verdict, change ...func(*measure.FabricPeer)) *measure.FabricPeer {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu042", PeerDevice: "mlx5_0", PeerGroup: "rack2", Scope: "across",
 		Verdict: verdict, Path: -1, At: at(ms),
@@ -26,15 +26,15 @@ func peer(ms int, verdict verdict.Verdict, change ...func(*measure.FabricPeer)) 
 	return p
 }
 
-func unmet(ms int, reason verdict.Reason) *measure.FabricPeer {
-	return peer(ms, "", func(p *measure.FabricPeer) { p.Reason, p.PeerDevice = reason, "" })
+func unmetPeer(ms int, reason verdict.Reason) *measure.FabricPeer {
+	return fabricPeer(ms, "", func(p *measure.FabricPeer) { p.Reason, p.PeerDevice = reason, "" })
 }
 
-func silent(d time.Duration) func(*measure.FabricPeer) {
+func withSilence(d time.Duration) func(*measure.FabricPeer) {
 	return func(p *measure.FabricPeer) { p.SilentNS, p.Bad = int64(d), p.Verdict == "path" }
 }
 
-func lost(probes uint64) func(*measure.FabricPeer) {
+func withLoss(probes uint64) func(*measure.FabricPeer) {
 	return func(p *measure.FabricPeer) { p.Probes.ForwardLost, p.Probes.ReverseLost = probes-5, 5 }
 }
 
@@ -45,11 +45,11 @@ func fabricPort(ms int, verdict verdict.Verdict) *measure.FabricPort {
 }
 
 func TestWhatIsSaidOfPairsAndPortsIsRecordedWhenItChanges(t *testing.T) {
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		for _, p := range []measure.Point{
-			fabricPort(0, "ok"), peer(1, "starting"), peer(2000, "ok"), peer(9000, "path", silent(270*time.Millisecond)),
-			peer(10_000, "path", silent(time.Second)), peer(14_300, "ok"), fabricPort(15_000, "own_link"), fabricPort(19_000, "ok"),
-			unmet(20_000, "key"), peer(80_000, "starting"), peer(80_400, "ok"),
+			fabricPort(0, "ok"), fabricPeer(1, "starting"), fabricPeer(2000, "ok"), fabricPeer(9000, "path", withSilence(270*time.Millisecond)),
+			fabricPeer(10_000, "path", withSilence(time.Second)), fabricPeer(14_300, "ok"), fabricPort(15_000, "own_link"), fabricPort(19_000, "ok"),
+			unmetPeer(20_000, "key"), fabricPeer(80_000, "starting"), fabricPeer(80_400, "ok"),
 		} {
 			r.Emit(p)
 		}
@@ -74,29 +74,30 @@ func TestWhatIsSaidOfPairsAndPortsIsRecordedWhenItChanges(t *testing.T) {
 
 // Points of an interval repeat known verdicts.
 func TestOfAnIntervalNothingOfTheFabricIsRecorded(t *testing.T) {
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
-		r.RecordInterval([]measure.Point{fabricPort(0, "own_link"), peer(0, "path"), &measure.Fabric{OwnGroup: "rack1"}})
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
+		r.RecordInterval([]measure.Point{fabricPort(0, "own_link"), fabricPeer(0, "path"), &measure.Fabric{OwnGroup: "rack1"}})
 	})
 	require.Empty(t, all)
 }
 
 func TestEachVerdictIsExplained(t *testing.T) {
 	for want, p := range map[string]*measure.FabricPeer{
-		"ok  echoes and writes are answered, writes in 3.1µs":                                    peer(0, "ok", func(p *measure.FabricPeer) { p.WriteNSP50 = 3100 }),
-		"starting  connected; waiting for the first echo and the first write":                    peer(0, "starting"),
-		"path  echo and write silent, the peer's process answers":                                peer(0, "path"),
-		"peer_port  echo and write silent for 300ms, and the peer's process reports its port as": peer(0, "peer_port", silent(300*time.Millisecond)),
-		"peer_down  echo, write and the peer's process silent for 1.2s":                          peer(0, "peer_down", silent(1200*time.Millisecond)),
-		"peer_busy  the peer's process does not echo for 2.1s, its NIC acknowledges writes":      peer(0, "peer_busy", silent(2100*time.Millisecond)),
-		"partial  path 2 silent, other paths are not":                                            peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
-		"partial  the write's path silent, other paths are not":                                  peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
-		"partial  one path silent, other paths are not":                                          peer(0, "partial"),
-		"lossy_forward  probes lost on the way to the peer, 17 so far":                           peer(0, "lossy_forward", lost(17)),
-		"lossy_reverse  echoes lost on the way back from the peer, 17 so far":                    peer(0, "lossy_reverse", lost(17)),
-		"lossy_both  probes lost in both directions, 17 so far":                                  peer(0, "lossy_both", lost(17)),
-		"own_link  most pairs of the port are bad at once: its own link is at fault":             peer(0, "own_link"),
-		"not met: no_responder  no plugin answers at the peer's address; run the plugin":         unmet(0, "no_responder"),
-		"eclipse  ": peer(0, "eclipse"), // of a later version
+		"ok  echoes and writes are answered, writes in 3.1µs": fabricPeer(0, "ok",
+			func(p *measure.FabricPeer) { p.WriteNSP50 = 3100 }),
+		"starting  connected; waiting for the first echo and the first write":                    fabricPeer(0, "starting"),
+		"path  echo and write silent, the peer's process answers":                                fabricPeer(0, "path"),
+		"peer_port  echo and write silent for 300ms, and the peer's process reports its port as": fabricPeer(0, "peer_port", withSilence(300*time.Millisecond)),
+		"peer_down  echo, write and the peer's process silent for 1.2s":                          fabricPeer(0, "peer_down", withSilence(1200*time.Millisecond)),
+		"peer_busy  the peer's process does not echo for 2.1s, its NIC acknowledges writes":      fabricPeer(0, "peer_busy", withSilence(2100*time.Millisecond)),
+		"partial  path 2 silent, other paths are not":                                            fabricPeer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
+		"partial  the write's path silent, other paths are not":                                  fabricPeer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
+		"partial  one path silent, other paths are not":                                          fabricPeer(0, "partial"),
+		"lossy_forward  probes lost on the way to the peer, 17 so far":                           fabricPeer(0, "lossy_forward", withLoss(17)),
+		"lossy_reverse  echoes lost on the way back from the peer, 17 so far":                    fabricPeer(0, "lossy_reverse", withLoss(17)),
+		"lossy_both  probes lost in both directions, 17 so far":                                  fabricPeer(0, "lossy_both", withLoss(17)),
+		"own_link  most pairs of the port are bad at once: its own link is at fault":             fabricPeer(0, "own_link"),
+		"not met: no_responder  no plugin answers at the peer's address; run the plugin":         unmetPeer(0, "no_responder"),
+		"eclipse  ": fabricPeer(0, "eclipse"), // of a later version
 	} {
 		line := Style{}.Line(&Record{Kind: KindFabricPeer, Device: "mlx5_0", Port: 1, Peer: NewPeer(p)})
 		require.Contains(t, line+"  ", "mlx5_0:1 > "+NewPeer(p).Name()+"  "+want)
@@ -104,8 +105,8 @@ func TestEachVerdictIsExplained(t *testing.T) {
 }
 
 func TestOnlyAPartialPairHasAPathInItsObject(t *testing.T) {
-	require.Equal(t, 0, *NewPeer(peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 0 })).Path)
-	require.Nil(t, NewPeer(peer(0, "path", func(p *measure.FabricPeer) { p.Path = 0 })).Path)
+	require.Equal(t, 0, *NewPeer(fabricPeer(0, "partial", func(p *measure.FabricPeer) { p.Path = 0 })).Path)
+	require.Nil(t, NewPeer(fabricPeer(0, "path", func(p *measure.FabricPeer) { p.Path = 0 })).Path)
 }
 
 // recordTexts returns the words of the records that the points cause.
@@ -122,15 +123,16 @@ func recordTexts(points ...measure.Point) (words []string) {
 }
 
 func TestAPeerWithNewQueuesIsNewsAndAPairThatRestsIsNot(t *testing.T) {
-	require.Equal(t, []string{"ok", "starting", "ok"}, recordTexts(peer(0, "starting"), peer(1, "ok"), peer(2, "starting"), peer(3, "ok")))
+	require.Equal(t, []string{"ok", "starting", "ok"}, recordTexts(fabricPeer(0, "starting"), fabricPeer(1, "ok"), fabricPeer(2, "starting"), fabricPeer(3, "ok")))
 	require.Equal(t, []string{"ok"},
-		recordTexts(unmet(0, "starting"), peer(1, "ok"), unmet(2, "own_port"), peer(3, "starting"), peer(4, "ok"), peer(5, "ok")))
+		recordTexts(unmetPeer(0, "starting"), fabricPeer(1, "ok"), unmetPeer(2, "own_port"), fabricPeer(3, "starting"), fabricPeer(4, "ok"), fabricPeer(5, "ok")))
 	require.Equal(t, []string{"ok", "path", "ok"},
-		recordTexts(peer(1, "ok"), peer(2, "path"), unmet(3, "own_port"), unmet(4, "starting"), peer(5, "starting"), peer(6, "ok")))
+		recordTexts(fabricPeer(1, "ok"), fabricPeer(2, "path"), unmetPeer(3, "own_port"), unmetPeer(4, "starting"), fabricPeer(5, "starting"), fabricPeer(6, "ok")))
 	require.Equal(t, []string{"ok", "path", "ok"},
-		recordTexts(peer(1, "ok"), peer(2, "path"), peer(3, "own_link"), peer(4, "path"), peer(5, "ok")), "what most pairs say is the port's record")
-	require.Equal(t, []string{"path", "path"}, recordTexts(peer(0, "path"),
-		peer(1, "path", func(p *measure.FabricPeer) { p.Port = 2 }), peer(2, "path", func(p *measure.FabricPeer) { p.PeerDevice = "" })))
+		recordTexts(fabricPeer(1, "ok"), fabricPeer(2, "path"), fabricPeer(3, "own_link"), fabricPeer(4, "path"), fabricPeer(5,
+			"ok")), "what most pairs say is the port's record")
+	require.Equal(t, []string{"path", "path"}, recordTexts(fabricPeer(0, "path"),
+		fabricPeer(1, "path", func(p *measure.FabricPeer) { p.Port = 2 }), fabricPeer(2, "path", func(p *measure.FabricPeer) { p.PeerDevice = "" })))
 }
 
 func TestAPortThatIsNotWellAtFirstIsNews(t *testing.T) {
@@ -139,7 +141,7 @@ func TestAPortThatIsNotWellAtFirstIsNews(t *testing.T) {
 }
 
 func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
-	p := peer(0, "path", silent(time.Second))
+	p := fabricPeer(0, "path", withSilence(time.Second))
 	p.Probes = verdict.Counts{Sent: 9, Answered: 7, ForwardLost: 2}
 	r := NewPair(p, aggregate.Percentiles{Count: 7, P50: 2100, P99: 5300}, aggregate.Percentiles{}, "ok")
 	r.Schema = Schema
@@ -153,7 +155,7 @@ func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
 }
 
 func TestARecordOfAPairCommandsNoTerminal(t *testing.T) {
-	p := peer(0, "ok", func(p *measure.FabricPeer) { p.PeerDevice = "\x1b[2J" })
+	p := fabricPeer(0, "ok", func(p *measure.FabricPeer) { p.PeerDevice = "\x1b[2J" })
 	require.Equal(t, "gpu042 ?[2J", NewPeer(p).Name())
 	k, err := NewStoredRecord(&recorder.Record{
 		Kind: KindFabricPeer, Device: "mlx5_0", Port: 1, Data: []byte(`{"peer":{"host":"\u001b[2J","reason":"x\u009b\n"}}`),

@@ -11,7 +11,7 @@ import (
 	"rdma_events/tests/schema"
 )
 
-func holding(ms int, device, app, unit string, processes int64) *measure.App {
+func appObjects(ms int, device, app, unit string, processes int64) *measure.App {
 	return &measure.App{
 		Device: device, App: app, Unit: unit, At: at(ms),
 		Processes: measure.Held{Count: processes, Known: true}, QPs: measure.Held{Count: 8 * processes, Known: true},
@@ -21,14 +21,14 @@ func holding(ms int, device, app, unit string, processes int64) *measure.App {
 func TestUnitsThatHoldDevicesAreRecorded(t *testing.T) {
 	unknown := &measure.App{Device: "mlx5_1", App: UnknownApps, QPs: measure.Held{Count: 3, Known: true}, At: at(0)}
 	refused := &measure.App{Device: "mlx5_0", App: "python3", Unit: "job_1870", At: at(20 * second)}
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		for _, points := range [][]measure.Point{
-			{holding(0, "mlx5_0", "python3", "job_1870", 4), holding(0, "mlx5_0", "sshd", "", 1), unknown},
-			{holding(10*second, "mlx5_0", "python3", "job_1870", 8), unknown},
+			{appObjects(0, "mlx5_0", "python3", "job_1870", 4), appObjects(0, "mlx5_0", "sshd", "", 1), unknown},
+			{appObjects(10*second, "mlx5_0", "python3", "job_1870", 8), unknown},
 			{refused, unknown}, // the kernel did not list them
-			{holding(30*second, "mlx5_0", "python3", "job_1870", 0), unknown},
+			{appObjects(30*second, "mlx5_0", "python3", "job_1870", 0), unknown},
 			{unknown},
-			{holding(50*second, "mlx5_0", "python3", "job_1870", 1)},
+			{appObjects(50*second, "mlx5_0", "python3", "job_1870", 1)},
 		} {
 			r.RecordInterval(points)
 		}
@@ -51,7 +51,7 @@ func TestUnitsThatHoldDevicesAreRecorded(t *testing.T) {
 func TestHoldersOfOneIntervalAreBounded(t *testing.T) {
 	var points []measure.Point
 	for i := range 3 * maxHolders / 2 {
-		points = append(points, holding(0, "mlx5_0", "python3", fmt.Sprintf("job_%d", i), 1))
+		points = append(points, appObjects(0, "mlx5_0", "python3", fmt.Sprintf("job_%d", i), 1))
 	}
 	h := holders{}
 	require.Len(t, h.changes(points), maxHolders)

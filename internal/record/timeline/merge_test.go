@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func stream(host string, failure error, seconds ...int64) iter.Seq2[StoredRecord, error] {
+func recordStream(host string, failure error, seconds ...int64) iter.Seq2[StoredRecord, error] {
 	return func(yield func(StoredRecord, error) bool) {
 		for i, second := range seconds {
 			if !yield(StoredRecord{Host: host, Sequence: uint64(i), Record: Record{Time: time.Unix(second, 0)}}, nil) {
@@ -24,7 +24,7 @@ func stream(host string, failure error, seconds ...int64) iter.Seq2[StoredRecord
 
 func TestMergeKeepsTheOrderOfEachHost(t *testing.T) {
 	var order []string
-	for k, err := range Merge([]iter.Seq2[StoredRecord, error]{stream("a", nil, 10, 30, 5, 40), stream("b", nil, 10, 20, 35), stream("c", nil)}) {
+	for k, err := range Merge([]iter.Seq2[StoredRecord, error]{recordStream("a", nil, 10, 30, 5, 40), recordStream("b", nil, 10, 20, 35), recordStream("c", nil)}) {
 		require.NoError(t, err)
 		order = append(order, k.Host+string(rune('0'+k.Sequence)))
 	}
@@ -34,13 +34,13 @@ func TestMergeKeepsTheOrderOfEachHost(t *testing.T) {
 func TestMergeEndsWithAnErrorAndWithItsReader(t *testing.T) {
 	broken := errors.New("broken")
 	n := 0
-	for _, err := range Merge([]iter.Seq2[StoredRecord, error]{stream("a", broken, 10), stream("b", nil, 20, 30)}) {
+	for _, err := range Merge([]iter.Seq2[StoredRecord, error]{recordStream("a", broken, 10), recordStream("b", nil, 20, 30)}) {
 		if n++; n == 2 {
 			require.ErrorIs(t, err, broken)
 		}
 	}
 	require.Equal(t, 2, n)
-	for range Merge([]iter.Seq2[StoredRecord, error]{stream("a", nil, 10, 20), stream("b", nil, 20, 30)}) {
+	for range Merge([]iter.Seq2[StoredRecord, error]{recordStream("a", nil, 10, 20), recordStream("b", nil, 20, 30)}) {
 		break
 	}
 }

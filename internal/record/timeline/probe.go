@@ -42,7 +42,7 @@ type probeKey struct {
 }
 
 // registerLosses is the Part for failed rounds of probes. Only the recorder uses it, and its points come only once per interval.
-func registerLosses(c *Changes) { register(c, losses{}.probeRecord) }
+func registerLosses(c *Changes) { registerRecord(c, losses{}.probeRecord) }
 
 func (l losses) probeRecord(p *measure.Probe) (Record, bool) {
 	key := probeKey{p.Device, p.ProbeKey}

@@ -20,9 +20,8 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// record runs a Recording while do uses it. It returns the records of the directory, without
-// the start and the end of the recorder.
-func record(t *testing.T, dir string, do func(*Recording)) []StoredRecord {
+// runRecording runs a Recording while do uses it. It returns the records of the directory, except the recorder's start and end.
+func runRecording(t *testing.T, dir string, do func(*Recording)) []StoredRecord {
 	t.Helper()
 	rec, err := recorder.Open(recorder.Config{
 		Directory: dir, SizeMiB: recorder.MinSizeMiB, Yielding: YieldingKinds(), BootID: "boot", Host: "node7",
@@ -36,13 +35,13 @@ func record(t *testing.T, dir string, do func(*Recording)) []StoredRecord {
 	do(r)
 	cancel()
 	require.NoError(t, <-done)
-	all := read(t, dir)
+	all := readRecords(t, dir)
 	require.NotNil(t, all[0].Start)
 	require.Equal(t, recorder.KindEnd, all[len(all)-1].Kind)
 	return all[1 : len(all)-1]
 }
 
-func read(t *testing.T, dir string) (all []StoredRecord) {
+func readRecords(t *testing.T, dir string) (all []StoredRecord) {
 	t.Helper()
 	reader, err := recorder.NewReader(dir, recorder.Filter{}, func(s recorder.Skip) { t.Error(s) })
 	require.NoError(t, err)
@@ -75,7 +74,7 @@ func pointsOfAllKinds() []measure.Point {
 }
 
 func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		for _, p := range pointsOfAllKinds() {
 			r.Emit(p)
 		}
@@ -104,7 +103,7 @@ func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
 }
 
 func TestARecordIsTheObjectOfWatchWithItsPlace(t *testing.T) {
-	all := record(t, t.TempDir()+"/r", func(r *Recording) { r.Emit(pointsOfAllKinds()[5]) })
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) { r.Emit(pointsOfAllKinds()[5]) })
 	text, err := json.Marshal(all[0])
 	require.NoError(t, err)
 	var got map[string]any
@@ -118,7 +117,7 @@ func TestARecordIsTheObjectOfWatchWithItsPlace(t *testing.T) {
 
 func TestAPointStaysAsItIsForItsOtherOwner(t *testing.T) {
 	p := &measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventSMChange, Count: 1, Total: 1, At: at(1)}
-	record(t, t.TempDir()+"/r", func(r *Recording) {
+	runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		for range 100 {
 			r.Emit(p)
 		}
@@ -129,7 +128,7 @@ func TestAPointStaysAsItIsForItsOtherOwner(t *testing.T) {
 // Of 10,000 points at once most merge, and all events stay counted.
 func TestAStormIsRecordedToTheLastEvent(t *testing.T) {
 	const storm = 10_000
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		for i := range storm {
 			r.Emit(&measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventSMChange, Count: 3, Total: uint64(3 * i), At: at(i)})
 		}
@@ -149,7 +148,7 @@ func TestRoundsThatAreLostAreRecordedWhenTheyAre(t *testing.T) {
 			Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}, Counts: c, Status: "lost_event", At: at(1),
 		}}
 	}
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		r.RecordInterval(probe(ledger.ProbeCounts{Rounds: 10, Successes: 10}))
 		r.RecordInterval(probe(ledger.ProbeCounts{Rounds: 20, Successes: 19, LostEvents: 1}))
 		r.RecordInterval(probe(ledger.ProbeCounts{Rounds: 30, Successes: 29, LostEvents: 1}))
@@ -162,7 +161,7 @@ func TestRoundsThatAreLostAreRecordedWhenTheyAre(t *testing.T) {
 }
 
 func TestWarningsAreRecorded(t *testing.T) {
-	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+	all := runRecording(t, t.TempDir()+"/r", func(r *Recording) {
 		log := NewLog(slog.LevelWarn, r.Add)
 		log.Info("not recorded")
 		log.With("device", "mlx5_0").Warn("worker of mlx5_0 was stuck in read sysfs and was killed")

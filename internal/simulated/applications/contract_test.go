@@ -76,7 +76,7 @@ type process struct {
 func (p *process) PID() int { return p.Process().PID }
 
 func (p *process) Cause(_ testing.TB, typ verbs.EventType, count int) uint32 {
-	act()
+	passTime()
 	if p.numbers[typ] == 0 {
 		p.numbers[typ] = 0x100 + uint32(len(p.numbers))
 	}
@@ -86,7 +86,7 @@ func (p *process) Cause(_ testing.TB, typ verbs.EventType, count int) uint32 {
 }
 
 func (p *process) Read(_ testing.TB, count int) {
-	act()
+	passTime()
 	p.Actor.Read(count)
 	if count == 0 {
 		count = len(p.unread)
@@ -100,19 +100,19 @@ func (p *process) Hold(t testing.TB) {
 }
 
 func (p *process) Destroy(_ testing.TB, typ verbs.EventType) {
-	act()
+	passTime()
 	p.Actor.Destroy(typ.Scope(), p.numbers[typ], p.held)
 }
 
 func (p *process) Acknowledge(testing.TB) {
-	act()
+	passTime()
 	p.Actor.Acknowledge()
 }
 
 func (p *process) Exit(testing.TB) {
-	act()
+	passTime()
 	p.Actor.Exit()
 }
 
-// act lets some time pass, so that the next action has another time than previous actions and reports.
-func act() { time.Sleep(time.Millisecond) }
+// passTime lets some time pass, so that the next action is later than all previous actions and reports.
+func passTime() { time.Sleep(time.Millisecond) }

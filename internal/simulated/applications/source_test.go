@@ -22,7 +22,7 @@ type traced struct {
 	src trace.Source
 }
 
-func play(t *testing.T, o devices.Options) *traced {
+func newTraced(t *testing.T, o devices.Options) *traced {
 	t.Helper()
 	if o.Profile == "" {
 		o.Profile = "fleet1"
@@ -58,7 +58,7 @@ func (p *traced) next(times int) (*trace.Update, []trace.Event) {
 
 func TestASnapshotIsASecondAfterTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{})
+		p := newTraced(t, devices.Options{})
 		began := p.w.Now()
 		for n := range 3 {
 			snap, _ := p.next(1)
@@ -74,7 +74,7 @@ func TestASnapshotIsASecondAfterTheOneBefore(t *testing.T) {
 
 func TestAProcessIsTheOneThatHoldsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{Timeline: `
+		p := newTraced(t, devices.Options{Timeline: `
 			[[app]]
 			name = "python3"
 			unit = "job_7"
@@ -93,7 +93,7 @@ func TestAProcessIsTheOneThatHoldsObjects(t *testing.T) {
 
 func TestTooManyEventsForASecondAreCountedAndLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{Timeline: `
+		p := newTraced(t, devices.Options{Timeline: `
 			[[app]]
 			name = "a"
 			event = "qp_fatal"
@@ -110,7 +110,7 @@ func TestTooManyEventsForASecondAreCountedAndLost(t *testing.T) {
 
 func TestWhatTheKernelHasNoMemoryForIsNeitherUnreadNorRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{Timeline: `
+		p := newTraced(t, devices.Options{Timeline: `
 			[[app]]
 			name = "a"
 			event = "qp_fatal"
@@ -135,7 +135,7 @@ func TestWhatTheKernelHasNoMemoryForIsNeitherUnreadNorRead(t *testing.T) {
 
 func TestAFaultOfTheTracerLosesRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{Timeline: `
+		p := newTraced(t, devices.Options{Timeline: `
 			[[app]]
 			name = "a"
 			event = "qp_fatal"
@@ -154,7 +154,7 @@ func TestAFaultOfTheTracerLosesRecords(t *testing.T) {
 
 func TestAProcessWithoutAPlaceIsCountedWithoutAName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{Timeline: `
+		p := newTraced(t, devices.Options{Timeline: `
 			[[app]]
 			name = "early"
 			for = "8s"
@@ -203,7 +203,7 @@ func TestATracerIsRefusedForATime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := play(t, devices.Options{Timeline: `
+				p := newTraced(t, devices.Options{Timeline: `
 					[[fault]]
 					kind = "tracer_refused"
 					at = "1s"
@@ -223,7 +223,7 @@ func TestATracerIsRefusedForATime(t *testing.T) {
 func TestATracerThatDiesDoesSoOnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaths []int64
-		p := play(t, devices.Options{
+		p := newTraced(t, devices.Options{
 			Die: func(s syscall.Signal) {
 				require.Equal(t, syscall.SIGKILL, s)
 				deaths = append(deaths, fakeTime())
@@ -244,7 +244,7 @@ func TestATracerThatDiesDoesSoOnTime(t *testing.T) {
 
 func TestApplicationsOfTheMixedScenario(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, devices.Options{Profile: "roce2", Scenario: "mixed"})
+		p := newTraced(t, devices.Options{Profile: "roce2", Scenario: "mixed"})
 		time.Sleep(500 * time.Millisecond) // its events are queued at whole seconds and read a little later
 		p.open()
 		hangs, unread, ended, fatal := map[string]int{}, map[string]uint64{}, 0, uint64(0)

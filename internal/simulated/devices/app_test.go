@@ -14,7 +14,7 @@ var everyKind = []verbs.ObjectKind{verbs.ObjectContext, verbs.ObjectPD, verbs.Ob
 
 func TestApplicationsHoldObjectsForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 [[app]]
 at = "10s"
 every = "60s"

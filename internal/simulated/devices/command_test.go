@@ -14,7 +14,7 @@ import (
 
 func TestCommandsAreSlowFailAndHangAsTheScenarioSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "mlx5", `
+		s := newScene(t, "mlx5", `
 [[command]]
 at = "10s"
 for = "10s"
@@ -78,7 +78,7 @@ func TestCommandsAreThoseOfTheDriver(t *testing.T) {
 		"mlx5": verbs.DriverCommands("mlx5_core"), "qedr": verbs.DriverCommands("qedr"), "rxe": 0, "siw": 0, "irdma": verbs.DriverCommands("ice"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := play(t, profile, "")
+			s := newScene(t, profile, "")
 			require.Equal(t, want, s.dev.Commands(), profile)
 			if !want.Has(verbs.CommandHWCounters) {
 				require.ErrorIs(t, s.dev.ReadCounter(1), verbs.ErrUnsupported, profile)

@@ -76,16 +76,16 @@ func readPath(t *table) int {
 
 // appliesTo reports whether an entry applies to packets between a port and a host.
 func (e *conditionEntry) appliesTo(device string, port int, host string) bool {
-	return e.covers(device, port) && matches(e.host, host)
+	return e.covers(device, port) && matchesGlob(e.host, host)
 }
 
 // covers reports whether the target includes a port.
 func (t target) covers(device string, port int) bool {
-	return matches(t.device, device) && (t.port == 0 || t.port == port)
+	return matchesGlob(t.device, device) && (t.port == 0 || t.port == port)
 }
 
-// matches reports whether a name matches a valid glob.
-func matches(glob, name string) bool {
+// matchesGlob reports whether a name matches a valid glob.
+func matchesGlob(glob, name string) bool {
 	ok, err := path.Match(glob, name)
 	return ok && err == nil
 }

@@ -24,7 +24,7 @@ func TestTheSimulatorKeepsTheContract(t *testing.T) {
 		{"iwarp", "sim0", 1, []verbs.Method{verbs.MethodFlush}, "the device is iWARP"},
 	} {
 		t.Run(row.profile, func(t *testing.T) {
-			f := fixture(t, row.profile, row.device, row.port, row.methods)
+			f := newFixture(t, row.profile, row.device, row.port, row.methods)
 			if f.Lacks = map[verbstest.Capability]string{verbstest.Fabric: row.noFabric}; row.noFabric == "" {
 				f.Lacks, f.Peer = nil, &verbstest.Peer{Device: "sim0", Port: 1}
 			}
@@ -36,8 +36,8 @@ func TestTheSimulatorKeepsTheContract(t *testing.T) {
 // The peer is a host of the scenario. What silences it is another host, which is silent from the start.
 func TestSimulatedHostsKeepTheContract(t *testing.T) {
 	all := []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush}
-	f := fixture(t, "roce2", "sim0", 1, all)
-	w := mustLoad(t, Options{Profile: "roce2", Scenario: write(t, "[[peer]]\nhost = 'busy'\nwhat = 'stopped'\n[[fabric]]\nhost = 'gone'\n")})
+	f := newFixture(t, "roce2", "sim0", 1, all)
+	w := mustLoad(t, Options{Profile: "roce2", Scenario: writeScenario(t, "[[peer]]\nhost = 'busy'\nwhat = 'stopped'\n[[fabric]]\nhost = 'gone'\n")})
 	host := func(name string) verbs.FabricPeer {
 		q := w.Peer(name).Ports(w.Now())[0]
 		return verbs.FabricPeer{Host: name, Device: q.Device, Port: q.Port, UD: q.UD, QKey: q.QKey, RC: q.RC, GID: q.GIDs[0].Raw}
@@ -57,7 +57,7 @@ func TestSimulatedHostsKeepTheContract(t *testing.T) {
 }
 
 func TestADeviceWithoutEventsKeepsTheRestOfTheContract(t *testing.T) {
-	f := fixture(t, "efa", "sim0", 1, []verbs.Method{verbs.MethodUDSend})
+	f := newFixture(t, "efa", "sim0", 1, []verbs.Method{verbs.MethodUDSend})
 	const reason = "the driver raises no events"
 	f.LinkDown, f.LinkUp, f.Inject, f.AddAddress = nil, nil, nil, nil
 	f.Lacks = map[verbstest.Capability]string{
@@ -67,7 +67,7 @@ func TestADeviceWithoutEventsKeepsTheRestOfTheContract(t *testing.T) {
 	verbstest.Run(t, f)
 }
 
-func fixture(t *testing.T, profile, device string, port int, methods []verbs.Method) verbstest.Fixture {
+func newFixture(t *testing.T, profile, device string, port int, methods []verbs.Method) verbstest.Fixture {
 	t.Helper()
 	w := mustLoad(t, Options{Profile: profile})
 	inject := func(t testing.TB, typ verbs.EventType, port, count int) {

@@ -2,23 +2,23 @@ package devices
 
 import "rdma_events/internal/device/verbs"
 
-// drivers returns the profiles that imitate the device of a real driver, by name. The facts about each driver are in package standin; a test of package
-// session compares the two.
-func drivers() map[string]func(i int) spec {
+// driverProfiles returns the profiles that imitate the device of a real driver, by name. Package standin has the facts about each
+// driver. A test of package session compares the two.
+func driverProfiles() map[string]func(i int) spec {
 	return map[string]func(i int) spec{
-		"mlx5":        mlx5,
-		"mlx5_vf":     mlx5VF,
-		"mlx4":        mlx4,
-		"bnxt_re":     func(i int) spec { return withoutFeatures(roce(i), downs|flushEvent) },
-		"irdma":       func(i int) spec { return withoutFeatures(roce(i), counter) },
-		"irdma_iwarp": func(i int) spec { return disassociating(iwarp(i)) },
-		"hns":         func(i int) spec { return withoutFeatures(roce(i), counter) },
-		"erdma":       func(i int) spec { return disassociating(iwarp(i)) },
-		"qedr":        qedr,
-		"mana":        func(i int) spec { return withoutFeatures(roce(i), counter|datagrams|flushEvent) },
-		"cxgb4":       iwarp,
-		"rxe":         func(i int) spec { return inSoftware(roce(i)) },
-		"siw":         iwarp,
+		"mlx5":        mlx5Spec,
+		"mlx5_vf":     mlx5VFSpec,
+		"mlx4":        mlx4Spec,
+		"bnxt_re":     func(i int) spec { return withoutFeatures(roceSpec(i), downs|flushEvent) },
+		"irdma":       func(i int) spec { return withoutFeatures(roceSpec(i), counter) },
+		"irdma_iwarp": func(i int) spec { return disassociating(iwarpSpec(i)) },
+		"hns":         func(i int) spec { return withoutFeatures(roceSpec(i), counter) },
+		"erdma":       func(i int) spec { return disassociating(iwarpSpec(i)) },
+		"qedr":        qedrSpec,
+		"mana":        func(i int) spec { return withoutFeatures(roceSpec(i), counter|datagrams|flushEvent) },
+		"cxgb4":       iwarpSpec,
+		"rxe":         func(i int) spec { return inSoftware(roceSpec(i)) },
+		"siw":         iwarpSpec,
 	}
 }
 
@@ -81,34 +81,33 @@ func disassociating(s spec) spec {
 	return s
 }
 
-// mlx5 raises device_speed_change at every change of a port, before the event of the port (handle_port_change in
-// drivers/infiniband/hw/mlx5/main.c, Linux 7.3), and answers ibv_query_port_speed on Ethernet.
-func mlx5(i int) spec {
-	s := countingFlushes(roce(i))
+// mlx5Spec describes a device that raises device_speed_change at every change of a port, before the event of the port
+// (handle_port_change in drivers/infiniband/hw/mlx5/main.c, Linux 7.3), and that answers ibv_query_port_speed on Ethernet.
+func mlx5Spec(i int) spec {
+	s := countingFlushes(roceSpec(i))
 	s.speedEvents = true
 	s.ports[0].attr.EffectiveGbps = s.ports[0].attr.RateGbps
 	return s
 }
 
-func mlx5VF(i int) spec {
-	s := infiniband(i)
+func mlx5VFSpec(i int) spec {
+	s := infinibandSpec(i)
 	s.speedEvents = true
 	s.attr.VirtualFunction = true
 	return s
 }
 
-// mlx4 raises each port event twice on RoCE: the firmware raises one and the netdev the
-// other. Its link_downed exists and stays 0.
-func mlx4(i int) spec {
-	s := countingFlushes(withoutFeatures(roce(i), downs))
+// mlx4Spec describes a device that raises each port event twice on RoCE: once by the firmware, and once by the network device.
+// Its link_downed exists and stays 0.
+func mlx4Spec(i int) spec {
+	s := countingFlushes(withoutFeatures(roceSpec(i), downs))
 	s.portEvents = 2
 	return s
 }
 
-// qedr raises each port event twice on Linux 7.3: the driver raises one and the core
-// the other.
-func qedr(i int) spec {
-	s := withoutFeatures(roce(i), counter|datagrams|flushCompletion)
+// qedrSpec describes a device that raises each port event twice, as on Linux 7.3: once by the driver, and once by the core.
+func qedrSpec(i int) spec {
+	s := withoutFeatures(roceSpec(i), counter|datagrams|flushCompletion)
 	s.portEvents, s.disassociates = 2, false
 	return s
 }

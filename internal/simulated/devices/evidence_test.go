@@ -13,7 +13,7 @@ import (
 
 func TestANetworkDeviceIsAsItsLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 [[link]]
 at = "10s"
 down_for = "5s"
@@ -53,7 +53,7 @@ why = "no_cable"
 
 func TestAnInfiniBandPortHasNoNetworkDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "ib8", "")
+		s := newScene(t, "ib8", "")
 		_, err := s.dev.ReadNetDev(1)
 		require.ErrorIs(t, err, verbs.ErrUnsupported)
 		_, err = s.dev.ReadCounters(1, verbs.CountersNetDev)
@@ -63,7 +63,7 @@ func TestAnInfiniBandPortHasNoNetworkDevice(t *testing.T) {
 
 func TestCountersGrowAsTheScenarioSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 [[counter]]
 at = "10s"
 every = "10s"
@@ -91,7 +91,7 @@ name = "rx_prio5_pause"
 
 func TestAnotherSubnetManagerServesThePortFromItsEventOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "ib8", `
+		s := newScene(t, "ib8", `
 [[event]]
 at = "10s"
 type = "sm_change"
@@ -109,7 +109,7 @@ sm_lid = 7
 
 func TestReadingCountersHangsWithTheFirmware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "mlx5", `
+		s := newScene(t, "mlx5", `
 [[command]]
 at = "10s"
 for = "10s"

@@ -13,7 +13,7 @@ import (
 
 func TestAPairGetsAProbeAndAWriteInEachRoundOnThePathsInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "").runUntil(2200 * time.Millisecond)
+		p := newProber(t, "roce2", "").runUntil(2200 * time.Millisecond)
 		require.Equal(t, []int64{100, 600, 1100, 1600, 2100}, p.factTimes(verbs.FabricSent))
 		require.Equal(t, p.factTimes(verbs.FabricSent), p.factTimes(verbs.FabricWrite))
 		require.Len(t, p.factsOf(verbs.FabricEcho), 5)
@@ -40,7 +40,7 @@ func TestFactsAreInOrderAndEqualForEqualSeeds(t *testing.T) {
 	const scenario = "[[fabric]]\nloss = 0.3\n[[peer]]\nat = '20s'\nfor = '9s'\nwhat = 'busy'\n"
 	var all [2][]verbs.FabricFact
 	for i := range all {
-		synctest.Test(t, func(t *testing.T) { all[i] = probing(t, "roce2", scenario).runUntil(time.Minute).facts })
+		synctest.Test(t, func(t *testing.T) { all[i] = newProber(t, "roce2", scenario).runUntil(time.Minute).facts })
 	}
 	require.Equal(t, all[0], all[1])
 	require.NotEmpty(t, all[0])
@@ -51,7 +51,7 @@ func TestFactsAreInOrderAndEqualForEqualSeeds(t *testing.T) {
 
 func TestSilenceOfBothWitnessesBringsThreeProbesMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fabric]]\nat = '1s'\nfor = '1500ms'\n").runUntil(4 * time.Second)
+		p := newProber(t, "roce2", "[[fabric]]\nat = '1s'\nfor = '1500ms'\n").runUntil(4 * time.Second)
 		require.Equal(t, []int64{100, 600, 1100, 1200, 1250, 1300, 1600, 2100, 2600, 3100, 3600}, p.factTimes(verbs.FabricSent))
 		require.Equal(t, []int64{1200}, p.factTimes(verbs.FabricMissing), "once")
 		require.Equal(t, []int64{100, 600, 1100, 3100, 3600}, p.factTimes(verbs.FabricWrite), "no other while one is outstanding")
@@ -64,7 +64,7 @@ func TestSilenceOfBothWitnessesBringsThreeProbesMore(t *testing.T) {
 
 func TestAPeerThatIsStoppedIsNotAskedMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '1900ms'\nwhat = 'stopped'\n").runUntil(3200 * time.Millisecond)
+		p := newProber(t, "roce2", "[[peer]]\nat = '1s'\nfor = '1900ms'\nwhat = 'stopped'\n").runUntil(3200 * time.Millisecond)
 		require.Equal(t, []int64{100, 600, 1100, 1600, 2100, 2600, 3100}, p.factTimes(verbs.FabricSent))
 		require.Equal(t, []int64{1200}, p.factTimes(verbs.FabricMissing))
 		require.Len(t, p.factsOf(verbs.FabricWriteDone), 7)
@@ -78,7 +78,7 @@ func TestAWriteFailsWhenItsRetriesAreUsedUp(t *testing.T) {
 	for profile, want := range map[string]int64{"rxe": 469, "roce2": 1879} {
 		t.Run(profile, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := probing(t, profile, "[[fabric]]\nat = '1s'\npath = 'write'\n").runUntil(5 * time.Second)
+				p := newProber(t, profile, "[[fabric]]\nat = '1s'\npath = 'write'\n").runUntil(5 * time.Second)
 				failed := p.factsOf(verbs.FabricWriteFailed)
 				require.Len(t, failed, 1)
 				require.Equal(t, want, failed[0].Took/ms)
@@ -100,7 +100,7 @@ func TestLossHasTheDirectionThatTheScenarioGivesIt(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := probing(t, "roce2", row.scenario).runUntil(5 * time.Minute)
+				p := newProber(t, "roce2", row.scenario).runUntil(5 * time.Minute)
 				pair := p.f.(*fabricEnd).pairs[place]
 				var lost [2]uint64
 				last := [4]uint64{} // echo of each path
@@ -131,7 +131,7 @@ func TestLossHasTheDirectionThatTheScenarioGivesIt(t *testing.T) {
 
 func TestAPathThatIsBlackHoledLosesItsDatagramsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fabric]]\npath = 2\n").runUntil(8100 * time.Millisecond)
+		p := newProber(t, "roce2", "[[fabric]]\npath = 2\n").runUntil(8100 * time.Millisecond)
 		for _, f := range p.factsOf(verbs.FabricEcho) {
 			require.NotEqual(t, 2, f.Path)
 		}
@@ -143,7 +143,7 @@ func TestAPathThatIsBlackHoledLosesItsDatagramsAlone(t *testing.T) {
 func TestADelayIsThatOfTheWayAndKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scenario = "[[fabric]]\ndelay = '20ms'\ndirection = 'forward'\n[[fabric]]\nfor = '200ms'\ndelay = '3s'\ndirection = 'reverse'\n"
-		p := probing(t, "roce2", scenario).runUntil(5200 * time.Millisecond)
+		p := newProber(t, "roce2", scenario).runUntil(5200 * time.Millisecond)
 		var inOrder [4][]uint64
 		for _, f := range p.factsOf(verbs.FabricEcho) {
 			inOrder[f.Path] = append(inOrder[f.Path], f.Seq)
@@ -160,7 +160,7 @@ func TestADelayIsThatOfTheWayAndKeepsTheOrder(t *testing.T) {
 
 func TestWhatAReceiveQueueCannotTakeIsNoLossOfTheNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '30s'\nwhat = 'worker_stopped'\n").runUntil(40 * time.Second)
+		p := newProber(t, "roce2", "[[peer]]\nat = '1s'\nfor = '30s'\nwhat = 'worker_stopped'\n").runUntil(40 * time.Second)
 		c := p.newTracker().Counts()
 		// 60 probes came, of which 8 of each path were kept. In the second in which it went on 2 more came, and it echoed 20.
 		require.EqualValues(t, 60+2-20, c.BusyLost)
@@ -180,7 +180,7 @@ func TestQueuePairsThatAreNoMoreAreSilent(t *testing.T) {
 	for _, what := range []string{"down", "restarts", "inactive"} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := probing(t, "roce2", "[[peer]]\nat = '1s'\nfor = '10ms'\nwhat = '"+what+"'\n").runUntil(8 * time.Second)
+				p := newProber(t, "roce2", "[[peer]]\nat = '1s'\nfor = '10ms'\nwhat = '"+what+"'\n").runUntil(8 * time.Second)
 				require.Equal(t, []int64{100, 600}, p.factTimes(verbs.FabricEcho))
 				require.Len(t, p.factsOf(verbs.FabricWriteFailed), 1)
 				old := p.peer.UD
@@ -196,7 +196,7 @@ func TestQueuePairsThatAreNoMoreAreSilent(t *testing.T) {
 
 func TestAPeerThatProbesIsEchoedAtItsPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[peer]]\nat = '2s'\nfor = '2s'\nwhat = 'stopped'\n")
+		s := newScene(t, "roce2", "[[peer]]\nat = '2s'\nfor = '2s'\nwhat = 'stopped'\n")
 		f, _ := s.fabric(1)
 		_, err := f.Offer(place, verbs.FabricAnswers)
 		require.NoError(t, err)
@@ -215,7 +215,7 @@ func TestAPeerThatProbesIsEchoedAtItsPace(t *testing.T) {
 
 func TestFabricsOfOneWorldProbeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "")
+		s := newScene(t, "roce2", "")
 		a, pa := s.fabric(1)
 		dev, led := s.open("sim1")
 		b, pb, err := dev.NewFabricEndpoint(s.config(1))

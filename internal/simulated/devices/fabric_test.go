@@ -28,9 +28,9 @@ type prober struct {
 
 const place = 5
 
-func probing(t *testing.T, profile, text string) *prober {
+func newProber(t *testing.T, profile, text string) *prober {
 	t.Helper()
-	p := &prober{scene: play(t, profile, text), began: fakeTime()}
+	p := &prober{scene: newScene(t, profile, text), began: fakeTime()}
 	p.f, p.port = p.fabric(1)
 	p.peer = p.meet("b", p.f)
 	return p
@@ -128,7 +128,7 @@ func (p *prober) pairCounts() ledger.FabricPairCounts {
 
 func TestAProberThatWokeLateDoesNotBlameItsPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fabric]]\nat = '1s'\n").runUntil(1150 * time.Millisecond)
+		p := newProber(t, "roce2", "[[fabric]]\nat = '1s'\n").runUntil(1150 * time.Millisecond)
 		time.Sleep(400 * time.Millisecond)
 		facts, upTo, err := runFabric(p.f, time.Minute)
 		require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestAProberThatWokeLateDoesNotBlameItsPeer(t *testing.T) {
 
 func TestANudgeEndsRunAndCloseEndsItForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "")
+		p := newProber(t, "roce2", "")
 		p.f.Nudge()
 		facts, upTo, err := runFabric(p.f, time.Minute)
 		require.NoError(t, err)
@@ -164,7 +164,7 @@ func TestANudgeEndsRunAndCloseEndsItForGood(t *testing.T) {
 
 func TestADeviceClosesItsFabrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "")
+		p := newProber(t, "roce2", "")
 		time.AfterFunc(time.Second, func() { require.NoError(t, p.dev.Close(time.Second)) })
 		_, _, err := runFabric(p.f, time.Minute)
 		require.ErrorIs(t, err, verbs.ErrClosed)
@@ -176,7 +176,7 @@ func TestADeviceClosesItsFabrics(t *testing.T) {
 
 func TestOrdersThatCannotBeCarriedOutChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "")
+		p := newProber(t, "roce2", "")
 		require.ErrorIs(t, p.f.Join(0, &p.peer), unix.EINVAL, "nothing was offered")
 		_, err := p.f.Offer(verbs.MaxFabricPairs, verbs.FabricProbes)
 		require.ErrorIs(t, err, unix.EINVAL)
@@ -200,7 +200,7 @@ func TestOrdersThatCannotBeCarriedOutChangeNothing(t *testing.T) {
 
 func TestAFabricOnAPortWithoutLinkHearsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[link]]\nat = '1s'\ndown_for = '1s'\ndevice = 'sim0'\n").runUntil(3 * time.Second)
+		p := newProber(t, "roce2", "[[link]]\nat = '1s'\ndown_for = '1s'\ndevice = 'sim0'\n").runUntil(3 * time.Second)
 		require.Equal(t, []int64{100, 600, 2100, 2600}, p.factTimes(verbs.FabricEcho))
 		require.NoError(t, p.w.SetLink("sim0", 1, false))
 		_, _, err := p.dev.NewFabricEndpoint(p.config(1))
@@ -211,7 +211,7 @@ func TestAFabricOnAPortWithoutLinkHearsNothing(t *testing.T) {
 
 func TestAFabricOfARemovedDeviceIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fault]]\nkind = 'removed'\nat = '1s'\nfor = '5s'\n").runUntil(900 * time.Millisecond)
+		p := newProber(t, "roce2", "[[fault]]\nkind = 'removed'\nat = '1s'\nfor = '5s'\n").runUntil(900 * time.Millisecond)
 		time.Sleep(200 * time.Millisecond)
 		_, _, err := runFabric(p.f, time.Second)
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
@@ -225,7 +225,7 @@ func TestAFabricOfARemovedDeviceIsGone(t *testing.T) {
 
 func TestARunThatHangsIsSeenInTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := probing(t, "roce2", "[[fault]]\nkind = 'hang_fabric'\nat = '1s'\nfor = '20s'\n")
+		p := newProber(t, "roce2", "[[fault]]\nkind = 'hang_fabric'\nat = '1s'\nfor = '20s'\n")
 		done := make(chan error)
 		go func() { _, _, err := runFabric(p.f, 5*time.Second); done <- err }()
 		time.Sleep(10 * time.Second)
@@ -238,7 +238,7 @@ func TestARunThatHangsIsSeenInTheLedger(t *testing.T) {
 
 func TestEachKindOfPortIsReachedInItsWay(t *testing.T) {
 	v4 := netip.MustParseAddr("10.4.0.1").As16()
-	s := play(t, "roce2", "")
+	s := newScene(t, "roce2", "")
 	f, port := s.fabric(1)
 	require.Equal(t, verbs.LinkEthernet, port.LinkLayer)
 	require.Zero(t, port.LID)
@@ -260,7 +260,7 @@ func TestEachKindOfPortIsReachedInItsWay(t *testing.T) {
 	require.Equal(t, 1, port.GIDs[0].Index)
 	require.Len(t, port.GIDs, 1)
 
-	_, port = play(t, "ib8", "").fabric(1)
+	_, port = newScene(t, "ib8", "").fabric(1)
 	require.Equal(t, verbs.LinkInfiniBand, port.LinkLayer)
 	require.Equal(t, 10, port.LID)
 	require.EqualValues(t, 0xffff, port.PKey)
@@ -268,12 +268,12 @@ func TestEachKindOfPortIsReachedInItsWay(t *testing.T) {
 
 func TestAPortThatCannotProbeHostsSaysWhetherItEverCan(t *testing.T) {
 	for _, profile := range []string{"iwarp", "siw", "efa", "mana", "qedr"} {
-		s := play(t, profile, "")
+		s := newScene(t, profile, "")
 		_, _, err := s.dev.NewFabricEndpoint(s.config(1))
 		require.ErrorIs(t, err, verbs.ErrNeverFabric, profile)
 		require.Empty(t, s.w.Peer("b").Ports(fakeTime()))
 	}
-	s := play(t, "roce2", "")
+	s := newScene(t, "roce2", "")
 	for name, change := range map[string]func(*verbs.FabricConfig){
 		"no such port":      func(c *verbs.FabricConfig) { c.Port = 2 },
 		"too many paths":    func(c *verbs.FabricConfig) { c.Paths = 5 },

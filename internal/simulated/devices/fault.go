@@ -70,7 +70,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 	}
 	dies := func(t *table, f *fault) {
 		f.schedule = t.schedule("")
-		f.signal = signals()[choiceFrom(t, "signal", "SIGSEGV", signals())]
+		f.signal = deathSignals()[choiceFrom(t, "signal", "SIGSEGV", deathSignals())]
 	}
 	return map[faultKind]func(*table, *fault){
 		crash:          dies,
@@ -83,7 +83,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 		lostCompletion: vector,
 		completionError: func(t *table, f *fault) {
 			vector(t, f)
-			f.status, _ = verbs.ParseCompletionStatus(t.choice("status", "wr_flush_err", statuses()))
+			f.status, _ = verbs.ParseCompletionStatus(t.choice("status", "wr_flush_err", completionStatuses()))
 		},
 		spurious:  vector,
 		late:      vector,
@@ -135,7 +135,7 @@ func choiceFrom[K ~string, V any](t *table, key, fallback string, allowed map[K]
 	return K(t.choice(key, fallback, names))
 }
 
-func signals() map[string]syscall.Signal {
+func deathSignals() map[string]syscall.Signal {
 	return map[string]syscall.Signal{
 		"SIGABRT": syscall.SIGABRT, "SIGBUS": syscall.SIGBUS,
 		"SIGKILL": syscall.SIGKILL, "SIGSEGV": syscall.SIGSEGV,
@@ -158,9 +158,9 @@ func tracerErrors() map[string]error {
 	}
 }
 
-// statuses returns the completion statuses of enum ibv_wc_status that are possible
+// completionStatuses returns the completion statuses of enum ibv_wc_status that are possible
 // on a queue pair connected to itself.
-func statuses() []string {
+func completionStatuses() []string {
 	return []string{
 		"loc_len_err", "loc_qp_op_err", "loc_prot_err", "wr_flush_err", "bad_resp_err",
 		"loc_access_err", "rem_inv_req_err", "rem_access_err", "rem_op_err", "retry_exc_err",

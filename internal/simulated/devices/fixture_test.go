@@ -27,12 +27,12 @@ type scene struct {
 	die []syscall.Signal
 }
 
-// play loads a world with a scenario's text and opens sim0.
-func play(t *testing.T, profile, text string) *scene {
+// newScene loads a world with a scenario and opens sim0.
+func newScene(t *testing.T, profile, text string) *scene {
 	t.Helper()
 	s := &scene{T: t}
 	s.w = mustLoad(t, Options{
-		Profile: profile, Scenario: write(t, text), Seed: 1, Clock: fakeTime,
+		Profile: profile, Scenario: writeScenario(t, text), Seed: 1, Clock: fakeTime,
 		Die: func(sig syscall.Signal) { s.die = append(s.die, sig) },
 	})
 	s.dev, s.led = s.open("sim0")
@@ -46,7 +46,7 @@ func mustLoad(t *testing.T, o Options) *World {
 	return w
 }
 
-func write(t *testing.T, text string) string {
+func writeScenario(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "scene.toml")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
@@ -109,8 +109,8 @@ func (s *scene) counts() ledger.ProbeCounts {
 	return s.snapshot().Probes[0].ProbeCounts
 }
 
-// kinds keeps the type, port and count of runs, which most tests compare.
-func kinds(runs []verbs.Run) []verbs.Run {
+// shortRuns returns the runs with only their type, port and count, which most tests compare.
+func shortRuns(runs []verbs.Run) []verbs.Run {
 	var short []verbs.Run
 	for _, r := range runs {
 		short = append(short, verbs.Run{Type: r.Type, Port: r.Port, Count: r.Count})

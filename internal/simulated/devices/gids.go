@@ -28,10 +28,10 @@ func readGID(t *table) gidEntry {
 	return e
 }
 
-// gids returns the first count entries of a port's GID table. On Ethernet, these are the
+// portGIDs returns the first count entries of a port's GID table. On Ethernet, these are the
 // default GID and the GID of an address of the host, each for both versions of RoCE.
 // Otherwise, or if count is 1, the table has only the port's own GID.
-func gids(device, port, count int, attr *verbs.PortAttr) []verbs.GID {
+func portGIDs(device, port, count int, attr *verbs.PortAttr) []verbs.GID {
 	local := netip.MustParseAddr(fmt.Sprintf("fe80::200:ff:fe%02x:%02x%02x", device/256, device%256, port)).As16()
 	if attr.LinkLayer != verbs.LinkEthernet || count == 1 {
 		return []verbs.GID{{Raw: local, NetDev: attr.NetDev}}

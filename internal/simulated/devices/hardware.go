@@ -62,7 +62,7 @@ type pending struct {
 func newHardware(number int, s spec) *hardware {
 	h := &hardware{spec: s, faults: map[faultKind][]fault{}, open: map[*device]struct{}{}}
 	for i, p := range s.ports {
-		h.ports = append(h.ports, link{portSpec: p, isUp: true, table: gids(number, i+1, p.gids, &p.attr),
+		h.ports = append(h.ports, link{portSpec: p, isUp: true, table: portGIDs(number, i+1, p.gids, &p.attr),
 			counters: newCounters(p.attr.LinkLayer)})
 	}
 	return h

@@ -67,7 +67,7 @@ func (s *scene) readAndProbe(d *diary, until int64) {
 
 func TestMixedScenarioShowsEverythingEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "")
+		s := newScene(t, "roce2", "")
 		require.NoError(t, s.dev.Close(0))
 		epoch := fakeTime()
 		s.w = mustLoad(t, Options{Profile: "roce2", Scenario: "mixed", Seed: 1, Clock: fakeTime, Die: s.w.die})

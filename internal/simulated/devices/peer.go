@@ -38,8 +38,8 @@ const (
 	RefusesVersion Refusal = "version"
 )
 
-// refusals returns all Refusals, and whether each concerns a host as a whole.
-func refusals() map[Refusal]bool {
+// allRefusals returns all Refusals. The value is true if the refusal concerns all ports of a host.
+func allRefusals() map[Refusal]bool {
 	return map[Refusal]bool{
 		RefusesKey: true, RefusesHost: true, RefusesVersion: true,
 		"full": false, "no_common_gid": false, "pkey": false, "unsupported": false,
@@ -62,7 +62,7 @@ func peerReaders() map[peerKind]func(*table, *peerEntry) {
 			e.took = t.span("took", int64(5*time.Second), time.Microsecond)
 		},
 		peerRefuses: func(t *table, e *peerEntry) {
-			if e.reason = choiceFrom(t, "reason", "", refusals()); !refusals()[e.reason] {
+			if e.reason = choiceFrom(t, "reason", "", allRefusals()); !allRefusals()[e.reason] {
 				port(t, e)
 			}
 		},
@@ -98,7 +98,7 @@ type remotePort struct {
 func (w *World) remotePort(host, device string, port int) *remotePort {
 	p := &remotePort{w: w, host: host, device: device, port: port}
 	for _, e := range w.peers {
-		if matches(e.host, host) && e.covers(device, port) {
+		if matchesGlob(e.host, host) && e.covers(device, port) {
 			p.entries = append(p.entries, e)
 		}
 	}

@@ -102,7 +102,7 @@ func (p *Peer) Answers(at int64) (int64, bool) {
 // Refuses returns the reason why the host refuses all conversations at a time, or "" if it does not refuse.
 func (p *Peer) Refuses(at int64) Refusal {
 	for _, e := range p.anyPort().entries {
-		if e.kind != peerRefuses || !refusals()[e.reason] {
+		if e.kind != peerRefuses || !allRefusals()[e.reason] {
 			continue
 		}
 		if _, ok := e.active(at); ok {
@@ -116,7 +116,7 @@ func (p *Peer) Refuses(at int64) Refusal {
 func (p *Peer) NextChange(at int64) (int64, bool) {
 	next := int64(never)
 	for i := range p.w.peers {
-		if e := &p.w.peers[i]; matches(e.host, p.host) {
+		if e := &p.w.peers[i]; matchesGlob(e.host, p.host) {
 			next = min(next, e.edge(at))
 		}
 	}

@@ -42,7 +42,7 @@ func TestFaultsDecideTheOutcomeOfARound(t *testing.T) {
 	} {
 		t.Run(row.fault, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := play(t, "roce2", "[[fault]]\n"+row.fault+"\nfor = \"10s\"\n")
+				s := newScene(t, "roce2", "[[fault]]\n"+row.fault+"\nfor = \"10s\"\n")
 				p := s.probe(verbs.MethodRCWrite, 1)
 				start := fakeTime()
 				r := s.round(p)
@@ -59,7 +59,7 @@ func TestFaultsDecideTheOutcomeOfARound(t *testing.T) {
 
 func TestALateEventIsCountedByTheNextRoundAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"late\"\nfor = \"100ms\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"late\"\nfor = \"100ms\"\n")
 		p := s.probe(verbs.MethodUDSend, 1)
 		require.Equal(t, verbs.OutcomeLostEvent, s.round(p).Outcome)
 		for range 2 {
@@ -73,7 +73,7 @@ func TestALateEventIsCountedByTheNextRoundAlone(t *testing.T) {
 
 func TestASlowWakeTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"slow\"\nfactor = 5000\nfor = \"1ms\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"slow\"\nfactor = 5000\nfor = \"1ms\"\n")
 		p := s.probe(verbs.MethodRCWrite, 1)
 		start := fakeTime()
 		slow := s.round(p)
@@ -86,7 +86,7 @@ func TestASlowWakeTakesItsTime(t *testing.T) {
 
 func TestAFlushProbeOutlivesACompletionError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"completion_error\"\nstatus = \"general_err\"\nfor = \"1s\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"completion_error\"\nstatus = \"general_err\"\nfor = \"1s\"\n")
 		p := s.probe(verbs.MethodFlush, 1)
 		require.Equal(t, "general_err", s.round(p).Status)
 		require.True(t, p.Usable(), "the next round has a fresh queue pair")
@@ -97,7 +97,7 @@ func TestAFlushProbeOutlivesACompletionError(t *testing.T) {
 
 func TestALinkThatWasLostAndCameBackBreaksTheQueuePair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[link]]\nat = \"1s\"\ndown_for = \"40ms\"\n")
+		s := newScene(t, "roce2", "[[link]]\nat = \"1s\"\ndown_for = \"40ms\"\n")
 		p := s.probe(verbs.MethodRCWrite, 1)
 		time.Sleep(2 * time.Second)
 		r := s.round(p)
@@ -152,7 +152,7 @@ func TestDrawnLatenciesArePlausibleForHardware(t *testing.T) {
 
 func TestAHungRoundHoldsCloseUntilItGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"hang_round\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"hang_round\"\n")
 		p := s.probe(verbs.MethodRCWrite, 1)
 		ended := make(chan error)
 		go func() {
@@ -172,7 +172,7 @@ func TestAHungRoundHoldsCloseUntilItGivesUp(t *testing.T) {
 
 func TestAHungRoundEndsLongAfterItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"hang_round\"\nfor = \"3s\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"hang_round\"\nfor = \"3s\"\n")
 		r := s.round(s.probe(verbs.MethodRCWrite, 1))
 		require.Equal(t, verbs.OutcomeSuccess, r.Outcome)
 		require.Greater(t, r.Total, 3*second)
@@ -181,7 +181,7 @@ func TestAHungRoundEndsLongAfterItsDeadline(t *testing.T) {
 
 func TestCloseCancelsARoundThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"lost_event\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"lost_event\"\n")
 		p := s.probe(verbs.MethodRCWrite, 1)
 		type result struct {
 			r   verbs.Round

@@ -39,34 +39,34 @@ type portSpec struct {
 	stuckCounter bool          // its link_downed stays 0
 }
 
-// profile returns the devices of a named profile.
-func profile(name string) ([]spec, error) {
+// profileSpecs returns the devices of a profile.
+func profileSpecs(name string) ([]spec, error) {
 	switch name {
 	case "roce2":
-		return fleet(2, roce), nil
+		return fleetSpecs(2, roceSpec), nil
 	case "ib8":
-		return fleet(8, infiniband), nil
+		return fleetSpecs(8, infinibandSpec), nil
 	case "dual":
-		return fleet(1, dual), nil
+		return fleetSpecs(1, dualSpec), nil
 	case "iwarp":
-		return fleet(1, iwarp), nil
+		return fleetSpecs(1, iwarpSpec), nil
 	case "efa":
-		return fleet(1, efa), nil
+		return fleetSpecs(1, efaSpec), nil
 	}
-	if build, ok := drivers()[name]; ok {
-		specs := fleet(1, build)
+	if build, ok := driverProfiles()[name]; ok {
+		specs := fleetSpecs(1, build)
 		specs[0].commands = verbs.DriverCommands(kernelDriver(name))
 		return specs, nil
 	}
 	if digits, ok := strings.CutPrefix(name, "fleet"); ok {
 		if n, err := strconv.Atoi(digits); err == nil && n >= 1 && n <= maxFleet {
-			return fleet(n, roce), nil
+			return fleetSpecs(n, roceSpec), nil
 		}
 	}
 	return nil, fmt.Errorf("unknown profile %q; allowed: %s", name, profileNames)
 }
 
-func fleet(n int, build func(i int) spec) []spec {
+func fleetSpecs(n int, build func(i int) spec) []spec {
 	specs := make([]spec, n)
 	for i := range specs {
 		specs[i] = build(i)
@@ -93,7 +93,7 @@ func attrOf(i int) verbs.DeviceAttr {
 	}
 }
 
-func ethernet(i, port int) portSpec {
+func ethernetPort(i, port int) portSpec {
 	return portSpec{
 		attr: verbs.PortAttr{
 			LinkLayer: verbs.LinkEthernet, MTU: 4096, Width: "4x", RateGbps: 100,
@@ -117,30 +117,30 @@ func infinibandPort(lid int) portSpec {
 	}
 }
 
-func roce(i int) spec {
-	return spec{attr: attrOf(i), ports: []portSpec{ethernet(i, 0)}, disassociates: true}
+func roceSpec(i int) spec {
+	return spec{attr: attrOf(i), ports: []portSpec{ethernetPort(i, 0)}, disassociates: true}
 }
 
-// infiniband counts flushed work requests, as ConnectX does.
-func infiniband(i int) spec {
+// infinibandSpec describes a device that counts flushed work requests, as ConnectX does.
+func infinibandSpec(i int) spec {
 	attr := attrOf(i)
 	attr.CountsFlushes = true
 	return spec{attr: attr, ports: []portSpec{infinibandPort(10 + i)}, disassociates: true}
 }
 
-// dual has one port of each link layer, as the ConnectX VPI cards do.
-func dual(i int) spec {
+// dualSpec describes a device with one port of each link layer, like a ConnectX VPI card.
+func dualSpec(i int) spec {
 	return spec{
 		attr:          attrOf(i),
-		ports:         []portSpec{infinibandPort(10 + i), ethernet(i, 1)},
+		ports:         []portSpec{infinibandPort(10 + i), ethernetPort(i, 1)},
 		disassociates: true,
 	}
 }
 
-// iwarp supports only the method flush, because its queue pairs can connect to themselves
-// only over TCP. Like siw, it has no link_downed and does not disassociate.
-func iwarp(i int) spec {
-	port := ethernet(i, 0)
+// iwarpSpec describes a device that supports only the method flush, because its queue pairs can connect to themselves only over
+// TCP. Like siw, it has no link_downed and does not disassociate.
+func iwarpSpec(i int) spec {
+	port := ethernetPort(i, 0)
 	port.methods = []verbs.Method{verbs.MethodFlush}
 	port.gids = 1
 	port.attr.HasLinkDowned = false
@@ -149,10 +149,10 @@ func iwarp(i int) spec {
 	return spec{attr: attr, ports: []portSpec{port}}
 }
 
-// efa raises no asynchronous events and has no RC queue pairs. In contrast to the driver,
-// it reports a port as down if its link is down.
-func efa(i int) spec {
-	port := ethernet(i, 0)
+// efaSpec describes a device without asynchronous events and without RC queue pairs. Unlike the driver, it reports a port as down
+// if its link is down.
+func efaSpec(i int) spec {
+	port := ethernetPort(i, 0)
 	port.methods = []verbs.Method{verbs.MethodUDSend}
 	port.gids = 1
 	port.attr.LinkLayer, port.attr.NetDev = verbs.LinkUnspecified, ""

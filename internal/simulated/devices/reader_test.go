@@ -15,7 +15,7 @@ import (
 
 func TestAReaderWakesAtTheMomentAnEventIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 			[[event]]
 			at = "3s"
 			type = "sm_change"
@@ -23,7 +23,7 @@ func TestAReaderWakesAtTheMomentAnEventIsDue(t *testing.T) {
 		start := fakeTime()
 		runs := s.readRuns(-1)
 		require.Equal(t, 3*second, fakeTime()-start)
-		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 2}}, kinds(runs))
+		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 2}}, shortRuns(runs))
 		require.Equal(t, fakeTime(), runs[0].First)
 		require.Equal(t, fakeTime(), runs[0].Last)
 	})
@@ -31,7 +31,7 @@ func TestAReaderWakesAtTheMomentAnEventIsDue(t *testing.T) {
 
 func TestFlapsBetweenTwoReadsComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "dual", `
+		s := newScene(t, "dual", `
 			[[link]]
 			at = "1s"
 			port = 2
@@ -45,7 +45,7 @@ func TestFlapsBetweenTwoReadsComeInOrder(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		err, active := verbs.Run{Type: verbs.EventPortErr, Port: 2, Count: 1}, verbs.Run{Type: verbs.EventPortActive, Port: 2, Count: 1}
 		gid := verbs.Run{Type: verbs.EventGIDChange, Port: 2, Count: 1}
-		require.Equal(t, []verbs.Run{err, active, gid, err, active, err, active}, kinds(s.readRuns(0)))
+		require.Equal(t, []verbs.Run{err, active, gid, err, active, err, active}, shortRuns(s.readRuns(0)))
 		attr, queryErr := s.dev.QueryPort(2)
 		require.NoError(t, queryErr)
 		require.EqualValues(t, 3, attr.LinkDowned)
@@ -57,7 +57,7 @@ func TestFlapsBetweenTwoReadsComeInOrder(t *testing.T) {
 
 func TestOverlappingOutagesAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 			[[link]]
 			at = "1s"
 			down_for = "3s"
@@ -72,7 +72,7 @@ func TestOverlappingOutagesAreOne(t *testing.T) {
 		require.Equal(t, verbs.PortDown, attr.State)
 		require.Equal(t, "polling", attr.Phys.String())
 		require.NoError(t, s.w.SetLink("sim0", 1, true))
-		require.Equal(t, []verbs.EventType{verbs.EventPortErr, verbs.EventPortActive}, types(s.readRuns(0)))
+		require.Equal(t, []verbs.EventType{verbs.EventPortErr, verbs.EventPortActive}, eventTypes(s.readRuns(0)))
 		attr, err = s.dev.QueryPort(1)
 		require.NoError(t, err)
 		require.Equal(t, verbs.PortActive, attr.State)
@@ -80,7 +80,7 @@ func TestOverlappingOutagesAreOne(t *testing.T) {
 	})
 }
 
-func types(runs []verbs.Run) []verbs.EventType {
+func eventTypes(runs []verbs.Run) []verbs.EventType {
 	var out []verbs.EventType
 	for _, r := range runs {
 		out = append(out, r.Type)
@@ -90,7 +90,7 @@ func types(runs []verbs.Run) []verbs.EventType {
 
 func TestEventsOfAClosedDeviceAreNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 			[[event]]
 			at = "1s"
 			type = "sm_change"
@@ -105,7 +105,7 @@ func TestEventsOfAClosedDeviceAreNotDelivered(t *testing.T) {
 		attr, err := s.dev.QueryPort(1)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, attr.LinkDowned, "the hardware counts while the device is closed")
-		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 1}}, kinds(s.readRuns(time.Second)))
+		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 1}}, shortRuns(s.readRuns(time.Second)))
 	})
 }
 
@@ -113,7 +113,7 @@ func TestOpeningAfterAYearOfEventsTakesNoTime(t *testing.T) {
 	const year = 365 * 24 * 3600 * second
 	s := &scene{T: t, w: mustLoad(t, Options{
 		Profile: "roce2", Epoch: clock.Monotonic() - year,
-		Scenario: write(t, "[[event]]\nevery = \"1ms\"\ntype = \"sm_change\"\n"),
+		Scenario: writeScenario(t, "[[event]]\nevery = \"1ms\"\ntype = \"sm_change\"\n"),
 	})}
 	start := time.Now()
 	s.dev, s.led = s.open("sim0")
@@ -124,7 +124,7 @@ func TestOpeningAfterAYearOfEventsTakesNoTime(t *testing.T) {
 func TestARestartedWorkerGoesOnInTheSameTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch := fakeTime()
-		file := write(t, "[[event]]\nat = \"10s\"\ntype = \"sm_change\"\n[[link]]\nat = \"1s\"\ndown_for = \"1s\"\n")
+		file := writeScenario(t, "[[event]]\nat = \"10s\"\ntype = \"sm_change\"\n[[link]]\nat = \"1s\"\ndown_for = \"1s\"\n")
 		time.Sleep(9 * time.Second)
 		s := &scene{T: t, w: mustLoad(t, Options{Profile: "roce2", Scenario: file, Epoch: epoch, Clock: fakeTime})}
 		s.dev, s.led = s.open("sim1")
@@ -146,7 +146,7 @@ func TestAStormIsOneRunAndTakesNoTime(t *testing.T) {
 	}
 	runs := s.readRuns(-1)
 	require.Less(t, time.Since(start), 5*time.Second)
-	require.Equal(t, []verbs.Run{{Type: verbs.EventPKeyChange, Port: 1, Count: storms * count}}, kinds(runs))
+	require.Equal(t, []verbs.Run{{Type: verbs.EventPKeyChange, Port: 1, Count: storms * count}}, shortRuns(runs))
 	require.Equal(t, []ledger.EventCounts{
 		{Type: int32(verbs.EventPKeyChange), Port: 1, Read: storms * count, Acked: storms * count},
 	}, s.snapshot().Events)
@@ -157,7 +157,7 @@ func TestAStormIsOneRunAndTakesNoTime(t *testing.T) {
 
 func TestAHungAcknowledgementShowsInTheLedgerUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 			[[fault]]
 			at = "1s"
 			kind = "hang_ack"
@@ -186,7 +186,7 @@ func TestAHungAcknowledgementShowsInTheLedgerUntilItEnds(t *testing.T) {
 
 func TestACloseThatMeetsAHungAcknowledgementGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"hang_ack\"\n[[event]]\nat = \"1s\"\ntype = \"sm_change\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"hang_ack\"\n[[event]]\nat = \"1s\"\ntype = \"sm_change\"\n")
 		ended := make(chan error)
 		go func() {
 			_, err := s.dev.ReadEvents(make([]verbs.Run, 1), -1)
@@ -207,7 +207,7 @@ func TestACloseThatMeetsAHungAcknowledgementGivesUp(t *testing.T) {
 
 func TestACrashStrikesWhileEventsAreInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 			[[event]]
 			at = "1s"
 			type = "sm_change"
@@ -239,7 +239,7 @@ func TestACrashStrikesWhileEventsAreInFlight(t *testing.T) {
 
 func TestACrashSparesWhoHasAnotherDeviceOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"crash\"\ndevice = \"sim1\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"crash\"\ndevice = \"sim1\"\n")
 		require.Empty(t, s.readRuns(5*time.Second))
 		require.Empty(t, s.die)
 	})
@@ -249,13 +249,13 @@ func TestARemovedDeviceSaysFatalWhereItsDriverCanTakeItAway(t *testing.T) {
 	for profile, fatal := range map[string]bool{"roce2": true, "iwarp": false} {
 		t.Run(profile, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := play(t, profile, "[[fault]]\nat = \"1s\"\nkind = \"removed\"\nfor = \"4s\"\n"+
+				s := newScene(t, profile, "[[fault]]\nat = \"1s\"\nkind = \"removed\"\nfor = \"4s\"\n"+
 					"[[event]]\nat = \"2s\"\nevery = \"1s\"\ntype = \"sm_change\"\n")
 				p := s.probe(verbs.MethodFlush, 1)
 				s.round(p)
 				runs := s.readRuns(10 * time.Second)
 				if fatal {
-					require.Equal(t, []verbs.Run{{Type: verbs.EventDeviceFatal, Count: 1}}, kinds(runs))
+					require.Equal(t, []verbs.Run{{Type: verbs.EventDeviceFatal, Count: 1}}, shortRuns(runs))
 					require.Empty(t, s.readRuns(10*time.Second))
 				} else {
 					require.Empty(t, runs)
@@ -282,7 +282,7 @@ func TestARemovedDeviceSaysFatalWhereItsDriverCanTakeItAway(t *testing.T) {
 
 func TestARemovedDeviceCannotBeOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"removed\"\ndevice = \"sim0\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"removed\"\ndevice = \"sim0\"\n")
 		time.Sleep(time.Second)
 		_, err := New(s.w).Open("sim0", newLedger(t))
 		require.ErrorIs(t, err, verbs.ErrNoDevice)
@@ -292,7 +292,7 @@ func TestARemovedDeviceCannotBeOpened(t *testing.T) {
 
 func TestAHungQueryHoldsCloseUntilItGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"hang_query\"\nport = 1\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"hang_query\"\nport = 1\n")
 		ended := make(chan error)
 		go func() {
 			_, err := s.dev.QueryPort(1)
@@ -307,7 +307,7 @@ func TestAHungQueryHoldsCloseUntilItGivesUp(t *testing.T) {
 
 func TestAHungQueryAnswersInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nkind = \"hang_query\"\nfor = \"7s\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nkind = \"hang_query\"\nfor = \"7s\"\n")
 		start := fakeTime()
 		attr, err := s.dev.QueryPort(1)
 		require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestAHungQueryAnswersInTheEnd(t *testing.T) {
 
 func TestACloseThatIsStuckSaysInWhichCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"stuck_close\"\nfor = \"10s\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"stuck_close\"\nfor = \"10s\"\n")
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(t, s.dev.Close(3*time.Second), verbs.ErrStuck)
 		require.Equal(t, ledger.CallCloseDevice, s.snapshot().LongestCall(nil).Call)
@@ -331,7 +331,7 @@ func TestACloseThatIsStuckSaysInWhichCall(t *testing.T) {
 
 func TestADeviceWhoseProbeIsStuckIsStuckToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"stuck_close\"\n")
+		s := newScene(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"stuck_close\"\n")
 		p := s.probe(verbs.MethodRCWrite, 4)
 		s.round(p)
 		time.Sleep(2 * time.Second)

@@ -130,7 +130,7 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 		{"inline tables", "event = [{typ = 1}]\n", "", `[[event]] type: is ""`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			file := write(t, row.text)
+			file := writeScenario(t, row.text)
 			_, err := Load(Options{Profile: "roce2", Scenario: file})
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "\n")
@@ -182,7 +182,7 @@ func TestMixedScenarioHasEveryKind(t *testing.T) {
 	require.NotEmpty(t, s.apps)
 }
 
-func documented(t testing.TB) string {
+func documentedScenario(t testing.TB) string {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "scenario.md"))
 	require.NoError(t, err)
 	_, example, ok := strings.Cut(string(text), "```toml\n")
@@ -193,7 +193,7 @@ func documented(t testing.TB) string {
 }
 
 func TestTheDocumentedExampleParses(t *testing.T) {
-	s, err := parseScenario(documented(t))
+	s, err := parseScenario(documentedScenario(t))
 	require.NoError(t, err)
 	require.Len(t, s.links, 3)
 	require.Len(t, s.events, 3)
@@ -201,7 +201,7 @@ func TestTheDocumentedExampleParses(t *testing.T) {
 	require.Len(t, s.apps, 1)
 	require.Len(t, s.conditions, 1)
 	require.Len(t, s.peers, 1)
-	mustLoad(t, Options{Profile: "roce2", Scenario: write(t, documented(t))})
+	mustLoad(t, Options{Profile: "roce2", Scenario: writeScenario(t, documentedScenario(t))})
 }
 
 func TestTheDocumentKnowsEveryKindOfFaultAndPeerAndEveryProfile(t *testing.T) {
@@ -213,7 +213,7 @@ func TestTheDocumentKnowsEveryKindOfFaultAndPeerAndEveryProfile(t *testing.T) {
 	for what := range peerReaders() {
 		require.Contains(t, string(text), "| `"+string(what)+"` |")
 	}
-	for reason := range refusals() {
+	for reason := range allRefusals() {
 		require.Contains(t, string(text), "`\""+string(reason)+"\"`")
 	}
 	for _, name := range strings.Split(profileNames[:strings.Index(profileNames, " (")], ", ") {
@@ -224,7 +224,7 @@ func TestTheDocumentKnowsEveryKindOfFaultAndPeerAndEveryProfile(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	mixed, err := readSource("mixed")
 	require.NoError(f, err)
-	f.Add(documented(f))
+	f.Add(documentedScenario(f))
 	f.Add(mixed)
 	f.Add("[[event]]\ntype = 'unknown_42'\nevery = '1ms'\ntimes = 1000000000\ncount = 1000000000\n")
 	f.Add("event = [{at = '1s', type = 'sm_change'}]\nlink = [1]\n")
@@ -245,7 +245,7 @@ func FuzzParse(f *testing.F) {
 		s, err := parseScenario(text)
 		if err == nil {
 			w := &World{clock: clock.Monotonic, tracer: map[faultKind][]fault{}}
-			w.hardware = []*hardware{newHardware(0, dual(0))}
+			w.hardware = []*hardware{newHardware(0, dualSpec(0))}
 			if err = w.plan(s, second); err == nil {
 				runWorld(w)
 			}

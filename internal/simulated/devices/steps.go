@@ -143,14 +143,14 @@ func (w *World) TracerFull(at int64) bool { return w.tracerFault(tracerFull, at)
 
 func (w *World) tracerFault(kind faultKind, at int64) *fault {
 	for i := range w.tracer[kind] {
-		if f := &w.tracer[kind][i]; active(f, at) {
+		if f := &w.tracer[kind][i]; isActive(f, at) {
 			return f
 		}
 	}
 	return nil
 }
 
-func active(f *fault, at int64) bool {
+func isActive(f *fault, at int64) bool {
 	_, ok := f.active(at)
 	return ok
 }

@@ -101,7 +101,7 @@ func TestTheQueuesAtAMomentAreWhatTheStepsHaveLeft(t *testing.T) {
 		for age := int64(0); age < 90*second; age += 130 * int64(time.Millisecond) {
 			want := map[AppContext]AppQueue{}
 			for _, s := range w.until(age) {
-				replay(t, want, &s)
+				applyStep(t, want, &s)
 			}
 			got := map[AppContext]AppQueue{}
 			for _, q := range w.AppQueues(crowdEpoch + age) {
@@ -112,8 +112,8 @@ func TestTheQueuesAtAMomentAreWhatTheStepsHaveLeft(t *testing.T) {
 	}
 }
 
-// replay applies a step to the queues that are not empty.
-func replay(t *testing.T, queues map[AppContext]AppQueue, s *AppStep) {
+// applyStep applies a step to queues. Like the result of AppQueues, queues then has no empty queue.
+func applyStep(t *testing.T, queues map[AppContext]AppQueue, s *AppStep) {
 	q, ok := queues[s.AppContext]
 	if !ok {
 		q = AppQueue{AppContext: s.AppContext, Unread: map[verbs.EventType]uint64{}, Since: s.At}
@@ -146,8 +146,8 @@ type step struct {
 	count uint64
 }
 
-// short returns the short form of a step, without the 30 us of a wake-up.
-func short(epoch int64, steps []AppStep) []step {
+// shortSteps returns the short forms of steps, without the 30 µs of a wake-up.
+func shortSteps(epoch int64, steps []AppStep) []step {
 	var all []step
 	for _, s := range steps {
 		all = append(all, step{(s.At - epoch) / int64(time.Millisecond), s.What, s.Type, s.Count})
@@ -186,7 +186,7 @@ func TestAnApplicationReadsHangsAndEnds(t *testing.T) {
 	require.Equal(t, []step{
 		{3000, AppQueued, fatal, 2}, {6000, AppRead, fatal, 2}, {7000, AppQueued, fatal, 2},
 		{9000, AppDiscarded, fatal, 2}, {9000, AppDestroys, 0, 0}, {14000, AppDestroyed, 0, 0}, {21000, AppClosed, 0, 0},
-	}, short(crowdEpoch, first))
+	}, shortSteps(crowdEpoch, first))
 	hang := first[4]
 	require.Equal(t, verbs.ScopeQP, hang.Object)
 	require.EqualValues(t, 3, hang.Missing)
@@ -212,14 +212,14 @@ func TestAnApplicationLosesItsObjectsWithTheDeviceAndOpensItAgain(t *testing.T) 
 	require.Equal(t, []step{
 		{4000, AppQueued, cq, 1}, {5000, AppDiscarded, cq, 1}, {5000, AppQueued, fatal, 1}, {7000, AppRead, fatal, 1}, {7000, AppClosed, 0, 0},
 		{12000, AppQueued, cq, 1}, {14000, AppRead, cq, 1}, {20000, AppQueued, cq, 1},
-	}, short(crowdEpoch, steps))
+	}, shortSteps(crowdEpoch, steps))
 	require.Equal(t, steps[0].Process, steps[5].Process)
 	require.NotEqual(t, steps[0].Opened, steps[5].Opened)
 
 	w = mustLoad(t, Options{Profile: "iwarp", Epoch: crowdEpoch, Timeline: text})
 	require.Equal(t, []step{
 		{4000, AppQueued, cq, 1}, {5000, AppDiscarded, cq, 1}, {5000, AppClosed, 0, 0}, {12000, AppQueued, cq, 1},
-	}, short(crowdEpoch, w.until(13*second)), "its driver cannot take the device away")
+	}, shortSteps(crowdEpoch, w.until(13*second)), "its driver cannot take the device away")
 }
 
 func TestAnApplicationGetsTheEventsOfTheDeviceAndNoneOfAPort(t *testing.T) {
@@ -241,7 +241,7 @@ func TestAnApplicationGetsTheEventsOfTheDeviceAndNoneOfAPort(t *testing.T) {
 		type = "device_fatal"`})
 	require.Equal(t, []step{
 		{1000, AppQueued, verbs.EventDeviceFatal, 1}, {1000, AppRead, verbs.EventDeviceFatal, 1}, {3000, AppClosed, 0, 0},
-	}, short(crowdEpoch, w.until(9*second)))
+	}, shortSteps(crowdEpoch, w.until(9*second)))
 }
 
 func TestAnActorChangesNothingThatWasTold(t *testing.T) {

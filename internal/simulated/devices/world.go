@@ -56,7 +56,7 @@ func Load(o Options) (*World, error) {
 	if o.Die == nil {
 		o.Die = func(syscall.Signal) {}
 	}
-	specs, err := profile(o.Profile)
+	specs, err := profileSpecs(o.Profile)
 	if err != nil {
 		return nil, err
 	}

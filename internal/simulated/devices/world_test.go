@@ -28,7 +28,7 @@ func TestDevicesOfAFleetDiffer(t *testing.T) {
 }
 
 func TestADeviceIsRemovedAndComesBackOnTime(t *testing.T) {
-	w := mustLoad(t, Options{Profile: "roce2", Epoch: 100 * second, Scenario: write(t, `
+	w := mustLoad(t, Options{Profile: "roce2", Epoch: 100 * second, Scenario: writeScenario(t, `
 		[[fault]]
 		kind = "removed"
 		device = "sim1"
@@ -49,7 +49,7 @@ func TestADeviceIsRemovedAndComesBackOnTime(t *testing.T) {
 }
 
 func TestRemovedReturnsWhenADeviceGoes(t *testing.T) {
-	w := mustLoad(t, Options{Profile: "roce2", Epoch: 100 * second, Scenario: write(t, `
+	w := mustLoad(t, Options{Profile: "roce2", Epoch: 100 * second, Scenario: writeScenario(t, `
 		[[fault]]
 		kind = "removed"
 		device = "sim1"
@@ -77,7 +77,7 @@ func TestRemovedReturnsWhenADeviceGoes(t *testing.T) {
 
 func TestARenamedDeviceOpensUnderItsNewNameAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := play(t, "roce2", `
+		s := newScene(t, "roce2", `
 			[[fault]]
 			kind = "renamed"
 			device = "sim0"
@@ -100,7 +100,7 @@ func TestARenamedDeviceOpensUnderItsNewNameAlone(t *testing.T) {
 func TestOpenFailsWithTheErrorOfTheScenario(t *testing.T) {
 	for name, want := range openErrors() {
 		synctest.Test(t, func(t *testing.T) {
-			w := mustLoad(t, Options{Profile: "roce2", Clock: fakeTime, Scenario: write(t, `
+			w := mustLoad(t, Options{Profile: "roce2", Clock: fakeTime, Scenario: writeScenario(t, `
 				[[fault]]
 				kind = "open_error"
 				error = "`+name+`"

@@ -16,31 +16,31 @@ import (
 	"rdma_events/internal/simulated/devices"
 )
 
-// reach runs a test in a synctest bubble with the Peer of a host in a world with a scenario.
-func reach(t *testing.T, profile, scenario, host string) (exchange.Peer, *devices.World) {
+// newPeer loads a world with a scenario, and returns the Peer of a host in it. It needs a synctest bubble.
+func newPeer(t *testing.T, profile, scenario, host string) (exchange.Peer, *devices.World) {
 	t.Helper()
-	w := world(t, devices.Options{Profile: profile, Timeline: scenario + "\n", Seed: 1})
+	w := loadWorld(t, devices.Options{Profile: profile, Timeline: scenario + "\n", Seed: 1})
 	p, err := New(w).Peer(pinglist.Host{Name: host, Group: "g", Address: "192.0.2.1"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p, w
 }
 
-func within(t *testing.T, d time.Duration) context.Context {
+func timeoutContext(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func converse(t *testing.T, p exchange.Peer) exchange.Conversation {
+func mustConverse(t *testing.T, p exchange.Peer) exchange.Conversation {
 	t.Helper()
-	c, err := p.Converse(within(t, time.Second), "0123")
+	c, err := p.Converse(timeoutContext(t, time.Second), "0123")
 	require.NoError(t, err)
 	return c
 }
 
-// offer returns the offer of a port of this host.
-func offer(w *devices.World, device string, session uint64) exchange.Offer {
+// newOffer returns the offer of a port of this host.
+func newOffer(w *devices.World, device string, session uint64) exchange.Offer {
 	for _, q := range w.Peer("own").Ports(w.Now()) {
 		if q.Device == device {
 			return exchange.Offer{Session: session, Port: exchange.Port{Device: device, Position: q.Position, FabricPort: q.FabricPort}}
@@ -53,11 +53,11 @@ func TestAHostAnswersWithTheSameNumbersInEveryProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all [2]exchange.Answer
 		for i := range all {
-			p, w := reach(t, "roce2", "", "b")
-			c := converse(t, p)
+			p, w := newPeer(t, "roce2", "", "b")
+			c := mustConverse(t, p)
 			require.Equal(t, "0123", c.Digest())
 			var err error
-			all[i], err = c.Offer(within(t, time.Second), offer(w, "sim1", 9))
+			all[i], err = c.Offer(timeoutContext(t, time.Second), newOffer(w, "sim1", 9))
 			require.NoError(t, err)
 			require.NoError(t, c.Leave(9))
 		}
@@ -78,7 +78,7 @@ func TestAHostAnswersWithTheSameNumbersInEveryProcess(t *testing.T) {
 func TestHostsAndDevicesHaveAddressesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, profile := range []string{"fleet12", "ib8"} {
-			_, w := reach(t, profile, "", "b")
+			_, w := newPeer(t, profile, "", "b")
 			gids, lids := map[[16]byte]bool{}, map[int]bool{}
 			for _, host := range []string{"a", "b", "c"} {
 				for i, q := range w.Peer(host).Ports(w.Now()) {
@@ -102,14 +102,14 @@ func TestAHostRefusesForTheReasonOfTheScenario(t *testing.T) {
 	for reason, want := range map[string]error{"key": exchange.ErrKey, "not_listed": exchange.ErrNotListed, "version": exchange.ErrVersion} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, _ := reach(t, "roce2", `peer = [{host = "b", for = "5s", what = "refuses", reason = "`+reason+`"}]`, "b")
-				_, err := p.Converse(within(t, time.Second), "")
+				p, _ := newPeer(t, "roce2", `peer = [{host = "b", for = "5s", what = "refuses", reason = "`+reason+`"}]`, "b")
+				_, err := p.Converse(timeoutContext(t, time.Second), "")
 				require.ErrorIs(t, err, want)
 				require.ErrorContains(t, err, "greet b: ")
-				_, err = p.State(within(t, time.Second), nil)
+				_, err = p.State(timeoutContext(t, time.Second), nil)
 				require.NoError(t, err)
 				time.Sleep(5 * time.Second)
-				converse(t, p)
+				mustConverse(t, p)
 			})
 		})
 	}
@@ -118,10 +118,10 @@ func TestAHostRefusesForTheReasonOfTheScenario(t *testing.T) {
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, w := reach(t, "roce2", `peer = [{what = "refuses", device = "sim1", reason = "`+string(reason)+`"}]`, "b")
-				c := converse(t, p)
+				p, w := newPeer(t, "roce2", `peer = [{what = "refuses", device = "sim1", reason = "`+string(reason)+`"}]`, "b")
+				c := mustConverse(t, p)
 				for device, want := range map[string]verdict.Reason{"sim0": "", "sim1": reason} {
-					a, err := c.Offer(within(t, time.Second), offer(w, device, 1))
+					a, err := c.Offer(timeoutContext(t, time.Second), newOffer(w, device, 1))
 					require.NoError(t, err)
 					require.Equal(t, want, a.Reason, device)
 				}
@@ -132,12 +132,12 @@ func TestAHostRefusesForTheReasonOfTheScenario(t *testing.T) {
 
 func TestAPortMeetsThatOfItsNameElseOfItsPositionElseNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, w := reach(t, "dual", `peer = [{at = "1s", what = "inactive", port = 2}]`, "b")
-		c := converse(t, p)
+		p, w := newPeer(t, "dual", `peer = [{at = "1s", what = "inactive", port = 2}]`, "b")
+		c := mustConverse(t, p)
 		ask := func(change func(*exchange.Offer)) exchange.Answer {
-			o := offer(w, "sim0", 1)
+			o := newOffer(w, "sim0", 1)
 			change(&o)
-			a, err := c.Offer(within(t, time.Second), o)
+			a, err := c.Offer(timeoutContext(t, time.Second), o)
 			require.NoError(t, err)
 			return a
 		}
@@ -160,9 +160,9 @@ func TestAPortMeetsThatOfItsNameElseOfItsPositionElseNone(t *testing.T) {
 
 func TestAHostTellsOfItsPortsWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, w := reach(t, "roce2", `peer = [{at = "1s", for = "1s", what = "restarts", device = "sim1"}, {host = "c", at = "3s", what = "inactive"},
+		p, w := newPeer(t, "roce2", `peer = [{at = "1s", for = "1s", what = "restarts", device = "sim1"}, {host = "c", at = "3s", what = "inactive"},
 			{host = "b", at = "5s", for = "1s", what = "inactive", device = "sim0"}, {at = "4500ms", for = "4s", what = "stopped"}]`, "b")
-		c := converse(t, p)
+		c := mustConverse(t, p)
 		before := w.Peer("b").Ports(w.Now())
 		began := time.Now()
 		next := func(want time.Duration) exchange.Change {
@@ -177,7 +177,7 @@ func TestAHostTellsOfItsPortsWhatChanges(t *testing.T) {
 		require.NotEqual(t, before[1].Epoch, again.Epoch)
 		require.Equal(t, exchange.Change{Device: "sim0", Port: 1}, next(8500*time.Millisecond), "it was stopped")
 		require.NotZero(t, next(8500*time.Millisecond).Epoch)
-		state, err := p.State(within(t, time.Second), nil)
+		state, err := p.State(timeoutContext(t, time.Second), nil)
 		require.NoError(t, err)
 		require.Equal(t, again.Epoch, state.Ports[1].Epoch)
 		require.Equal(t, verbs.PortActive, state.Ports[0].State)
@@ -186,20 +186,20 @@ func TestAHostTellsOfItsPortsWhatChanges(t *testing.T) {
 
 func TestAHostThatGoesDownEndsItsConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, w := reach(t, "roce2", `peer = [{at = "1s", for = "10s", what = "down"}]`, "b")
-		c := converse(t, p)
+		p, w := newPeer(t, "roce2", `peer = [{at = "1s", for = "10s", what = "down"}]`, "b")
+		c := mustConverse(t, p)
 		require.NoError(t, c.Err())
 		_, ok := <-c.Changes()
 		require.False(t, ok)
 		require.ErrorIs(t, c.Err(), errReset)
-		_, err := c.Offer(within(t, time.Second), offer(w, "sim0", 1))
+		_, err := c.Offer(timeoutContext(t, time.Second), newOffer(w, "sim0", 1))
 		require.ErrorIs(t, err, errReset)
 		require.ErrorIs(t, c.Leave(1), errReset)
-		_, err = p.Converse(within(t, time.Second), "")
+		_, err = p.Converse(timeoutContext(t, time.Second), "")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = p.State(within(t, time.Second), nil)
+		_, err = p.State(timeoutContext(t, time.Second), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = p.State(within(t, time.Minute), nil)
+		_, err = p.State(timeoutContext(t, time.Minute), nil)
 		require.NoError(t, err, "it is back")
 		require.NoError(t, c.Close())
 	})
@@ -207,20 +207,20 @@ func TestAHostThatGoesDownEndsItsConversations(t *testing.T) {
 
 func TestWhoAsksAStoppedHostWaitsUntilItGoesOnOrItIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, w := reach(t, "roce2", `peer = [{at = "1s", for = "4s", what = "stopped"}, {at = "10s", what = "stopped"}]`, "b")
-		c := converse(t, p)
+		p, w := newPeer(t, "roce2", `peer = [{at = "1s", for = "4s", what = "stopped"}, {at = "10s", what = "stopped"}]`, "b")
+		c := mustConverse(t, p)
 		time.Sleep(2 * time.Second)
 		began := time.Now()
-		_, err := c.Offer(within(t, time.Second), offer(w, "sim0", 1))
+		_, err := c.Offer(timeoutContext(t, time.Second), newOffer(w, "sim0", 1))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		a, err := c.Offer(within(t, time.Minute), offer(w, "sim0", 1))
+		a, err := c.Offer(timeoutContext(t, time.Minute), newOffer(w, "sim0", 1))
 		require.NoError(t, err)
 		require.Empty(t, a.Reason)
 		require.Equal(t, 3*time.Second, time.Since(began))
 
 		time.Sleep(6 * time.Second)
 		time.AfterFunc(time.Second, func() { require.NoError(t, c.Close()) })
-		_, err = c.Offer(t.Context(), offer(w, "sim0", 1))
+		_, err = c.Offer(t.Context(), newOffer(w, "sim0", 1))
 		require.ErrorIs(t, err, net.ErrClosed)
 		require.ErrorIs(t, c.Err(), net.ErrClosed)
 		time.AfterFunc(time.Second, func() { require.NoError(t, p.Close()) })
@@ -233,8 +233,8 @@ func TestWhoAsksAStoppedHostWaitsUntilItGoesOnOrItIsClosed(t *testing.T) {
 
 func TestClosingAPeerEndsItsConversations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := reach(t, "roce2", `peer = [{at = "1h", what = "down"}]`, "b")
-		c := converse(t, p)
+		p, _ := newPeer(t, "roce2", `peer = [{at = "1h", what = "down"}]`, "b")
+		c := mustConverse(t, p)
 		require.NoError(t, p.Close())
 		_, ok := <-c.Changes()
 		require.False(t, ok)
@@ -244,8 +244,8 @@ func TestClosingAPeerEndsItsConversations(t *testing.T) {
 
 func TestChangesThatNobodyReadsEndTheConversation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := reach(t, "roce2", `peer = [{every = "2ms", for = "1ms", what = "restarts"}]`, "b")
-		c := converse(t, p)
+		p, _ := newPeer(t, "roce2", `peer = [{every = "2ms", for = "1ms", what = "restarts"}]`, "b")
+		c := mustConverse(t, p)
 		time.Sleep(time.Second)
 		require.ErrorIs(t, c.Err(), errChangesNotRead)
 	})

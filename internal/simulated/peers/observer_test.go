@@ -53,8 +53,8 @@ type observed struct {
 
 const paths = 4
 
-// world loads a world with the text of a scenario.
-func world(t *testing.T, o devices.Options) *devices.World {
+// loadWorld loads a world with the clock of the synctest bubble.
+func loadWorld(t *testing.T, o devices.Options) *devices.World {
 	t.Helper()
 	o.Clock = func() int64 { return time.Now().UnixNano() }
 	w, err := devices.Load(o)
@@ -62,10 +62,10 @@ func world(t *testing.T, o devices.Options) *devices.World {
 	return w
 }
 
-// observe opens sim0 of a world and connects it to hosts.
-func observe(t *testing.T, of devices.Options, hosts ...string) *observer {
+// newObserver loads a world, opens its sim0 and connects the port to hosts.
+func newObserver(t *testing.T, of devices.Options, hosts ...string) *observer {
 	t.Helper()
-	w := world(t, of)
+	w := loadWorld(t, of)
 	o := &observer{T: t, w: w, began: w.Now(), sessions: 100}
 	led, file, err := ledger.New("fabric")
 	require.NoError(t, err)

@@ -96,7 +96,7 @@ func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := observe(t, devices.Options{Profile: "roce2", Timeline: row.scenario + "\n", Seed: 7}, "b").runUntil(row.until)
+				o := newObserver(t, devices.Options{Profile: "roce2", Timeline: row.scenario + "\n", Seed: 7}, "b").runUntil(row.until)
 				require.Equal(t, row.want, o.pairs[0].verdicts)
 				require.Equal(t, []string{"ok"}, o.own)
 			})
@@ -107,7 +107,7 @@ func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
 func TestTroubleOfTheOwnLinkIsSaidOfThePort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scenario = `fabric = [{at = "20s", for = "3s", device = "sim0", port = 1}]` + "\n"
-		o := observe(t, devices.Options{Profile: "roce2", Timeline: scenario}, "b", "c", "d", "e").runUntil(3 * time.Minute)
+		o := newObserver(t, devices.Options{Profile: "roce2", Timeline: scenario}, "b", "c", "d", "e").runUntil(3 * time.Minute)
 		require.Equal(t, []string{"ok", "own_link", "ok"}, o.own)
 		for _, p := range o.pairs {
 			require.Equal(t, []string{"starting", "ok", "path"}, p.verdicts[:3], p.name)
@@ -118,7 +118,7 @@ func TestTroubleOfTheOwnLinkIsSaidOfThePort(t *testing.T) {
 func TestTroubleOfAGroupIsThatOfItsHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const scenario = `fabric = [{at = "20s", for = "3s", host = "r2-*"}]` + "\n"
-		o := observe(t, devices.Options{Profile: "roce2", Timeline: scenario}, "r1-a", "r2-a", "r2-b", "r1-b", "r1-c").runUntil(22 * time.Second)
+		o := newObserver(t, devices.Options{Profile: "roce2", Timeline: scenario}, "r1-a", "r2-a", "r2-b", "r1-b", "r1-c").runUntil(22 * time.Second)
 		require.Equal(t, []string{"ok"}, o.own)
 		for i, want := range []string{"ok", "path", "path", "ok", "ok"} {
 			v, _ := o.pairs[i].judge.Verdict()
@@ -132,7 +132,7 @@ func TestEqualSeedsGiveEqualFactsAndOthersOthers(t *testing.T) {
 	for i, seed := range []int64{1, 1, 2} {
 		synctest.Test(t, func(t *testing.T) {
 			of := devices.Options{Profile: "roce2", Scenario: "fabric", Seed: seed}
-			all[i] = observe(t, of, "gpu02", "gpu03", "gpu04", "gpu05", "gpu09", "gpu13").runUntil(time.Minute).facts
+			all[i] = newObserver(t, of, "gpu02", "gpu03", "gpu04", "gpu05", "gpu09", "gpu13").runUntil(time.Minute).facts
 		})
 	}
 	require.Equal(t, all[0], all[1])
@@ -141,7 +141,7 @@ func TestEqualSeedsGiveEqualFactsAndOthersOthers(t *testing.T) {
 
 func TestTheBuiltInScenarioShowsEachTroubleWithinAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := observe(t, devices.Options{Profile: "roce2", Scenario: "fabric", Seed: 1}, "gpu02", "gpu03", "gpu04", "gpu05", "gpu09", "gpu13")
+		o := newObserver(t, devices.Options{Profile: "roce2", Scenario: "fabric", Seed: 1}, "gpu02", "gpu03", "gpu04", "gpu05", "gpu09", "gpu13")
 		o.runUntil(65 * time.Second) // so that the last period ends
 		for i, want := range [][]string{
 			{"starting", "ok", "path", "ok", "path", "ok"},

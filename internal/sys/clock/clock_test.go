@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readingsWith returns clocks that are one epoch apart. Each reading takes 1 µs, and the
-// pause that pauses has for the reading of that number.
+// readingsWith returns a function that reads clocks, which are epoch apart. Each reading takes 1 µs and, in addition, the pause of
+// its number in pauses.
 func readingsWith(epoch int64, pauses map[int]time.Duration) func(id int32) int64 {
 	now, n := int64(time.Hour), 0
 	return func(id int32) int64 {

@@ -24,14 +24,14 @@ type helper struct {
 	results map[string]string
 }
 
-// start makes a helper process carry out o. The helper runs until the end of the test.
-func start(t *testing.T, o order) helper {
+// startHelper makes a helper process carry out o. The helper runs until the end of the test.
+func startHelper(t *testing.T, o order) helper {
 	t.Helper()
-	return startAs(t, self, &syscall.SysProcAttr{}, o)
+	return startHelperAs(t, self, &syscall.SysProcAttr{}, o)
 }
 
-// startAs is start, of the test program in another file and with other attributes.
-func startAs(t *testing.T, program string, attr *syscall.SysProcAttr, o order) helper {
+// startHelperAs is like startHelper, with a copy of the test program and with process attributes.
+func startHelperAs(t *testing.T, program string, attr *syscall.SysProcAttr, o order) helper {
 	t.Helper()
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func startAs(t *testing.T, program string, attr *syscall.SysProcAttr, o order) h
 // newTarget makes the target of the attempts.
 func newTarget(t *testing.T) target {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "c") //nolint:usetesting // its directory's name is the test's, and too long for a socket
+	dir, err := os.MkdirTemp("", "c") //nolint:usetesting // the directory of a test contains its name, which is too long for the path of a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	for _, d := range []string{"read", "devices", "sockets"} {
@@ -75,10 +75,10 @@ func newTarget(t *testing.T) target {
 	program, err := os.ReadFile("/bin/true")
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(dir+"/read/program", program, 0o755))
-	to := target{Dir: dir, Socket: filepath.Base(dir), PID: start(t, order{}).pid}
-	to.TCP = accept(t, "tcp", "127.0.0.1:0").(*net.TCPAddr).Port
-	accept(t, "unix", dir+"/socket")
-	accept(t, "unix", "@"+to.Socket)
+	to := target{Dir: dir, Socket: filepath.Base(dir), PID: startHelper(t, order{}).pid}
+	to.TCP = startListener(t, "tcp", "127.0.0.1:0").(*net.TCPAddr).Port
+	startListener(t, "unix", dir+"/socket")
+	startListener(t, "unix", "@"+to.Socket)
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, udp.Close()) })
@@ -86,8 +86,8 @@ func newTarget(t *testing.T) target {
 	return to
 }
 
-// accept listens until the end of the test; connections are queued.
-func accept(t *testing.T, network, address string) net.Addr {
+// startListener listens until the end of the test. It accepts no connection: they stay in the queue.
+func startListener(t *testing.T, network, address string) net.Addr {
 	t.Helper()
 	l, err := net.Listen(network, address)
 	require.NoError(t, err)
@@ -95,8 +95,8 @@ func accept(t *testing.T, network, address string) net.Addr {
 	return l.Addr()
 }
 
-// forbidden has the version of Landlock from which on an attempt is refused. 0 means
-// always, because a capability is missing.
+// forbidden lists the attempts that are refused, with the first version of Landlock that refuses each one. 0: it is always
+// refused, because a capability is missing.
 var forbidden = map[string]struct {
 	since int
 	errno string
@@ -131,12 +131,12 @@ func TestAConfinedProcessCanDoOnlyWhatItNeeds(t *testing.T) {
 	requireRoot(t)
 	abi := Landlock()
 	require.Positive(t, abi, "this kernel has no Landlock: boot it with landlock in lsm=")
-	requireRefused(t, abi, confined(newTarget(t)))
+	requireRefused(t, abi, confinedOrder(newTarget(t)))
 }
 
 func TestWithoutLandlockCapabilitiesAreGivenUpAllTheSame(t *testing.T) {
 	requireRoot(t)
-	o := confined(newTarget(t))
+	o := confinedOrder(newTarget(t))
 	o.NoLandlock = true
 	requireRefused(t, 0, o)
 }
@@ -144,7 +144,7 @@ func TestWithoutLandlockCapabilitiesAreGivenUpAllTheSame(t *testing.T) {
 // The confinement, and nothing else, refuses the attempts above.
 func TestWithoutConfinementAllOfThatIsPossible(t *testing.T) {
 	requireRoot(t)
-	require.Empty(t, start(t, order{Target: newTarget(t)}).results)
+	require.Empty(t, startHelper(t, order{Target: newTarget(t)}).results)
 }
 
 func requireRefused(t *testing.T, abi int, o order) {
@@ -155,16 +155,16 @@ func requireRefused(t *testing.T, abi int, o order) {
 			want[what] = row.errno
 		}
 	}
-	require.Equal(t, want, start(t, o).results, "Landlock %d", abi)
+	require.Equal(t, want, startHelper(t, o).results, "Landlock %d", abi)
 }
 
-// requireRoot requires root: an attempt that a user may not make anyway proves nothing.
+// requireRoot requires root. Without root some attempts fail anyway, so that they would prove nothing.
 func requireRoot(t *testing.T) {
 	t.Helper()
 	prerequisite.RequireRoot(t, "not root: only root may do everything that is to be refused")
 }
 
-func confined(to target) order {
+func confinedOrder(to target) order {
 	return order{Confine: true, Target: to, Needs: Needs{
 		Read:    []string{to.Dir + "/named", to.Dir + "/read", "/nowhere"},
 		Devices: []string{to.Dir + "/devices", "/dev", "/nowhere"},
@@ -173,7 +173,7 @@ func confined(to target) order {
 }
 
 func TestEveryThreadHasNothing(t *testing.T) {
-	h := start(t, order{Confine: true})
+	h := startHelper(t, order{Confine: true})
 	requireOnEachThread(t, h, "CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n",
 		"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t0\n")
 	if os.Geteuid() == 0 {

@@ -32,14 +32,13 @@ type order struct {
 	Target     target // Dir "": nothing is attempted
 }
 
-// target has the targets of the attempts. Each attempt leaves the targets of the others
-// as they are.
+// target has the targets of the attempts. No attempt changes the target of another attempt.
 type target struct {
 	Dir    string // files of the attempts, and a socket
 	PID    int
 	TCP    int // listening ports on the loopback
 	UDP    int
-	Socket string // an abstract one
+	Socket string // the name of an abstract socket
 }
 
 // Enter needs the first thread.
@@ -51,13 +50,13 @@ func init() {
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(orderKey); text != "" {
-		os.Exit(help(text))
+		os.Exit(runHelper(text))
 	}
 	os.Exit(m.Run())
 }
 
-// help prints the errno of each attempt that failed, and waits for the end of its input.
-func help(text string) int {
+// runHelper prints the errno of each attempt that failed, and waits for the end of its input.
+func runHelper(text string) int {
 	var o order
 	err := json.Unmarshal([]byte(text), &o)
 	if o.NoLandlock && os.Getenv(marker) == "" {
@@ -76,7 +75,7 @@ func help(text string) int {
 	}
 	for name := range attempts {
 		if err := attempts[name](o.Target); err != nil {
-			results[name] = reason(err)
+			results[name] = errnoName(err)
 		}
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
@@ -86,7 +85,7 @@ func help(text string) int {
 	return 0
 }
 
-func reason(err error) string {
+func errnoName(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		return unix.ErrnoName(errno)
@@ -96,50 +95,49 @@ func reason(err error) string {
 
 // attempts has the actions that a hostile library could try.
 var attempts = map[string]func(target) error{
-	"read a secret":          func(target) error { return opens("/etc/shadow", unix.O_RDONLY) },
-	"list the root":          func(target) error { return opens("/", unix.O_RDONLY) },
-	"read another's file":    func(t target) error { return opens(t.Dir+"/there", unix.O_RDONLY) },
-	"write a file":           func(t target) error { return opens(t.Dir+"/writable", unix.O_WRONLY) },
-	"make a file":            func(t target) error { return opens(t.Dir+"/new", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) },
+	"read a secret":          func(target) error { return openFile("/etc/shadow", unix.O_RDONLY) },
+	"list the root":          func(target) error { return openFile("/", unix.O_RDONLY) },
+	"read another's file":    func(t target) error { return openFile(t.Dir+"/there", unix.O_RDONLY) },
+	"write a file":           func(t target) error { return openFile(t.Dir+"/writable", unix.O_WRONLY) },
+	"make a file":            func(t target) error { return openFile(t.Dir+"/new", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) },
 	"remove a file":          func(t target) error { return os.Remove(t.Dir + "/removable") },
 	"truncate a file":        func(t target) error { return os.Truncate(t.Dir+"/writable", 0) },
 	"make a directory":       func(t target) error { return os.Mkdir(t.Dir+"/dir", 0o700) },
-	"execute a program":      func(target) error { return execute0("/bin/true") },
-	"execute itself":         func(target) error { return execute0(self) },
-	"trace a process":        func(t target) error { return trace(t.PID) },
+	"execute a program":      func(target) error { return executeProgram("/bin/true") },
+	"execute itself":         func(target) error { return executeProgram(self) },
+	"trace a process":        func(t target) error { return traceProcess(t.PID) },
 	"signal a process":       func(t target) error { return unix.Kill(t.PID, 0) },
-	"connect by TCP":         func(t target) error { return dials("tcp", "127.0.0.1:"+strconv.Itoa(t.TCP)) },
-	"listen by TCP":          func(target) error { return listens("tcp", "127.0.0.1:0") },
-	"send by UDP":            func(t target) error { return dials("udp", "127.0.0.1:"+strconv.Itoa(t.UDP)) },
-	"connect to an abstract": func(t target) error { return dials("unix", "@"+t.Socket) },
-	"connect to a socket":    func(t target) error { return dials("unix", t.Dir+"/socket") },
-	"open a raw socket":      func(target) error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
+	"connect by TCP":         func(t target) error { return dialAndSend("tcp", "127.0.0.1:"+strconv.Itoa(t.TCP)) },
+	"listen by TCP":          func(target) error { return openListener("tcp", "127.0.0.1:0") },
+	"send by UDP":            func(t target) error { return dialAndSend("udp", "127.0.0.1:"+strconv.Itoa(t.UDP)) },
+	"connect to an abstract": func(t target) error { return dialAndSend("unix", "@"+t.Socket) },
+	"connect to a socket":    func(t target) error { return dialAndSend("unix", t.Dir+"/socket") },
+	"open a raw socket":      func(target) error { return openSocket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
 	"become another user":    func(target) error { return onlyHere(func() error { return rawSetuid(65534) }) },
 	"give a file away":       func(t target) error { return os.Chown(t.Dir+"/giveable", 65534, 65534) },
-	"mount":                  func(t target) error { return mount(t.Dir) },
-	"read a named file":      func(t target) error { return opens(t.Dir+"/named", unix.O_RDONLY) },
-	"write a named file":     func(t target) error { return opens(t.Dir+"/named", unix.O_WRONLY) },
-	"read in a named dir":    func(t target) error { return opens(t.Dir+"/read/file", unix.O_RDONLY) },
-	"write in a named dir":   func(t target) error { return opens(t.Dir+"/read/file", unix.O_WRONLY) },
-	"execute in a named dir": func(t target) error { return execute0(t.Dir + "/read/program") },
-	"control a device":       func(target) error { return control0("/dev/urandom") },
+	"mount":                  func(t target) error { return mountTmpfs(t.Dir) },
+	"read a named file":      func(t target) error { return openFile(t.Dir+"/named", unix.O_RDONLY) },
+	"write a named file":     func(t target) error { return openFile(t.Dir+"/named", unix.O_WRONLY) },
+	"read in a named dir":    func(t target) error { return openFile(t.Dir+"/read/file", unix.O_RDONLY) },
+	"write in a named dir":   func(t target) error { return openFile(t.Dir+"/read/file", unix.O_WRONLY) },
+	"execute in a named dir": func(t target) error { return executeProgram(t.Dir + "/read/program") },
+	"control a device":       func(target) error { return controlDevice("/dev/urandom") },
 	"make a device":          func(t target) error { return unix.Mknod(t.Dir+"/devices/new", unix.S_IFREG, 0) },
-	"make a socket":          func(t target) error { return listens("unix", t.Dir+"/sockets/s") },
+	"make a socket":          func(t target) error { return openListener("unix", t.Dir+"/sockets/s") },
 	"end with its parent":    func(target) error { return diesWithParent() },
 	// mlx4's library uses these to resolve an address handle (providers/mlx4/verbs.c, libibverbs/neigh.c in rdma-core).
-	"list routes":     func(target) error { return lists(unix.RTM_GETROUTE) },
-	"list neighbours": func(target) error { return lists(unix.RTM_GETNEIGH) },
-	"hear uevents":    func(target) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) },
+	"list routes":     func(target) error { return listRtnetlink(unix.RTM_GETROUTE) },
+	"list neighbours": func(target) error { return listRtnetlink(unix.RTM_GETNEIGH) },
+	"hear uevents":    func(target) error { return openSocket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) },
 }
 
-// lists asks rtnetlink for all entries of a kind.
-func lists(kind int) error {
+// listRtnetlink asks rtnetlink for all entries of a kind.
+func listRtnetlink(kind int) error {
 	_, err := syscall.NetlinkRIB(kind, unix.AF_UNSPEC)
 	return err
 }
 
-// diesWithParent fails if the process has lost the signal that it was started
-// with; some changes of credentials clear it (prctl(2)).
+// diesWithParent fails if the process has lost its parent-death signal. Some changes of credentials clear that signal (prctl(2)).
 func diesWithParent() error {
 	var sig int32
 	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0); err != nil {
@@ -151,7 +149,7 @@ func diesWithParent() error {
 	return nil
 }
 
-func opens(path string, flags int) error {
+func openFile(path string, flags int) error {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -159,8 +157,8 @@ func opens(path string, flags int) error {
 	return unix.Close(fd)
 }
 
-// execute0 starts a program, and returns the kernel's error if it refuses that.
-func execute0(path string) error {
+// executeProgram runs a program. It returns the error if the kernel refuses to start the program.
+func executeProgram(path string) error {
 	p, err := os.StartProcess(path, []string{filepath.Base(path), "-test.run=^$"}, &os.ProcAttr{Env: []string{}})
 	if err != nil {
 		return err
@@ -169,9 +167,8 @@ func execute0(path string) error {
 	return err
 }
 
-// trace attaches to a process without stopping it; the end of this thread, or a
-// detach, undoes it.
-func trace(pid int) error {
+// traceProcess attaches to a process without stopping it. The end of this thread detaches it.
+func traceProcess(pid int) error {
 	return onlyHere(func() error {
 		if _, _, errno := syscall.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0); errno != 0 {
 			return errno
@@ -198,7 +195,7 @@ func rawSetuid(uid int) error {
 	return nil
 }
 
-func dials(network, address string) error {
+func dialAndSend(network, address string) error {
 	c, err := net.Dial(network, address)
 	if err != nil {
 		return err
@@ -207,7 +204,7 @@ func dials(network, address string) error {
 	return errors.Join(err, c.Close())
 }
 
-func listens(network, address string) error {
+func openListener(network, address string) error {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false) // which Landlock does not know
 	l, err := c.Listen(context.Background(), network, address)
@@ -217,14 +214,14 @@ func listens(network, address string) error {
 	return l.Close()
 }
 
-func mount(dir string) error {
+func mountTmpfs(dir string) error {
 	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
 		return err
 	}
 	return unix.Unmount(dir, 0)
 }
 
-func socket(domain, typ, proto int) error {
+func openSocket(domain, typ, proto int) error {
 	fd, err := unix.Socket(domain, typ|unix.SOCK_CLOEXEC, proto)
 	if err != nil {
 		return err
@@ -232,9 +229,9 @@ func socket(domain, typ, proto int) error {
 	return unix.Close(fd)
 }
 
-// control0 opens a character device for reading and writing, and asks it how much entropy
-// there is (RNDGETENTCNT of random(4)).
-func control0(path string) error {
+// controlDevice opens a character device for reading and writing, and makes an ioctl that returns the amount of entropy
+// (RNDGETENTCNT in random(4)).
+func controlDevice(path string) error {
 	const entropyCount = 0x80045200
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownProgram copies the test program to a file that any user may execute, with capabilities unless caps is 0. The copy is
-// gone at the end of the test.
+// ownProgram copies the test program to a file that any user may execute. The copy has the file capabilities caps (0: none), and
+// is removed at the end of the test.
 func ownProgram(t *testing.T, caps uint64) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "confine") //nolint:usetesting // other users may not enter the test's
+	dir, err := os.MkdirTemp("/var/tmp", "confine") //nolint:usetesting // other users may not enter the directory of the test
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
@@ -71,7 +71,7 @@ func TestWhatIsKeptAndNothingElseOutlivesTheSecondStart(t *testing.T) {
 					set |= 1 << c
 				}
 				attr := row.attr
-				h := startAs(t, program, &attr, order{Confine: true, Needs: Needs{Keep: keep, Seal: &Seal{}}})
+				h := startHelperAs(t, program, &attr, order{Confine: true, Needs: Needs{Keep: keep, Seal: &Seal{}}})
 				requireOnEachThread(t, h, fmt.Sprintf("CapPrm:\t%016x\n", set), fmt.Sprintf("CapEff:\t%016x\n", set),
 					"NoNewPrivs:\t1\n", "Seccomp:\t2\n")
 			}
@@ -95,7 +95,7 @@ func TestASecondStartWithOtherCapabilitiesThanThoseToKeepIsRefused(t *testing.T)
 	for _, keep := range [][]uintptr{nil, {unix.CAP_BPF}, {unix.CAP_BPF, unix.CAP_PERFMON}} {
 		o := order{Confine: true, Needs: Needs{Keep: keep}}
 		if os.Geteuid() != 0 && len(keep) == 0 {
-			continue // it has just these: none
+			continue // without root the process has no capabilities, and keep is empty too
 		}
 		text, err := json.Marshal(o)
 		require.NoError(t, err)

@@ -28,7 +28,7 @@ func (s Seal) apply() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process undumpable: %w", err)
 	}
-	arch, known := architectures()[runtime.GOARCH]
+	arch, known := knownArchitectures()[runtime.GOARCH]
 	if !known {
 		return errors.New("seal the process: system calls of " + runtime.GOARCH + " are not known")
 	}
@@ -52,9 +52,9 @@ func (s Seal) apply() error {
 	return nil
 }
 
-// architectures returns the architectures for which this package knows the numbers of system calls, as seccomp(2) names
+// knownArchitectures returns the architectures for which this package knows the numbers of system calls, as seccomp(2) names
 // them. Both are 64-bit little-endian.
-func architectures() map[string]uint32 {
+func knownArchitectures() map[string]uint32 {
 	return map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 }
 
@@ -93,35 +93,35 @@ func (s Seal) filter(arch uint32) []bpf.Instruction {
 	unknown := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 
 	f := []bpf.Instruction{
-		load(archOffset), bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1}, refuse,
-		load(callOffset), bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Calls, SkipTrue: 1}, refuse,
+		loadWord(archOffset), bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1}, refuse,
+		loadWord(callOffset), bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Calls, SkipTrue: 1}, refuse,
 	}
 	for _, call := range refusedCalls() {
-		f = append(f, equal(call, refuse)...)
+		f = append(f, ifEqual(call, refuse)...)
 	}
-	f = append(f, equal(unix.SYS_CLONE3, unknown)...)
-	f = append(f, equal(unix.SYS_CLONE, argument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_NEWUSER, SkipFalse: 1},
+	f = append(f, ifEqual(unix.SYS_CLONE3, unknown)...)
+	f = append(f, ifEqual(unix.SYS_CLONE, loadArgument(0), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_NEWUSER, SkipFalse: 1},
 		refuse, allow)...)
 
-	commands := []bpf.Instruction{argument(0)}
+	commands := []bpf.Instruction{loadArgument(0)}
 	for _, command := range s.BPF {
-		commands = append(commands, equal(command, allow)...)
+		commands = append(commands, ifEqual(command, allow)...)
 	}
-	f = append(f, equal(unix.SYS_BPF, append(commands, refuse)...)...)
+	f = append(f, ifEqual(unix.SYS_BPF, append(commands, refuse)...)...)
 
-	sockets := slices.Concat([]bpf.Instruction{argument(0)}, equal(unix.AF_UNIX, allow), []bpf.Instruction{refuse})
+	sockets := slices.Concat([]bpf.Instruction{loadArgument(0)}, ifEqual(unix.AF_UNIX, allow), []bpf.Instruction{refuse})
 	for _, call := range []uint32{unix.SYS_SOCKET, unix.SYS_SOCKETPAIR} {
-		f = append(f, equal(call, sockets...)...)
+		f = append(f, ifEqual(call, sockets...)...)
 	}
 	return append(f, allow)
 }
 
-// equal returns instructions that run then if the last loaded value is value, and otherwise skip then.
-func equal(value uint32, then ...bpf.Instruction) []bpf.Instruction {
+// ifEqual returns instructions that execute then if the last loaded value equals value, and that skip then otherwise.
+func ifEqual(value uint32, then ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipFalse: uint8(len(then))}}, then...)
 }
 
-// argument loads the lower 32 bits of an argument. That suffices for arguments that the kernel takes as an int.
-func argument(n uint32) bpf.Instruction { return load(argumentOffset + n*argumentSize) }
+// loadArgument loads the lower 32 bits of an argument, which suffice for arguments of the type int.
+func loadArgument(n uint32) bpf.Instruction { return loadWord(argumentOffset + n*argumentSize) }
 
-func load(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
+func loadWord(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }

@@ -16,8 +16,8 @@ type call struct {
 	args   [3]uint64
 }
 
-// bytes returns struct seccomp_data as bpf.VM loads it: it takes each word as big-endian, and has the lower half of an
-// argument first, as both architectures have it.
+// bytes returns struct seccomp_data for bpf.VM. Each word is big-endian, as the VM reads it, and the lower half of an argument
+// comes first, as on both architectures.
 func (c call) bytes() []byte {
 	words := []uint32{c.number, c.arch, 0, 0}
 	for _, a := range c.args {
@@ -37,8 +37,8 @@ const (
 )
 
 func TestAFilterLetsOnlyPassWhatASealLeaves(t *testing.T) {
-	const above = 1 << 32 // the kernel does not look at this half
-	for _, arch := range architectures() {
+	const above = 1 << 32 // the kernel ignores the upper half
+	for _, arch := range knownArchitectures() {
 		vm, err := bpf.NewVM(Seal{BPF: []uint32{unix.BPF_MAP_LOOKUP_ELEM, unix.BPF_ITER_CREATE}}.filter(arch))
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(Seal{}.filter(arch)), 4096, "BPF_MAXINSNS")

@@ -43,7 +43,7 @@ func NewLogWriter(w io.Writer) *LogWriter {
 // Write adds one message. It does not block and does not keep p. It never returns an
 // error, because a logger could not handle one. It may be called concurrently.
 func (l *LogWriter) Write(p []byte) (int, error) {
-	lines := format(p)
+	lines := formatMessage(p)
 	l.mu.Lock()
 	if l.closed || len(l.pending)+len(lines) > maxPending {
 		l.dropped++
@@ -102,10 +102,10 @@ func (l *LogWriter) takePending(spare []byte) (text []byte, closed bool) {
 	return text, l.closed
 }
 
-// format turns "2026-11-21T11:31:53Z W! (category=,plugin=) text" into lines that
+// formatMessage turns "2026-11-21T11:31:53Z W! (category=,plugin=) text" into lines that
 // begin with "W! ". execd expects the level at the very start of a line, and
 // treats any other line as an error.
-func format(msg []byte) []byte {
+func formatMessage(msg []byte) []byte {
 	msg = bytes.TrimRight(msg, "\r\n")
 	if len(msg) > maxMessage {
 		msg = append(bytes.Clone(msg[:maxMessage]), truncated...)

@@ -27,14 +27,14 @@ func TestLinesBeginWithTheirLevel(t *testing.T) {
 		{"a short text with the mark of a level", "no!", "I! no!\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			require.Equal(t, tt.want, string(format([]byte(tt.in))))
+			require.Equal(t, tt.want, string(formatMessage([]byte(tt.in))))
 		})
 	}
 }
 
 func TestEveryLineIsCapped(t *testing.T) {
 	msg := "2026-11-21T11:31:53Z I! " + strings.Repeat("x", 70_000) + "\n" + strings.Repeat("y", 5000) + "\nz\n"
-	out := format([]byte(msg))
+	out := formatMessage([]byte(msg))
 	require.Less(t, len(out), maxMessage)
 	for line := range strings.Lines(string(out)) {
 		require.LessOrEqual(t, len(line), len("I! ")+maxLine+len(truncated)+1)
@@ -46,7 +46,7 @@ func TestEveryLineIsCapped(t *testing.T) {
 func TestFormatLeavesItsInputAlone(t *testing.T) {
 	backing := []byte(strings.Repeat("x", maxMessage+10) + "tail")
 	kept := bytes.Clone(backing)
-	format(backing[:maxMessage+10])
+	formatMessage(backing[:maxMessage+10])
 	require.True(t, bytes.Equal(kept, backing))
 }
 

@@ -16,8 +16,8 @@ import (
 // ends has the two ends of a pipe. The test or the cleanup closes them.
 type ends struct{ r, w *os.File }
 
-// pipe returns a pipe in blocking mode, as a process inherits it.
-func pipe(t *testing.T) ends {
+// newPipe returns a pipe in blocking mode, as a process inherits it.
+func newPipe(t *testing.T) ends {
 	t.Helper()
 	var fds [2]int
 	require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC))
@@ -48,8 +48,8 @@ func newInput(t *testing.T, f *os.File) *Input {
 	return in
 }
 
-// fill writes until the pipe is full.
-func fill(t *testing.T, f *os.File) {
+// fillPipe writes until the pipe is full.
+func fillPipe(t *testing.T, f *os.File) {
 	t.Helper()
 	w := int(f.Fd())
 	require.NoError(t, unix.SetNonblock(w, true))
@@ -70,7 +70,7 @@ func inBackground(call func() error) <-chan error {
 	return result
 }
 
-func write(o *Output, text []byte) func() error {
+func writeCall(o *Output, text []byte) func() error {
 	return func() error {
 		_, err := o.Write(text)
 		return err
@@ -78,9 +78,9 @@ func write(o *Output, text []byte) func() error {
 }
 
 func TestOutputWritesMoreThanThePipeHolds(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	want := bytes.Repeat([]byte("0123456789abcdef\n"), 40_000)
-	result := inBackground(write(newOutput(t, p.w), want))
+	result := inBackground(writeCall(newOutput(t, p.w), want))
 	got := make([]byte, len(want))
 	_, err := io.ReadFull(newInput(t, p.r), got)
 	require.NoError(t, err)
@@ -89,44 +89,44 @@ func TestOutputWritesMoreThanThePipeHolds(t *testing.T) {
 }
 
 func TestInterruptEndsAWriteToAFullPipe(t *testing.T) {
-	p := pipe(t)
-	fill(t, p.w)
+	p := newPipe(t)
+	fillPipe(t, p.w)
 	o := newOutput(t, p.w)
-	result := inBackground(write(o, []byte("late\n")))
+	result := inBackground(writeCall(o, []byte("late\n")))
 	o.Interrupt()
 	require.ErrorIs(t, <-result, ErrInterrupted)
-	require.ErrorIs(t, write(o, []byte("later\n"))(), ErrInterrupted)
+	require.ErrorIs(t, writeCall(o, []byte("later\n"))(), ErrInterrupted)
 	o.Interrupt()
 }
 
 func TestOutputReportsThatTheReaderIsGone(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	require.NoError(t, p.r.Close())
-	require.ErrorIs(t, write(newOutput(t, p.w), []byte("line\n"))(), unix.EPIPE)
+	require.ErrorIs(t, writeCall(newOutput(t, p.w), []byte("line\n"))(), unix.EPIPE)
 }
 
 func TestOutputReportsAClosedDescriptor(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	o := newOutput(t, p.w)
 	require.NoError(t, p.w.Close())
-	require.ErrorIs(t, write(o, []byte("line\n"))(), unix.EBADF)
+	require.ErrorIs(t, writeCall(o, []byte("line\n"))(), unix.EBADF)
 }
 
 func TestOutputCopesWithANonBlockingDescriptor(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	o := newOutput(t, p.w)
 	require.NoError(t, unix.SetNonblock(o.fd, true))
 	const size = 300_000
-	result := inBackground(write(o, make([]byte, size)))
+	result := inBackground(writeCall(o, make([]byte, size)))
 	_, err := io.CopyN(io.Discard, p.r, size)
 	require.NoError(t, err)
 	require.NoError(t, <-result)
 }
 
 func TestLongLinesComeWhole(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	line := strings.Repeat("x", 3*pipeBuf) + "\n"
-	require.NoError(t, write(newOutput(t, p.w), []byte(line))())
+	require.NoError(t, writeCall(newOutput(t, p.w), []byte(line))())
 	buf := make([]byte, len(line))
 	_, err := io.ReadFull(p.r, buf)
 	require.NoError(t, err)
@@ -134,9 +134,9 @@ func TestLongLinesComeWhole(t *testing.T) {
 }
 
 func TestDrainWaitsForTheReader(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	o := newOutput(t, p.w)
-	require.NoError(t, write(o, []byte("line\n"))())
+	require.NoError(t, writeCall(o, []byte("line\n"))())
 
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -151,9 +151,9 @@ func TestDrainWaitsForTheReader(t *testing.T) {
 }
 
 func TestDrainDoesNotWaitForAReaderThatHasGone(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	o := newOutput(t, p.w)
-	require.NoError(t, write(o, []byte("line\n"))())
+	require.NoError(t, writeCall(o, []byte("line\n"))())
 	require.NoError(t, p.r.Close())
 	require.False(t, o.Drain(t.Context()), "the line is lost")
 }
@@ -162,12 +162,12 @@ func TestDrainDoesNotWaitForAFile(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/out")
 	require.NoError(t, err)
 	o := newOutput(t, f)
-	require.NoError(t, write(o, []byte("line\n"))())
+	require.NoError(t, writeCall(o, []byte("line\n"))())
 	require.True(t, o.Drain(t.Context()))
 	require.NoError(t, f.Close())
 }
 
-func read(in *Input) func() error {
+func readCall(in *Input) func() error {
 	return func() error {
 		_, err := in.Read(make([]byte, 8))
 		return err
@@ -175,7 +175,7 @@ func read(in *Input) func() error {
 }
 
 func TestInputReadsUntilTheOtherSideCloses(t *testing.T) {
-	p := pipe(t)
+	p := newPipe(t)
 	in := newInput(t, p.r)
 	_, err := p.w.WriteString("\n")
 	require.NoError(t, err)
@@ -184,15 +184,15 @@ func TestInputReadsUntilTheOtherSideCloses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "\n", string(buf[:n]))
 
-	result := inBackground(read(in))
+	result := inBackground(readCall(in))
 	require.NoError(t, p.w.Close())
 	require.ErrorIs(t, <-result, io.EOF)
 }
 
 func TestInterruptEndsAReadOfAnEmptyPipe(t *testing.T) {
-	in := newInput(t, pipe(t).r)
-	result := inBackground(read(in))
+	in := newInput(t, newPipe(t).r)
+	result := inBackground(readCall(in))
 	in.Interrupt()
 	require.ErrorIs(t, <-result, ErrInterrupted)
-	require.ErrorIs(t, read(in)(), ErrInterrupted)
+	require.ErrorIs(t, readCall(in)(), ErrInterrupted)
 }

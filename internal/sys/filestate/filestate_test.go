@@ -47,7 +47,7 @@ func TestSameSeesEachChangeOfAFile(t *testing.T) {
 	}
 }
 
-// passTick returns once the kernel stamps changes with a later time than at the call.
+// passTick waits until the kernel's clock for file times has advanced.
 func passTick(t *testing.T, dir string) {
 	t.Helper()
 	path := filepath.Join(dir, "tick")

@@ -13,7 +13,7 @@ import (
 func Attribute(to []byte, kind uint16, value []byte) []byte {
 	to = binary.NativeEndian.AppendUint16(to, uint16(unix.SizeofNlAttr+len(value)))
 	to = append(binary.NativeEndian.AppendUint16(to, kind), value...)
-	return append(to, make([]byte, aligned(len(value))-len(value))...)
+	return append(to, make([]byte, alignedSize(len(value))-len(value))...)
 }
 
 // Each calls f for each attribute in a body or in a nested attribute. It removes the flags from
@@ -31,13 +31,13 @@ func Each(raw []byte, f func(kind uint16, value []byte) error) error {
 		if err := f(kind, raw[unix.SizeofNlAttr:size]); err != nil {
 			return err
 		}
-		raw = raw[min(aligned(size), len(raw)):]
+		raw = raw[min(alignedSize(size), len(raw)):]
 	}
 	return nil
 }
 
-// aligned returns n rounded up to a multiple of four (NLA_ALIGN).
-func aligned(n int) int { return (n + 3) &^ 3 }
+// alignedSize returns n rounded up to a multiple of four (NLA_ALIGN).
+func alignedSize(n int) int { return (n + 3) &^ 3 }
 
 // Text encodes a string as the value of an attribute.
 func Text(s string) []byte { return append([]byte(s), 0) }

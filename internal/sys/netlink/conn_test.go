@@ -16,8 +16,8 @@ import (
 
 const testKind, testSeq = 0x1401, 7
 
-// message builds a message of the kernel.
-func message(kind uint16, seq uint32, body []byte) []byte {
+// newMessage returns a message as the kernel sends it.
+func newMessage(kind uint16, seq uint32, body []byte) []byte {
 	raw := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
 	raw = binary.NativeEndian.AppendUint16(raw, kind)
 	raw = binary.NativeEndian.AppendUint16(raw, 0)
@@ -25,11 +25,11 @@ func message(kind uint16, seq uint32, body []byte) []byte {
 	return append(append(raw, 0, 0, 0, 0), body...)
 }
 
-// ended builds the body at the end of an answer.
-func ended(errno unix.Errno) []byte { return Word(uint32(-int32(errno))) }
+// errnoBody returns the body of the last message of an answer.
+func errnoBody(errno unix.Errno) []byte { return Word(uint32(-int32(errno))) }
 
-// read returns the bodies in a datagram.
-func read(raw []byte) (bodies []string, done bool, err error) {
+// readBodies returns the bodies of the messages in a datagram.
+func readBodies(raw []byte) (bodies []string, done bool, err error) {
 	done, err = handleDatagram(raw, testKind, testSeq, func(body []byte) error {
 		bodies = append(bodies, string(body))
 		return nil
@@ -38,18 +38,18 @@ func read(raw []byte) (bodies []string, done bool, err error) {
 }
 
 func TestAnAnswerIsTheMessagesOfItsRequest(t *testing.T) {
-	one, two, old := message(testKind, testSeq, []byte("one.")), message(testKind, testSeq, []byte("two.")), message(testKind, testSeq-1, []byte("old."))
-	bodies, done, err := read(slices.Concat(old, one, message(unix.NLMSG_DONE, testSeq-1, ended(0)), two))
+	one, two, old := newMessage(testKind, testSeq, []byte("one.")), newMessage(testKind, testSeq, []byte("two.")), newMessage(testKind, testSeq-1, []byte("old."))
+	bodies, done, err := readBodies(slices.Concat(old, one, newMessage(unix.NLMSG_DONE, testSeq-1, errnoBody(0)), two))
 	require.NoError(t, err)
 	require.False(t, done, "there is more to come")
 	require.Equal(t, []string{"one.", "two."}, bodies)
 	for _, kind := range []uint16{unix.NLMSG_DONE, unix.NLMSG_ERROR} {
-		bodies, done, err = read(slices.Concat(one, message(kind, testSeq, ended(0)), two))
+		bodies, done, err = readBodies(slices.Concat(one, newMessage(kind, testSeq, errnoBody(0)), two))
 		require.NoError(t, err)
 		require.True(t, done)
 		require.Equal(t, []string{"one."}, bodies)
 	}
-	bodies, done, err = read(nil)
+	bodies, done, err = readBodies(nil)
 	require.NoError(t, err)
 	require.False(t, done)
 	require.Empty(t, bodies)
@@ -58,27 +58,27 @@ func TestAnAnswerIsTheMessagesOfItsRequest(t *testing.T) {
 func TestARefusalIsItsErrno(t *testing.T) {
 	for _, kind := range []uint16{unix.NLMSG_DONE, unix.NLMSG_ERROR} {
 		for _, errno := range []unix.Errno{unix.EPERM, unix.EMSGSIZE, unix.ENODEV} {
-			_, _, err := read(message(kind, testSeq, ended(errno)))
+			_, _, err := readBodies(newMessage(kind, testSeq, errnoBody(errno)))
 			require.ErrorIs(t, err, errno)
 		}
 	}
 }
 
 func TestDamagedAnswersAreErrors(t *testing.T) {
-	whole := message(testKind, testSeq, []byte("body"))
+	whole := newMessage(testKind, testSeq, []byte("body"))
 	for name, raw := range map[string][]byte{
 		"cut":                     whole[:len(whole)-1],
-		"of another type":         message(testKind+1, testSeq, nil),
-		"a refusal without errno": message(unix.NLMSG_ERROR, testSeq, []byte{1, 2, 3}),
+		"of another type":         newMessage(testKind+1, testSeq, nil),
+		"a refusal without errno": newMessage(unix.NLMSG_ERROR, testSeq, []byte{1, 2, 3}),
 	} {
-		_, _, err := read(raw)
+		_, _, err := readBodies(raw)
 		require.ErrorContains(t, err, "read answer", name)
 	}
 }
 
 func TestAnAnswerThatIsRefusedEnds(t *testing.T) {
 	calls, stop := 0, errors.New("stop")
-	_, err := handleDatagram(slices.Concat(message(testKind, testSeq, nil), message(testKind, testSeq, nil)), testKind, testSeq, func([]byte) error {
+	_, err := handleDatagram(slices.Concat(newMessage(testKind, testSeq, nil), newMessage(testKind, testSeq, nil)), testKind, testSeq, func([]byte) error {
 		calls++
 		return stop
 	})
@@ -86,8 +86,8 @@ func TestAnAnswerThatIsRefusedEnds(t *testing.T) {
 	require.Equal(t, 1, calls)
 }
 
-// open returns a socket of generic netlink.
-func open(t *testing.T, limit time.Duration) *Conn {
+// dialGeneric opens a generic netlink socket until the end of the test.
+func dialGeneric(t *testing.T, limit time.Duration) *Conn {
 	t.Helper()
 	c, err := Dial(unix.NETLINK_GENERIC, limit)
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, os.ErrPermission) {
@@ -99,7 +99,7 @@ func open(t *testing.T, limit time.Duration) *Conn {
 }
 
 func TestTheKernelAnswers(t *testing.T) {
-	c := open(t, time.Minute)
+	c := dialGeneric(t, time.Minute)
 	header := []byte{unix.CTRL_CMD_GETFAMILY, 1, 0, 0}
 	family := func(name string, flags uint16) (names []string, err error) {
 		body := slices.Clone(header)
@@ -131,16 +131,16 @@ func TestTheKernelAnswers(t *testing.T) {
 }
 
 func TestALostAnswerIsNotAwaitedForEver(t *testing.T) {
-	c := open(t, 10*time.Millisecond)
-	// The kernel skips a request whose type is one of netlink itself.
+	c := dialGeneric(t, 10*time.Millisecond)
+	// The kernel does not answer a request whose type is reserved for netlink itself.
 	require.NoError(t, c.Send(unix.NLMSG_NOOP, 0, nil))
 	require.ErrorIs(t, c.receive(testKind, nil), os.ErrDeadlineExceeded)
 }
 
 func FuzzAnswersAreReadOrRefused(f *testing.F) {
-	f.Add(message(testKind, testSeq, Attribute(nil, 1, Text("mlx5_0"))))
-	f.Add(message(unix.NLMSG_DONE, testSeq, ended(0)))
-	f.Add(message(unix.NLMSG_ERROR, testSeq, ended(unix.ENODEV)))
+	f.Add(newMessage(testKind, testSeq, Attribute(nil, 1, Text("mlx5_0"))))
+	f.Add(newMessage(unix.NLMSG_DONE, testSeq, errnoBody(0)))
+	f.Add(newMessage(unix.NLMSG_ERROR, testSeq, errnoBody(unix.ENODEV)))
 	f.Fuzz(func(_ *testing.T, raw []byte) {
 		_, _ = handleDatagram(raw, testKind, testSeq, func(body []byte) error { // must neither panic nor hang
 			return Each(body, func(_ uint16, value []byte) error {

@@ -27,7 +27,7 @@ func TestAnOverrunSocketIsReportedAndStaysUsable(t *testing.T) {
 
 	for range 10_000 {
 		// The message goes to the group and then to the kernel, which does not listen here.
-		err := unix.Sendto(sender, message(testKind, testSeq, []byte("body")), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)})
+		err := unix.Sendto(sender, newMessage(testKind, testSeq, []byte("body")), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (group - 1)})
 		require.ErrorIs(t, err, unix.ECONNREFUSED)
 	}
 	_, err = s.Receive()
@@ -35,7 +35,7 @@ func TestAnOverrunSocketIsReportedAndStaysUsable(t *testing.T) {
 
 	queued, err := s.Receive()
 	require.NoError(t, err)
-	require.Equal(t, message(testKind, testSeq, []byte("body")), queued)
+	require.Equal(t, newMessage(testKind, testSeq, []byte("body")), queued)
 	var bodies []string
 	require.NoError(t, s.ReceiveMessages(func(kind uint16, body []byte) {
 		require.EqualValues(t, testKind, kind)

@@ -33,7 +33,7 @@ type fakeProcess struct {
 	killed   time.Time
 }
 
-// send sends a message, which no process receives once the Supervisor has left this one.
+// send sends a message to the Supervisor. The Supervisor refuses messages of a process that it has left.
 func (p *fakeProcess) send(m message) { _ = p.deliver(m) }
 
 func newFakeProcess(deliver func(message) error) *fakeProcess {
@@ -97,7 +97,7 @@ func openOnly(p *fakeProcess) { p.send("opened") }
 
 func endWith(why status.Reason) script {
 	return func(p *fakeProcess) {
-		p.send(ended(why, "mlx5_0: "+string(why)))
+		p.send(endedMessage(why, "mlx5_0: "+string(why)))
 	}
 }
 
@@ -117,7 +117,7 @@ func runFor(d time.Duration) script {
 	}
 }
 
-// bubble is a Supervisor over scripts; the last script is repeated.
+// bubble is a Supervisor whose processes follow one script each. Further processes follow the last script.
 type bubble struct {
 	*recorder
 	*Supervisor[message]
@@ -188,8 +188,8 @@ func (b *bubble) lines() []string {
 	return b.logLines
 }
 
-// pass lets time pass in the bubble.
-func pass(d time.Duration) {
+// passTime lets time pass in the bubble.
+func passTime(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }

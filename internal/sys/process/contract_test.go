@@ -19,7 +19,7 @@ import (
 // reason and a text.
 type message = string
 
-func ended(why status.Reason, text string) message { return "ended " + string(why) + " " + text }
+func endedMessage(why status.Reason, text string) message { return "ended " + string(why) + " " + text }
 
 // testContract is the contract of these tests. Its shared memory is a ledger, in which
 // the child records the call that it is in.

@@ -35,8 +35,8 @@ func TestCrashesAreThoseOfChildrenThatHadOpenedTheDevice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
-				if pass(time.Second); !row.soon {
-					pass(20 * time.Minute)
+				if passTime(time.Second); !row.soon {
+					passTime(20 * time.Minute)
 				}
 				b.cancel()
 				<-b.over

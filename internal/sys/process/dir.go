@@ -103,10 +103,10 @@ func openDirIn(base string) (*os.File, error) {
 			return f, err
 		}
 	}
-	return nil, fmt.Errorf("make runtime directory in %s: it is removed as soon as it is made", base)
+	return nil, fmt.Errorf("make runtime directory in %s: another process removes it at once", base)
 }
 
-var errSwept = errors.New("another process removes it")
+var errSwept = errors.New("another process has removed it")
 
 // makeDir creates and locks a directory. It returns errSwept if another process locked the
 // directory first.
@@ -132,13 +132,13 @@ func lockDir(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(f); err != nil {
+	if err := flockDir(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-func lock(dir *os.File) error {
+func flockDir(dir *os.File) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err
 	}

@@ -93,10 +93,10 @@ func TestADirectoryThatIsSweptWhileItIsMadeIsNotUsed(t *testing.T) {
 	late, err := os.Open(path)
 	require.NoError(t, err)
 	defer late.Close()
-	require.ErrorIs(t, lock(late), unix.EWOULDBLOCK)
+	require.ErrorIs(t, flockDir(late), unix.EWOULDBLOCK)
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, sweeper.Close())
-	require.ErrorIs(t, lock(late), os.ErrNotExist)
+	require.ErrorIs(t, flockDir(late), os.ErrNotExist)
 	_, err = lockDir(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -185,7 +185,7 @@ func TestDirectoryThatCannotBeMadeAgainIsNamed(t *testing.T) {
 }
 
 func TestChildStartsAfterItsDirectoryWasRemoved(t *testing.T) {
-	s := supervise(t, "works", nil)
+	s := startSupervisor(t, "works", nil)
 	first := s.awaitState(t, status.StateRunning)
 	require.NoError(t, os.RemoveAll(s.dir.Path()))
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
@@ -214,7 +214,7 @@ func TestAPathThatIsTooLongForASocketIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	longest := filepath.Join(base, dirPrefix+"4294967295") // as long as any
+	longest := filepath.Join(base, dirPrefix+"4294967295") // the longest possible name
 	require.NoError(t, os.Symlink(d.Path(), longest))
 	require.NoError(t, os.Mkdir(longest+"/plugin-dir4294967295", 0o700))
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: longest + "/plugin-dir4294967295/plugin4294967295"}))

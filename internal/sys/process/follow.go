@@ -136,7 +136,7 @@ func (f *following[M]) call() Call {
 // waits in the kernel while the rest of the child works: killing the child would not end that
 // call, but would end the rest.
 func (f *following[M]) waitsFor() Call {
-	return f.Busy(func(thread int) bool { return uninterruptible(f.p.PID(), thread) })
+	return f.Busy(func(thread int) bool { return isUninterruptible(f.p.PID(), thread) })
 }
 
 // handle passes a message with the resulting status to the Attempt. The goroutine of the
@@ -163,9 +163,8 @@ func (f *following[M]) handle(m M) error {
 	return nil
 }
 
-// endProcess ends the process, and reports whether it has ended. It kills a hanging process
-// without asking it first. It leaves a process to the kernel that is ending while the kernel
-// closes its resource.
+// endProcess ends the process, and reports whether it has ended. It kills a hanging process without asking it first. If a process
+// is already ending while the kernel closes its resource, endProcess leaves it to the kernel.
 func (s *Supervisor[M]) endProcess(f *following[M], by cause) bool {
 	if by != causeHung && by != causeStuck {
 		f.p.Ask()
@@ -220,7 +219,7 @@ func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 		d.why, d.retry = explainEnd(&s.spec, &report{}, by, call) // the report of the process is not complete
 	case !gone:
 		d.left = f.p.Done()
-		d.why = unkillable(&s.spec, f.p.PID(), call)
+		d.why = unkillableEnd(&s.spec, f.p.PID(), call)
 	case f.end.End != nil && by == causeNone && !f.p.Report().couldNotClose():
 		d.why, d.retry = *f.end.End, f.end.Retry
 	default:

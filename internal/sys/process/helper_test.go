@@ -35,7 +35,7 @@ const (
 	noteKey = "RDMA_EVENTS_TEST_NOTE" // a file to write to
 )
 
-// The main of a child stays on the first thread.
+// Serve has to be called on the first thread of the process.
 func init() {
 	if os.Getenv(modeKey) != "" {
 		runtime.LockOSThread()
@@ -69,7 +69,7 @@ func childMain(mode string) int {
 		must(unix.Dup3(p[0], lifelineFD, 0))
 	}
 	switch mode {
-	case "is executed with capabilities": // which takes the signal away
+	case "is executed with capabilities": // which clears the parent-death signal
 		c.Needs = func() (confine.Needs, error) { return confine.Needs{}, nil }
 		fallthrough
 	case "has no parent-death signal", "has neither":
@@ -109,8 +109,8 @@ func earlyFaults() map[string]func() int {
 		"prints for ever":         func() int { _, _ = io.Copy(os.Stdout, zeros{}); return 0 },
 		"prepares slowly":         func() int { return preparesUntil(readyNote) },
 		"hangs while it prepares": func() int { return preparesUntil(func() { sleepForEver() }) },
-		"prepares":                func() int { return prepares(false) },
-		"cannot prepare":          func() int { return prepares(true) },
+		"prepares":                func() int { return servePreparing(false) },
+		"cannot prepare":          func() int { return servePreparing(true) },
 		"has another cookie":      func() int { os.Unsetenv(testHandshake().Key); return Serve(serveConfig()) },
 		"is of another release": func() int {
 			h := testHandshake()
@@ -203,10 +203,10 @@ func (f *fault) talk(ctx context.Context, send sender) error {
 func (f *fault) send(ctx context.Context, send sender) error {
 	mode := f.mode
 	if mode == "reports itself" {
-		return send(ended(status.ReasonRemoved, selfReport()))
+		return send(endedMessage(status.ReasonRemoved, selfReport()))
 	}
 	if reason, ok := strings.CutPrefix(mode, "ends with "); ok {
-		return send(ended(status.Reason(reason), "mlx5_0: "+reason))
+		return send(endedMessage(status.Reason(reason), "mlx5_0: "+reason))
 	}
 	if mode == "prints" {
 		printNatively("after the handshake")
@@ -218,7 +218,7 @@ func (f *fault) send(ctx context.Context, send sender) error {
 	l.Count(10, 1, 3, 2)
 	switch mode {
 	case "crashes in a call":
-		l.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: os.Getpid(), Since: 1}) // another thread's, longer
+		l.SetEvidenceCall(ledger.ThreadCall{Call: ledger.CallReadSysfs, Port: 1, Thread: os.Getpid(), Since: 1}) // a longer call of another thread
 		inCall(l, ledger.CallGetAsyncEvent)
 		must(unix.Kill(os.Getpid(), unix.SIGSEGV))
 	case "panics":
@@ -235,7 +235,7 @@ func (f *fault) send(ctx context.Context, send sender) error {
 		inCall(l, ledger.CallDestroyCQ)
 	case "does not close", "has no lifeline", "has no parent-death signal", "is executed with capabilities":
 		inCall(l, ledger.CallCloseDevice)
-		_ = beat(ctx, send)
+		_ = sendBeats(ctx, send)
 		<-context.Background().Done()
 	case "cannot close":
 		inCall(l, ledger.CallDestroyQP)
@@ -253,11 +253,10 @@ func (f *fault) send(ctx context.Context, send sender) error {
 	case "prints by Go":
 		fmt.Println(strings.Repeat("y", 200<<10))
 	}
-	return beat(ctx, send)
+	return sendBeats(ctx, send)
 }
 
-// haveChild starts a process that holds the child's stdout and stderr, and writes its
-// number to the note.
+// haveChild starts a process that keeps the child's stdout and stderr open, and writes its PID to the note.
 func (f *fault) haveChild(attr *syscall.SysProcAttr) {
 	c := exec.Command("sleep", "1000")
 	c.Stdout, c.Stderr, c.SysProcAttr = f.stdout, os.Stderr, attr
@@ -265,7 +264,7 @@ func (f *fault) haveChild(attr *syscall.SysProcAttr) {
 	must(os.WriteFile(os.Getenv(noteKey), fmt.Append(nil, c.Process.Pid), 0o600))
 }
 
-func beat(ctx context.Context, send sender) error {
+func sendBeats(ctx context.Context, send sender) error {
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()
 	for {
@@ -323,7 +322,7 @@ func hostMain(mode string) {
 	must(s.Run(context.Background()))
 }
 
-// announcer prints the number of the child that runs.
+// announcer prints the PID of the running child.
 type announcer struct{ *testContract }
 
 func (a announcer) Begin() (Attempt[message], []*os.File, error) {

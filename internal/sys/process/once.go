@@ -64,7 +64,7 @@ func (o *Once) Run(ctx context.Context) (Answer, error) {
 	a := Answer{Stdout: out.kept, Stderr: string(bytes.TrimSpace(errs.kept)), Status: -1}
 	if _, ended := c.state(); ended != nil {
 		if a.Status = ended.ExitCode(); a.Status < 0 && err == nil {
-			err = fmt.Errorf("it ended by %s", ended)
+			err = fmt.Errorf("it was ended by %s", ended)
 		}
 	}
 	return a, err

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// once returns a shell that runs a script.
-func once(t *testing.T, script string) *Once {
+// newOnce returns a Once that runs a shell script.
+func newOnce(t *testing.T, script string) *Once {
 	t.Helper()
 	exe, err := OpenExe("/bin/sh")
 	require.NoError(t, err)
@@ -22,13 +22,13 @@ func once(t *testing.T, script string) *Once {
 }
 
 func TestAnAnswerIsWhatTheProgramPrintedWithItsStatus(t *testing.T) {
-	a, err := once(t, `echo "$A"; echo why >&2; exit 3`).Run(t.Context())
+	a, err := newOnce(t, `echo "$A"; echo why >&2; exit 3`).Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Answer{Stdout: []byte("b\n"), Stderr: "why", Status: 3}, a)
 }
 
 func TestAProgramThatDoesNotAnswerIsKilledAndItsOutputKept(t *testing.T) {
-	o := once(t, `echo begun; sleep 1000 & sleep 1000`)
+	o := newOnce(t, `echo begun; sleep 1000 & sleep 1000`)
 	o.Limit = 200 * time.Millisecond
 	a, err := o.Run(t.Context())
 	require.ErrorIs(t, err, ErrNoAnswer)
@@ -37,9 +37,9 @@ func TestAProgramThatDoesNotAnswerIsKilledAndItsOutputKept(t *testing.T) {
 	require.Equal(t, Answer{Stdout: []byte("begun\n"), Status: -1}, a)
 }
 
-// The kernel does not kill a process in state D. Here the kill itself has no effect.
+// SIGKILL has no effect on a process in state D. Here the function that kills has no effect instead.
 func TestAProgramThatCannotBeKilledIsLeftBehind(t *testing.T) {
-	o := once(t, `echo begun; echo odd >&2; exec sleep 1000`)
+	o := newOnce(t, `echo begun; echo odd >&2; exec sleep 1000`)
 	o.Limit, o.Kill = 200*time.Millisecond, 50*time.Millisecond
 	var left *child
 	o.kill = func(c *child) { left = c }
@@ -51,7 +51,7 @@ func TestAProgramThatCannotBeKilledIsLeftBehind(t *testing.T) {
 	require.Equal(t, "odd", a.Stderr)
 	_, ended := left.state()
 	require.Nil(t, ended)
-	left.kill() // as the kernel does once the driver lets go
+	left.kill() // as the kernel does when the call of the driver returns
 	<-left.exited
 }
 
@@ -63,20 +63,20 @@ func TestTheEndOfTheContextKillsTheProgram(t *testing.T) {
 		defer cancel()
 		_, _ = os.ReadFile(note) // the program has begun
 	}()
-	o := once(t, `echo $$ > "$1"; exec sleep 1000`)
+	o := newOnce(t, `echo $$ > "$1"; exec sleep 1000`)
 	o.Args = append(o.Args, "sh", note)
 	_, err := o.Run(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestACrashIsAnErrorWithWhatWasPrinted(t *testing.T) {
-	a, err := once(t, `echo half; kill -SEGV $$`).Run(t.Context())
+	a, err := newOnce(t, `echo half; kill -SEGV $$`).Run(t.Context())
 	require.ErrorContains(t, err, "segmentation fault")
 	require.Equal(t, "half\n", string(a.Stdout))
 }
 
 func TestAnAnswerThatIsTooLongIsCut(t *testing.T) {
-	a, err := once(t, `yes | head -c 17000000`).Run(t.Context())
+	a, err := newOnce(t, `yes | head -c 17000000`).Run(t.Context())
 	require.NoError(t, err)
 	require.Len(t, a.Stdout, mostStdout)
 	require.True(t, strings.HasPrefix(string(a.Stdout), "y\n"))

@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child ends with its host's stream. It has two more guards, for the case that the
-// library does not close the device: the lifeline and the parent-death signal. A row
-// removes one of them, or both from a child that closes its device, or both from one that
-// is confined, which sets the signal again.
+// A child ends when its host closes the stream. Two other mechanisms end it if the library does not close the device: the lifeline
+// and the parent-death signal. Two modes disable one of them, and "has neither" disables both in a child that closes its device.
+// The last mode disables both in a confined child, which sets the signal again.
 func TestNoChildOutlivesAHostThatIsKilled(t *testing.T) {
 	for _, mode := range []string{"works", "has no lifeline", "has no parent-death signal", "has neither", "is executed with capabilities"} {
 		t.Run(mode, func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 
 const preparedKey = "RDMA_EVENTS_TEST_PREPARED"
 
-// prepares is a child that says what it does before the handshake, or fails to prepare.
-func prepares(fails bool) int {
+// servePreparing is a child that prints each step before the handshake. With fails, it fails in Prepare.
+func servePreparing(fails bool) int {
 	says := func(what string) { fmt.Fprintln(os.Stderr, what, os.Getenv(preparedKey)) }
 	c := serveConfig()
 	c.Shared = 0
@@ -41,7 +41,7 @@ func prepares(fails bool) int {
 	return Serve(c)
 }
 
-// preparesUntil is a child that reports a step of its start and serves once ready has returned.
+// preparesUntil is a child that reports a step of its start, and serves after ready has returned.
 func preparesUntil(ready func()) int {
 	c := serveConfig()
 	c.Prepare = func() error {
@@ -54,17 +54,17 @@ func preparesUntil(ready func()) int {
 	return Serve(c)
 }
 
-// readyNote waits until the note, a pipe, is opened for writing.
+// readyNote waits until the test opens the note, which is a pipe, for writing.
 func readyNote() {
 	_, err := os.ReadFile(os.Getenv(noteKey))
 	must(err)
 }
 
-// A host that is overloaded delays the start of each child, which is no reason to start it anew.
+// An overloaded host delays the start of every child. A restart of the child would not help.
 func TestSlowStartIsReportedAndCompleted(t *testing.T) {
 	note := shortDir(t) + "/ready"
 	require.NoError(t, unix.Mkfifo(note, 0o600))
-	s := supervise(t, "prepares slowly", func(c *Spec) {
+	s := startSupervisor(t, "prepares slowly", func(c *Spec) {
 		c.Env = append(c.Env, noteKey+"="+note)
 		c.Timing.Start = time.Second
 	})
@@ -79,9 +79,9 @@ func TestSlowStartIsReportedAndCompleted(t *testing.T) {
 	require.NoError(t, s.stop())
 }
 
-// started starts a child without a Supervisor, with the other end of its lifeline open or not, and returns what it says and
-// its exit status. Once it makes its service the lifeline is closed.
-func started(t *testing.T, mode string, alive bool) (lines []string, code int) {
+// runUnsupervised runs a child without a Supervisor, and returns the lines of its stderr and its exit status. With alive, the
+// lifeline is open until the child makes its service, and otherwise it is closed from the start.
+func runUnsupervised(t *testing.T, mode string, alive bool) (lines []string, code int) {
 	t.Helper()
 	line, end, err := os.Pipe()
 	require.NoError(t, err)
@@ -108,19 +108,19 @@ func started(t *testing.T, mode string, alive bool) (lines []string, code int) {
 }
 
 func TestAChildPreparesOnceBeforeItIsConfined(t *testing.T) {
-	lines, code := started(t, "prepares", true)
+	lines, code := runUnsupervised(t, "prepares", true)
 	require.Equal(t, []string{"prepares ", "needs prepared", "needs prepared", "makes prepared"}, lines)
 	require.Equal(t, exitOrphan, code)
 }
 
 func TestAChildThatCannotPrepareEnds(t *testing.T) {
-	lines, code := started(t, "cannot prepare", true)
+	lines, code := runUnsupervised(t, "cannot prepare", true)
 	require.Equal(t, []string{"prepares ", "prepare this process: no luck today"}, lines)
 	require.Equal(t, exitSetup, code)
 }
 
 func TestAChildWhoseHostIsGoneDoesNotPrepare(t *testing.T) {
-	lines, code := started(t, "prepares", false)
+	lines, code := runUnsupervised(t, "prepares", false)
 	require.Empty(t, lines)
 	require.Equal(t, exitOrphan, code)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func TestAChildRunsUntilItIsAskedToStop(t *testing.T) {
-	s := supervise(t, "works", nil)
+	s := startSupervisor(t, "works", nil)
 	got := s.awaitState(t, status.StateRunning)
 	require.Equal(t, status.ReasonOK, got.Reason)
 	require.NotZero(t, got.PID)
@@ -33,8 +33,8 @@ func TestAChildRunsUntilItIsAskedToStop(t *testing.T) {
 	require.ErrorIs(t, unix.Kill(got.PID, 0), unix.ESRCH)
 }
 
-// callsOf returns the calls up to now. After each state running it always has a message,
-// which may or may not have come.
+// callsOf returns the calls so far. After each state running it adds a message if none has come yet, so that the result does not
+// depend on time.
 func (s *supervised) callsOf() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *supervised) callsOf() []string {
 }
 
 func TestAKilledChildIsReplaced(t *testing.T) {
-	s := supervise(t, "works", func(c *Spec) { c.Timing = Timing{} })
+	s := startSupervisor(t, "works", func(c *Spec) { c.Timing = Timing{} })
 	first := s.awaitState(t, status.StateRunning)
 	killed := time.Now()
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
@@ -63,7 +63,7 @@ func TestAKilledChildIsReplaced(t *testing.T) {
 }
 
 func TestTheLastCountsOfADeadChildAreThere(t *testing.T) {
-	s := supervise(t, "is killed", nil)
+	s := startSupervisor(t, "is killed", nil)
 	got := s.awaitEnded(t)
 	require.Equal(t, status.End{Reason: status.ReasonCrashed, Message: "child of mlx5_0 died of SIGKILL"}, got)
 	s.mu.Lock()
@@ -93,7 +93,9 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 		"does not beat":            {status.ReasonStuck, "stopped responding in ibv_query_port and was killed", impatient},
 		"is stuck in a call":       {status.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
 		"stops":                    {status.ReasonStuck, "stopped responding and was killed", wary},
-		"hangs early":              {status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check child_path`, soon},
+		"hangs early": {
+			status.ReasonStuck, `(/proc/self/exe) did not complete the handshake in time and was killed: "thinking"; check child_path`, soon,
+		},
 		"stops before the handshake": {
 			status.ReasonStuck, "was slow to start and was killed after 4s: starting; see whether the host is overloaded", slow,
 		},
@@ -101,7 +103,7 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 			status.ReasonStuck, "was slow to start and was killed after 4s: loading programs; see whether the host is overloaded", slow,
 		},
 		"is mute after the handshake": {
-			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check child_path`, soon,
+			status.ReasonStuck, `(/proc/self/exe) did not complete the handshake in time and was killed; check child_path`, soon,
 		},
 		"exits early": {
 			status.ReasonCrashed,
@@ -124,14 +126,14 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 		},
 		"is of another release": {
 			status.ReasonCrashed,
-			"cannot be started: /proc/self/exe is of another release (contract 2, wanted 1): install rdma-events and test-child of the same", nil,
+			"cannot be started: /proc/self/exe is from another release (contract 2, wanted 1): install rdma-events and test-child of the same", nil,
 		},
 		"has no shared memory": {
-			status.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat shared file: bad file descriptor"`, nil,
+			status.ReasonCrashed, `(/proc/self/exe) could not set itself up: "open ledger: stat shared file: bad file descriptor"`, nil,
 		},
 	} {
 		t.Run(mode, func(t *testing.T) {
-			s := supervise(t, mode, row.change)
+			s := startSupervisor(t, mode, row.change)
 			want := status.End{Reason: row.reason, Message: "child of mlx5_0 " + row.want}
 			require.Equal(t, want, s.awaitEnded(t))
 			s.await(t, "it is logged", func() bool {
@@ -152,13 +154,13 @@ func TestChildsFinalMessageIsPassedOn(t *testing.T) {
 		"ends with excluded_netns": {Reason: status.ReasonExcludedNetns, Message: "mlx5_0: excluded_netns"},
 	} {
 		t.Run(mode, func(t *testing.T) {
-			require.Equal(t, want, supervise(t, mode, nil).awaitEnded(t))
+			require.Equal(t, want, startSupervisor(t, mode, nil).awaitEnded(t))
 		})
 	}
 }
 
 func TestNothingIsLeftOfAProgramThatPrintsForEver(t *testing.T) {
-	s := supervise(t, "prints for ever", nil)
+	s := startSupervisor(t, "prints for ever", nil)
 	require.Contains(t, s.awaitEnded(t).Message, "is not an test-child")
 }
 
@@ -168,7 +170,7 @@ func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
 	exe, err := OpenExe(path)
 	require.NoError(t, err)
 	defer exe.Close()
-	s := supervise(t, "works", func(c *Spec) { c.Exe = exe })
+	s := startSupervisor(t, "works", func(c *Spec) { c.Exe = exe })
 	require.Equal(t, "child of mlx5_0 cannot be started: execute "+path+": exec format error; check child_path",
 		s.awaitEnded(t).Message)
 	require.Equal(t, status.StateBackingOff, s.awaitState(t, status.StateBackingOff).State)
@@ -184,7 +186,7 @@ func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
 	defer exe.Close()
 	require.NoError(t, os.WriteFile(path+".new", []byte("another version"), 0o755))
 	require.NoError(t, os.Rename(path+".new", path))
-	s := supervise(t, "works", func(c *Spec) { c.Exe = exe })
+	s := startSupervisor(t, "works", func(c *Spec) { c.Exe = exe })
 	first := s.awaitState(t, status.StateRunning)
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
 	s.await(t, "another one runs", func() bool {
@@ -196,7 +198,7 @@ func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
 func TestLibraryOutputDisturbsNothing(t *testing.T) {
 	for _, mode := range []string{"prints", "prints by Go"} {
 		t.Run(mode, func(t *testing.T) {
-			s := supervise(t, mode, nil)
+			s := startSupervisor(t, mode, nil)
 			s.awaitState(t, status.StateRunning)
 			s.await(t, "what it prints is logged", func() bool {
 				all := strings.Join(s.logLines, "")
@@ -210,7 +212,7 @@ func TestLibraryOutputDisturbsNothing(t *testing.T) {
 }
 
 func TestAFloodOnStderrIsCutOffAndHoldsNothingUp(t *testing.T) {
-	s := supervise(t, "prints a lot", nil)
+	s := startSupervisor(t, "prints a lot", nil)
 	s.awaitState(t, status.StateRunning)
 	s.await(t, "it beats after the flood", func() bool { return s.calls[len(s.calls)-1] == "message" })
 	require.NoError(t, s.stop())
@@ -219,7 +221,7 @@ func TestAFloodOnStderrIsCutOffAndHoldsNothingUp(t *testing.T) {
 
 func TestAProcessThatAChildStartedDiesWithIt(t *testing.T) {
 	note := shortDir(t) + "/pid"
-	s := supervise(t, "has a child and is killed", func(c *Spec) { c.Env = append(c.Env, noteKey+"="+note) })
+	s := startSupervisor(t, "has a child and is killed", func(c *Spec) { c.Env = append(c.Env, noteKey+"="+note) })
 	require.Equal(t, "child of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
 	require.NoError(t, s.stop())
 	awaitGone(t, numberIn(t, note))
@@ -227,7 +229,7 @@ func TestAProcessThatAChildStartedDiesWithIt(t *testing.T) {
 
 func TestAProcessThatLeftTheChildsGroupHoldsNothingUp(t *testing.T) {
 	note := shortDir(t) + "/pid"
-	s := supervise(t, "has an escaped child and is killed", func(c *Spec) {
+	s := startSupervisor(t, "has an escaped child and is killed", func(c *Spec) {
 		c.Env = append(c.Env, noteKey+"="+note)
 		c.Timing.Slow, c.Timing.Retry, c.Timing.RetryMax = time.Hour, time.Hour, time.Hour
 	})
@@ -245,7 +247,7 @@ func numberIn(t *testing.T, path string) int {
 	return n
 }
 
-// awaitGone waits until a process has ended that may be the child of another process.
+// awaitGone waits until a process has ended. It need not be a child of this process.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -260,7 +262,7 @@ func awaitGone(t *testing.T, pid int) {
 }
 
 func TestAChildThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
-	s := supervise(t, "does not close", func(c *Spec) { c.Timing.Grace = 50 * time.Millisecond })
+	s := startSupervisor(t, "does not close", func(c *Spec) { c.Timing.Grace = 50 * time.Millisecond })
 	got := s.awaitState(t, status.StateRunning)
 	begin := time.Now()
 	require.NoError(t, s.stop())
@@ -271,7 +273,7 @@ func TestAChildThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
 
 func TestAChildThatIsStartingIsNotWaitedFor(t *testing.T) {
 	note := shortDir(t) + "/note"
-	s := supervise(t, "hangs early", func(c *Spec) {
+	s := startSupervisor(t, "hangs early", func(c *Spec) {
 		c.Env = append(c.Env, noteKey+"="+note)
 		c.Timing.Grace, c.Timing.Start = time.Hour, time.Hour
 	})
@@ -284,7 +286,7 @@ func TestAChildThatIsStartingIsNotWaitedFor(t *testing.T) {
 
 // systemd signals every process of a unit when it stops the unit.
 func TestAChildLeavesSignalsToItsHost(t *testing.T) {
-	s := supervise(t, "works", nil)
+	s := startSupervisor(t, "works", nil)
 	pid := s.awaitState(t, status.StateRunning).PID
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT} {
 		require.NoError(t, unix.Kill(pid, sig))
@@ -297,7 +299,7 @@ func TestAChildLeavesSignalsToItsHost(t *testing.T) {
 
 func TestGoPluginMessagesAreLoggedWithoutStderr(t *testing.T) {
 	r := newRecorder()
-	s := supervise(t, "prints a lot", func(c *Spec) {
+	s := startSupervisor(t, "prints a lot", func(c *Spec) {
 		c.Log = slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	s.awaitState(t, status.StateRunning)
@@ -307,8 +309,8 @@ func TestGoPluginMessagesAreLoggedWithoutStderr(t *testing.T) {
 	require.NotContains(t, r.logged(), "go-plugin: event")
 }
 
-// The fork moves the pipe through which it reports errors to the number above those of
-// the child's files if its own is lower. Any other file may have that number here.
+// If the error pipe of the fork has a lower descriptor than the child's files, Go moves the pipe to the descriptor above them.
+// In the host, any other file may have that descriptor.
 func TestAChildIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 	exe := testExe(t)
 	var low []*os.File
@@ -334,7 +336,7 @@ func TestAChildIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 
 func TestAChildInheritsOnlyWhatItNeeds(t *testing.T) {
 	t.Setenv("TELEGRAF_SECRET", "hush")
-	s := supervise(t, "reports itself", nil)
+	s := startSupervisor(t, "reports itself", nil)
 	got := s.awaitEnded(t).Message
 	for _, want := range []string{
 		"env " + modeKey + "=reports itself",
@@ -354,7 +356,7 @@ func TestAStrangerCannotConnectToAChild(t *testing.T) {
 	dir, err := OpenDir(base)
 	require.NoError(t, err)
 	defer dir.Close()
-	s := supervise(t, "works", func(c *Spec) { c.Dir = dir })
+	s := startSupervisor(t, "works", func(c *Spec) { c.Dir = dir })
 	s.awaitState(t, status.StateRunning)
 	sockets, err := filepath.Glob(dir.Path() + "/plugin-dir*/plugin*")
 	require.NoError(t, err)
@@ -377,7 +379,7 @@ func TestManyDeathsLeakNothing(t *testing.T) {
 		return len(e)
 	}
 	for _, mode := range []string{"dies after the handshake", "is killed", "exits early"} {
-		s := supervise(t, mode, func(c *Spec) {
+		s := startSupervisor(t, mode, func(c *Spec) {
 			c.Timing.RetryMax, c.Timing.Slow = time.Millisecond, time.Millisecond
 		})
 		s.awaitEnded(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// tapped returns what a tap passes on of a text that is written in parts, and the steps.
-func tapped(t *testing.T, parts ...string) (text, first string, steps []string) {
+// readTap writes a text in parts, and returns the text that a tap passes on, the first line that it keeps, and the steps.
+func readTap(t *testing.T, parts ...string) (text, first string, steps []string) {
 	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestProgressIsTakenOutOfStdout(t *testing.T) {
 		"after the hello":   {[]string{hello, progressMark + "late\n"}, hello + progressMark + "late\n", "1|1|unix|/x|grpc|", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, first, steps := tapped(t, row.parts...)
+			text, first, steps := readTap(t, row.parts...)
 			require.Equal(t, row.text, text)
 			require.Equal(t, row.first, first)
 			require.Equal(t, row.steps, steps)
@@ -61,7 +61,7 @@ func TestProgressWithoutAnEndIsBounded(t *testing.T) {
 	for range 1000 {
 		long += "0123456789"
 	}
-	text, _, steps := tapped(t, long)
+	text, _, steps := readTap(t, long)
 	require.Equal(t, long, text)
 	require.Empty(t, steps)
 }

@@ -155,7 +155,7 @@ func testExe(t *testing.T) *os.File {
 // shortDir makes a temporary directory whose name is short enough for sockets in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "w") //nolint:usetesting // its directory's name is the test's, and too long
+	dir, err := os.MkdirTemp("", "w") //nolint:usetesting // the directory of a test contains its name, which is too long
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
@@ -169,21 +169,21 @@ func helperEnv(mode, coverage string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), modeKey + "=" + mode, "GORACE=atexit_sleep_ms=0", "GOCOVERDIR=" + coverage}
 }
 
-// quick returns long limits, for a slow machine, and almost no delay between restarts.
-func quick() Timing {
+// quickTiming returns a Timing with almost no delay between restarts. Its limits are long, for slow machines.
+func quickTiming() Timing {
 	return Timing{
 		Beat: 10 * time.Second, Start: 20 * time.Second,
 		Grace: 10 * time.Second, Kill: 10 * time.Second, Retry: time.Millisecond,
 	}
 }
 
-func supervise(t *testing.T, mode string, change func(*Spec)) *supervised {
+func startSupervisor(t *testing.T, mode string, change func(*Spec)) *supervised {
 	t.Helper()
 	dir, err := OpenDir(shortDir(t))
 	require.NoError(t, err)
 	s := &supervised{recorder: newRecorder(), dir: dir}
 	c := testSpec()
-	c.Exe, c.Dir, c.Timing, c.Log = testExe(t), dir, quick(), s.logger()
+	c.Exe, c.Dir, c.Timing, c.Log = testExe(t), dir, quickTiming(), s.logger()
 	c.Env = helperEnv(mode, shortDir(t))
 	if change != nil {
 		change(&c)

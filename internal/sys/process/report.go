@@ -73,18 +73,18 @@ func explainEnd(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
 		return s.endf(status.ReasonStuck, "was slow to start and was killed after %v: %s%s; see whether the host is overloaded",
 			s.Timing.Start+s.Timing.Load, r.Step, lastLine(r)), Soon
 	case r.Late:
-		return s.endf(status.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check %s",
+		return s.endf(status.ReasonStuck, "(%s) did not complete the handshake in time and was killed%s; check %s",
 			r.Exe, lastLine(r), s.Option), Soon
 	case r.PID == 0:
 		return startFailure(s, r.Err), Slowly
 	case r.refusedThread():
-		return s.endf(status.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), Slowly
+		return s.endf(status.ReasonLimit, "ended because it could not start another thread; %s", raiseProcesses), Slowly
 	case r.couldNotClose():
 		return s.endf(status.ReasonStuck, "could not close the %s: stuck%s", s.Resource, duringCall(in)), Soon
 	case !r.Shook:
 		return explainStart(s, r)
 	case r.Status.Exited() && r.Status.ExitStatus() == 0:
-		return s.endf(status.ReasonCrashed, "left: %v", r.Err), Soon
+		return s.endf(status.ReasonCrashed, "exited by itself: %v", r.Err), Soon
 	}
 	return s.endf(status.ReasonCrashed, "%s%s", describeDeath(r), duringCall(in)), Soon
 }
@@ -94,17 +94,16 @@ func (s *Spec) endf(why status.Reason, format string, args ...any) status.End {
 	return status.End{Reason: why, Message: s.Subject + " " + fmt.Sprintf(format, args...)}
 }
 
-// unkillable returns the End of a process that cannot be killed because the kernel holds it.
-func unkillable(s *Spec, pid int, in Call) status.End {
-	what := "is not executed yet"
+// unkillableEnd returns the End of a process that cannot be killed because the kernel holds it.
+func unkillableEnd(s *Spec, pid int, in Call) status.End {
+	what := "has not started yet"
 	if pid != 0 {
 		what = fmt.Sprintf("(process %d) cannot be killed", pid)
 	}
 	return status.End{Reason: status.ReasonStuck, Message: fmt.Sprintf("%s %s: the kernel holds it%s", s.Subject, what, duringCall(in))}
 }
 
-// explainStart returns why a process ended that did not complete the handshake, and when to
-// start the next one.
+// explainStart returns why a process ended before it completed the handshake, and when to start the next one.
 func explainStart(s *Spec, r *report) (status.End, Retry) {
 	core, rest, _ := strings.Cut(r.Hello, "|")
 	version, _, isHello := strings.Cut(rest, "|")
@@ -113,12 +112,12 @@ func explainStart(s *Spec, r *report) (status.End, Retry) {
 		return s.endf(status.ReasonCrashed, "cannot be started: %s is not an %s: it printed %q; check %s",
 			r.Exe, s.Name, r.Hello, s.Option), Slowly
 	case isHello && version != fmt.Sprint(s.Handshake.Version):
-		return s.endf(status.ReasonCrashed, "cannot be started: %s is of another release (contract %s, wanted %d): "+
-			"install rdma-events and %s of the same", r.Exe, version, s.Handshake.Version, s.Name), Slowly
+		return s.endf(status.ReasonCrashed, "cannot be started: %s is from another release (contract %s instead of %d): "+
+			"install rdma-events and %s of the same release", r.Exe, version, s.Handshake.Version, s.Name), Slowly
 	case isHello:
 		return s.endf(status.ReasonCrashed, "%s after the handshake", describeDeath(r)), Soon
 	case r.Status.Exited() && r.Status.ExitStatus() == exitSetup:
-		return s.endf(status.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastLine(r)), Slowly
+		return s.endf(status.ReasonCrashed, "(%s) could not set itself up%s", r.Exe, lastLine(r)), Slowly
 	case r.Status.Exited() && r.Crash == "":
 		return s.endf(status.ReasonCrashed, "cannot be started: %s is not an %s of this release: "+
 			"it %s before the handshake%s; check %s", r.Exe, s.Name, describeDeath(r), lastLine(r), s.Option), Slowly
@@ -133,7 +132,7 @@ func startFailure(s *Spec, err error) status.End {
 	e := status.End{Reason: status.ReasonCrashed, Message: fmt.Sprintf("%s cannot be started: %v", s.Subject, err)}
 	switch {
 	case errors.Is(err, errNoDir):
-		e.Message += fmt.Sprintf("; let user %d make directories there", os.Geteuid())
+		e.Message += fmt.Sprintf("; allow user %d to create directories there", os.Geteuid())
 	case isAny(err, unix.EMFILE, unix.ENFILE):
 		e.Reason = status.ReasonLimit
 		e.Message += "; raise the limit of open files (systemd: LimitNOFILE)"
@@ -178,8 +177,7 @@ func describeDeath(r *report) string {
 	return fmt.Sprintf("ended with status %d", r.Status.ExitStatus())
 }
 
-// traceLimit is the maximum number of bytes of a traceback in the log. The thread that
-// crashed comes first and takes about as much.
+// traceLimit is the maximum number of bytes of a traceback in the log. This suffices for the thread that crashed, which comes first.
 const traceLimit = 2 << 10
 
 // addresses matches the addresses in a line of a traceback, which are useless once the

@@ -37,7 +37,7 @@ func TestAChildThatTheKernelRefusesIsNoCrash(t *testing.T) {
 	}
 }
 
-// The Go runtime ends a process that cannot have a thread by SIGABRT.
+// If the Go runtime cannot start a thread, it ends the process with SIGABRT.
 func TestAChildThatIsRefusedAThreadIsNoCrash(t *testing.T) {
 	spec := new(testSpec())
 	for _, said := range []string{

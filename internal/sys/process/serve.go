@@ -125,7 +125,7 @@ func Serve(c ServeConfig) int {
 		GRPCServer:      func(o []grpc.ServerOption) *grpc.Server { return newServer(o, stdio) },
 		Logger:          hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: stdio}),
 	})
-	fmt.Fprintln(stdio, "the host cannot be served")
+	fmt.Fprintln(stdio, "go-plugin cannot serve the host")
 	return exitSetup
 }
 

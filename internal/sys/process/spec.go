@@ -21,8 +21,8 @@ type Spec struct {
 	Resource string   // resource that the process holds and has to close, such as "device"
 	Option   string   // configuration option that names the program, such as "worker_path"
 	Env      []string // complete environment, "key=value"
-	// KernelCloses tells that the kernel closes the resource when the process ends, which takes a while. The Supervisor then
-	// does not call a process stuck that is about to end.
+	// KernelCloses means that the kernel closes the resource when the process ends, which takes a while. The Supervisor then
+	// does not report a process as stuck while it is ending.
 	KernelCloses bool
 
 	Handshake Handshake

@@ -71,7 +71,7 @@ func TestManyChildrenOfASmallHostStartInTurn(t *testing.T) {
 			running.Go(func() { _ = s.Run(ctx) })
 			all = append(all, r)
 		}
-		pass(time.Minute)
+		passTime(time.Minute)
 		require.Equal(t, 3, host.most, "starts at once")
 		for _, r := range all {
 			require.Empty(t, r.logged())
@@ -131,31 +131,31 @@ func TestHandshakeHasItsTimeFromTheFork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kills atomic.Int32
 		l := newLimit(5*time.Second, func() { kills.Add(1) })
-		pass(time.Hour)
+		passTime(time.Hour)
 		require.False(t, l.isLate(), "it is not forked yet")
 		l.start()
-		pass(4 * time.Second)
+		passTime(4 * time.Second)
 		require.Zero(t, kills.Load())
-		pass(time.Second)
+		passTime(time.Second)
 		require.Equal(t, int32(1), kills.Load())
 		require.True(t, l.isLate())
 		<-l.over
 	})
 }
 
-// A timer of a paused guest goes off when the guest runs again.
+// When a paused guest runs again, its timers expire.
 func TestHandshakeHasItsTimeOnceMoreAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kills atomic.Int32
 		l := newLimit(5*time.Second, func() { kills.Add(1) })
 		l.start()
-		pass(4 * time.Second)
+		passTime(4 * time.Second)
 		l.mu.Lock()
 		l.due = l.due.Add(-20 * time.Second) // the clocks went on
 		l.mu.Unlock()
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		require.Zero(t, kills.Load())
-		pass(time.Second)
+		passTime(time.Second)
 		require.Equal(t, int32(1), kills.Load(), "it has not shaken hands after the pause either")
 	})
 }
@@ -167,13 +167,13 @@ func TestSlowChildHasMoreTimeForItsHandshake(t *testing.T) {
 		l.more = time.Minute
 		l.start()
 		l.report("starting")
-		pass(5 * time.Second)
+		passTime(5 * time.Second)
 		require.Zero(t, kills.Load())
 		<-l.slow
 		l.report("loading")
-		pass(59 * time.Second)
+		passTime(59 * time.Second)
 		require.Zero(t, kills.Load())
-		pass(time.Second)
+		passTime(time.Second)
 		require.Equal(t, int32(1), kills.Load())
 		require.True(t, l.isLate())
 		require.Equal(t, "loading", l.current())
@@ -210,10 +210,10 @@ func TestChildThatShookHandsIsNeverLate(t *testing.T) {
 		l := newLimit(5*time.Second, func() { t.Error("it was killed") })
 		l.start()
 		l.stop()
-		pass(time.Hour)
+		passTime(time.Hour)
 		l.start()
-		l.expire() // its timer had gone off already
-		pass(time.Hour)
+		l.expire() // its timer had already expired
+		passTime(time.Hour)
 		require.False(t, l.isLate())
 		<-l.over
 	})
@@ -225,7 +225,7 @@ func TestSlowForkLeavesTheHandshakeItsTime(t *testing.T) {
 	syscall.ForkLock.RLock()
 	unlock := sync.OnceFunc(syscall.ForkLock.RUnlock)
 	defer unlock()
-	s := supervise(t, "works", func(c *Spec) { c.Timing.Start = limit })
+	s := startSupervisor(t, "works", func(c *Spec) { c.Timing.Start = limit })
 	t.Cleanup(unlock) // before the test waits for the child
 	<-time.After(limit + limit/5)
 	unlock()

@@ -14,7 +14,7 @@ import (
 func TestAHungChildIsKilledWithoutBeingAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		begin := time.Now()
-		pass(11 * time.Second)
+		passTime(11 * time.Second)
 		asked, killed := b.processes()[0].times()
 		require.Zero(t, asked)
 		require.Greater(t, killed.Sub(begin), 5*time.Second, "it has as long as a beat")
@@ -27,10 +27,10 @@ func TestAHungChildIsKilledWithoutBeingAsked(t *testing.T) {
 
 func TestAChildThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(14 * time.Second)
+		passTime(14 * time.Second)
 		require.Len(t, b.processes(), 1)
 		require.Equal(t, status.StateStarting, b.last().State)
-		pass(8 * time.Second)
+		passTime(8 * time.Second)
 		_, killed := b.processes()[0].times()
 		require.NotZero(t, killed)
 	}, func(*fakeProcess) {})
@@ -57,7 +57,7 @@ func TestAChildThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 		synctest.Wait()
 		p := b.processes()[0]
 		p.set(false, true)
-		pass(time.Hour)
+		passTime(time.Hour)
 		require.Len(t, b.processes(), 1, "another one would be held too")
 		want := "child of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
 		require.Equal(t, status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
@@ -103,7 +103,7 @@ func TestStoppingDoesNotWaitForADelay(t *testing.T) {
 	}
 }
 
-// leaveToKernel makes the kernel close what the bubble's processes hold, from their last word on.
+// leaveToKernel makes the bubble's processes look as if they were ending, while the kernel closes their resources.
 func leaveToKernel(b *bubble) {
 	synctest.Wait()
 	b.spec.KernelCloses, b.exits = true, func(pid int) bool { return pid == 4711 }
@@ -131,7 +131,7 @@ func TestStoppingWaitsForAnEndingChildWithoutAWord(t *testing.T) {
 		p := b.processes()[0]
 		p.set(true, true)
 		b.cancel()
-		pass(1700 * time.Millisecond)
+		passTime(1700 * time.Millisecond)
 		p.die(0)
 		require.NoError(t, <-b.over)
 		require.Empty(t, b.lines())
@@ -142,7 +142,7 @@ func TestEndingChildKeepsItsReasonWhileTheKernelCloses(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		leaveToKernel(b)
 		b.processes()[0].set(true, true)
-		pass(10 * time.Second)
+		passTime(10 * time.Second)
 		require.Equal(t, status.End{Reason: status.ReasonRemoved, Message: "mlx5_0: removed"}, b.endings()[0])
 		require.Equal(t, status.ReasonRemoved, b.last().Reason)
 		require.Len(t, b.lines(), 1)
@@ -153,12 +153,12 @@ func TestEndingChildKeepsItsReasonWhileTheKernelCloses(t *testing.T) {
 	}, openOnly)
 }
 
-// A killed child ends too, and what it holds is closed by the kernel.
+// A killed child is ending, too, and the kernel closes its resource.
 func TestHungChildIsNotHeldWhileTheKernelCloses(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		leaveToKernel(b)
 		b.processes()[0].set(false, true)
-		pass(11 * time.Second)
+		passTime(11 * time.Second)
 		require.Equal(t, "child of mlx5_0 stopped responding and was killed", b.endings()[0].Message)
 		require.Len(t, b.processes(), 2, "another one is started")
 	}, openOnly)

@@ -221,7 +221,7 @@ func (s *Supervisor[M]) log(d decision, plan string) {
 	s.lastLog = d.why.Message
 	s.spec.Log.Log(context.Background(), level, d.why.Message+"; "+plan, "reason", string(d.why.Reason))
 	if d.trace != "" {
-		s.spec.Log.Log(context.Background(), detail, "trace of the crash: "+d.trace)
+		s.spec.Log.Log(context.Background(), detail, "traceback of the crash: "+d.trace)
 	}
 }
 

@@ -14,7 +14,7 @@ func TestNoMessageIsHandledAfterTheEndOfItsProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		p := b.processes()[0]
 		p.set(false, true) // the kernel holds it, and its stream goes on
-		pass(time.Minute)
+		passTime(time.Minute)
 		require.Len(t, b.endings(), 1)
 		seen := b.messageCount()
 		require.ErrorIs(t, p.deliver("beat"), errOver)
@@ -34,7 +34,7 @@ func TestNoMessageIsHandledAfterTheFinalOne(t *testing.T) {
 
 func TestDelaysBetweenCrashesDoubleUpToTheLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(2 * time.Minute)
+		passTime(2 * time.Minute)
 		ms := time.Millisecond
 		require.Equal(t, []time.Duration{
 			250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 16000 * ms, 30000 * ms, 30000 * ms,
@@ -49,7 +49,7 @@ func TestDelaysBetweenCrashesDoubleUpToTheLimit(t *testing.T) {
 
 func TestAMinuteOfRunningMakesTheNextDelayShortAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(4 * time.Minute)
+		passTime(4 * time.Minute)
 		gaps := b.gaps()
 		require.Equal(t, 4*time.Second, gaps[4])
 		require.Equal(t, 61*time.Second+250*time.Millisecond, gaps[5])
@@ -66,7 +66,7 @@ func TestSameCrashIsTracedAgainAfterAMinute(t *testing.T) {
 		}
 	}
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(70 * time.Second)
+		passTime(70 * time.Second)
 		require.Equal(t, 2, strings.Count(strings.Join(b.lines(), ""), "goroutine 1"))
 	}, traced(crash), traced(runFor(61*time.Second)), openOnly)
 }
@@ -77,7 +77,7 @@ func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
 	} {
 		t.Run(string(why), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
-				pass(5 * time.Minute)
+				passTime(5 * time.Minute)
 				require.Equal(t, 30*time.Second, b.gaps()[3])
 				require.Equal(t, why, b.last().Reason)
 				require.Len(t, b.lines(), 1)
@@ -89,7 +89,7 @@ func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
 
 func TestUnwatchableDeviceIsTriedHourlyAndWhenWoken(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(24*time.Hour + time.Minute)
+		passTime(24*time.Hour + time.Minute)
 		require.Len(t, b.gaps(), 24)
 		require.Equal(t, status.StateStopped, b.last().State, "no alert is about a worker that is stopped")
 		require.Equal(t, status.ReasonUnwatchable, b.last().Reason)
@@ -98,14 +98,14 @@ func TestUnwatchableDeviceIsTriedHourlyAndWhenWoken(t *testing.T) {
 		require.Contains(t, b.lines()[0], "trying again after a change, and every 1h0m0s")
 
 		b.Wake()
-		pass(time.Second)
+		passTime(time.Second)
 		require.Len(t, b.gaps(), 25)
 	}, endWith(status.ReasonUnwatchable))
 }
 
 func TestRecoveringDeviceIsRetriedSoon(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(40 * time.Second)
+		passTime(40 * time.Second)
 		ms := time.Millisecond
 		require.Equal(t, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 16000 * ms}, b.gaps())
 		require.Equal(t, status.ReasonRecovering, b.last().Reason)
@@ -133,14 +133,14 @@ func TestStuckCloseNeedsNoFinalMessage(t *testing.T) {
 
 func TestAChangedReasonIsSaidAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(5 * time.Minute)
+		passTime(5 * time.Minute)
 		require.Len(t, b.lines(), 2)
 	}, endWith(status.ReasonNoLibrary), endWith(status.ReasonNoLibrary), endWith(status.ReasonNoPermission))
 }
 
 func TestSupervisorWaitsForWakeAfterRemoval(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(time.Hour)
+		passTime(time.Hour)
 		require.Len(t, b.processes(), 1)
 		require.Equal(t, status.Status{
 			State: status.StateStopped, Reason: status.ReasonRemoved, Message: "mlx5_0: removed; waiting for it to come back",
@@ -152,9 +152,9 @@ func TestSupervisorWaitsForWakeAfterRemoval(t *testing.T) {
 
 func TestNoProcessIsStartedWithoutItsResource(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(time.Second)
+		passTime(time.Second)
 		b.gone.Store(true)
-		pass(time.Hour) // the process crashes meanwhile
+		passTime(time.Hour) // the process crashes meanwhile
 		require.Len(t, b.processes(), 1)
 		require.Equal(t, status.StateStopped, b.last().State)
 		require.Equal(t, status.ReasonRemoved, b.last().Reason)
@@ -167,9 +167,9 @@ func TestNoProcessIsStartedWithoutItsResource(t *testing.T) {
 
 func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(time.Second)
+		passTime(time.Second)
 		b.Wake()
-		pass(2 * time.Second)
+		passTime(2 * time.Second)
 		require.Len(t, b.processes(), 2)
 	}, func(p *fakeProcess) {
 		p.send("opened")
@@ -190,7 +190,7 @@ func TestAChildThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
 
 func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsChild(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(time.Second)
+		passTime(time.Second)
 		b.cancel()
 		require.NoError(t, <-b.over)
 		require.Equal(t, []string{
@@ -238,7 +238,7 @@ func TestWatchdogBlamesNoCallForAPauseOfTheHost(t *testing.T) {
 	require.Equal(t, causeStuck, w.check(), "it does not end after the pause either")
 }
 
-// neverAlive is that of a child which nothing but messages shows to live.
+// neverAlive is the method Alive of a child that shows only by its messages that it lives.
 func neverAlive() int64 { return 0 }
 
 func TestAChildThatSendsNothingAndLivesIsNotBlamed(t *testing.T) {

@@ -7,10 +7,9 @@ import (
 	"strconv"
 )
 
-// uninterruptible reports whether a thread of a process is in state D. Such a thread waits in
-// the kernel and accepts no signal, mostly not even SIGKILL (proc_pid_stat(5)). The result is
-// false if the thread has ended.
-func uninterruptible(pid, thread int) bool {
+// isUninterruptible reports whether a thread of a process is in state D (proc_pid_stat(5)). Such a thread waits in the kernel and
+// accepts no signal, in most cases not even SIGKILL. The result is false if the thread has ended.
+func isUninterruptible(pid, thread int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, thread))
 	return err == nil && stateOf(text) == 'D'
 }

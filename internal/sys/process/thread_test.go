@@ -27,12 +27,12 @@ func TestTheStateOfAThreadFollowsItsName(t *testing.T) {
 }
 
 func TestAThreadThatRunsOrIsGoneIsInterruptible(t *testing.T) {
-	require.False(t, uninterruptible(os.Getpid(), unix.Gettid()))
-	require.False(t, uninterruptible(os.Getpid(), 1<<30))
-	require.False(t, uninterruptible(1<<30, 1))
+	require.False(t, isUninterruptible(os.Getpid(), unix.Gettid()))
+	require.False(t, isUninterruptible(os.Getpid(), 1<<30))
+	require.False(t, isUninterruptible(1<<30, 1))
 }
 
-// Only a thread for which the contract asks may be left out.
+// The contract leaves out the call of the thread as long as held is true for it.
 func TestTheWatchdogLeavesAChildThatOnlyWaitsInTheKernel(t *testing.T) {
 	held := true
 	call := Call{Name: "ibv_query_port", Since: 1}
@@ -50,9 +50,9 @@ func TestTheWatchdogLeavesAChildThatOnlyWaitsInTheKernel(t *testing.T) {
 	require.Equal(t, causeStuck, w.check())
 }
 
-// The kernel names the thread that made an RDMA object, which may be any.
+// The kernel shows an RDMA object with the name of the thread that created it, which can be any thread of the child.
 func TestAllThreadsOfAConfinedChildHaveItsName(t *testing.T) {
-	s := supervise(t, "is confined", nil)
+	s := startSupervisor(t, "is confined", nil)
 	pid := s.awaitState(t, status.StateRunning).PID
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
 	require.NoError(t, err)
@@ -68,7 +68,7 @@ func TestAllThreadsOfAConfinedChildHaveItsName(t *testing.T) {
 	require.NoError(t, s.stop())
 }
 
-// A process that has ended and was not waited for is still there, and has let go of everything.
+// A process that has ended and was not waited for still exists, but has released all its resources.
 func TestExitingProcessIsRecognised(t *testing.T) {
 	require.False(t, isExiting(os.Getpid()))
 	require.False(t, isExiting(1<<30))

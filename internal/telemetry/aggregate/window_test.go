@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reference computes the percentiles by the nearest-rank method from all samples.
-func reference(samples []int64) Percentiles {
+// referencePercentiles computes percentiles from all samples with the nearest-rank method.
+func referencePercentiles(samples []int64) Percentiles {
 	s := slices.Sorted(slices.Values(samples))
 	at := func(p float64) int64 { return s[int(math.Ceil(p*float64(len(s))/100))-1] }
 	return Percentiles{Count: int64(len(s)), P50: at(50), P90: at(90), P99: at(99)}
@@ -27,7 +27,7 @@ func TestFewSamplesAreExact(t *testing.T) {
 		v := rng.Int64N(1e9)
 		all = append(all, v)
 		w.Add(i*1e9, v)
-		require.Equal(t, reference(all), w.Percentiles(i*1e9, &tmp))
+		require.Equal(t, referencePercentiles(all), w.Percentiles(i*1e9, &tmp))
 	}
 }
 
@@ -49,7 +49,7 @@ func TestManySamplesAreRightToOnePercent(t *testing.T) {
 				all = append(all, v)
 				w.Add(i*1e6, v)
 			}
-			requireWithinOnePercent(t, reference(all), w.Percentiles(100e9, &tmp))
+			requireWithinOnePercent(t, referencePercentiles(all), w.Percentiles(100e9, &tmp))
 		})
 	}
 }
@@ -107,7 +107,7 @@ func TestASlidingWindowEqualsAReferenceOverItsSlices(t *testing.T) {
 				in = append(in, s.v)
 			}
 		}
-		requireWithinOnePercent(t, reference(in), w.Percentiles(now, &tmp))
+		requireWithinOnePercent(t, referencePercentiles(in), w.Percentiles(now, &tmp))
 	}
 }
 
@@ -168,7 +168,7 @@ func FuzzPercentilesAreOrderedAndWithinTheSamples(f *testing.F) {
 			all = append(all, rng.Int64N(limit))
 			w.Add(1e9, all[len(all)-1])
 		}
-		requireWithinOnePercent(t, reference(all), w.Percentiles(1e9, &tmp))
+		requireWithinOnePercent(t, referencePercentiles(all), w.Percentiles(1e9, &tmp))
 	})
 }
 

@@ -115,7 +115,7 @@ func TestOnlyAPartialPairHasAPath(t *testing.T) {
 func TestAPeerThatWasNotMetHasAReasonAndNoVerdict(t *testing.T) {
 	l := onlyLine(t, &FabricPeer{Device: "d", Port: 1, OwnGroup: "a", PeerHost: "h", PeerGroup: "b", Scope: "across", Reason: "key"})
 	want := map[string]any{"reason": "key"}
-	for _, f := range describe(t, "rdma_fabric_peer").Fields {
+	for _, f := range findMetric(t, "rdma_fabric_peer").Fields {
 		if !f.Optional {
 			want[f.Name] = int64(0)
 		}

@@ -35,7 +35,7 @@ func onlyLine(t *testing.T, p Point) Line {
 	return lines[0]
 }
 
-func describe(t *testing.T, name string) Metric {
+func findMetric(t *testing.T, name string) Metric {
 	t.Helper()
 	for _, m := range All() {
 		if m.Name == name {
@@ -60,7 +60,7 @@ func kindOf(value any) Kind {
 
 func requireInTable(t *testing.T, p *Line) {
 	t.Helper()
-	m := describe(t, p.Name)
+	m := findMetric(t, p.Name)
 	for name, value := range p.Fields {
 		f, ok := m.Field(name)
 		require.True(t, ok, "%s.%s is not in the table", p.Name, name)
@@ -89,7 +89,7 @@ func TestEveryEmittedFieldIsInTheTableWithItsType(t *testing.T) {
 func TestEveryRowOfTheTableIsEmitted(t *testing.T) {
 	emitted := make(map[string]bool)
 	for _, p := range allLines() {
-		m := describe(t, p.Name)
+		m := findMetric(t, p.Name)
 		for name := range p.Fields {
 			f, _ := m.Field(name)
 			emitted[p.Name+"."+f.Name] = true
@@ -223,7 +223,7 @@ func TestMergedChangesKeepTheFirstAndTheLastState(t *testing.T) {
 }
 
 func TestNamesWithANumberAreFoundByTheirRow(t *testing.T) {
-	m := describe(t, "rdma_async")
+	m := findMetric(t, "rdma_async")
 	for name, kind := range map[string]Kind{"unknown_33": Int, "unknown_-1": Int, "unknown_7_rate": Float} {
 		f, ok := m.Field(name)
 		require.True(t, ok, name)

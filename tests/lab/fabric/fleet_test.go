@@ -64,8 +64,8 @@ func startFleet(t *testing.T, p plan) *fleet {
 	}
 	f.list, f.key = filepath.Join(dir, "peers"), filepath.Join(dir, "key")
 	list := f.listText(p)
-	write(t, f.list, list)
-	write(t, f.key, randomKey())
+	writeFile(t, f.list, list)
+	writeFile(t, f.key, randomKey())
 	f.pairs = pairsOf(t, list, p.hosts)
 	t.Cleanup(f.judge)
 	began := time.Now()
@@ -112,7 +112,7 @@ func randomKey() string {
 	return string(key)
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

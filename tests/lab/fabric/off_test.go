@@ -27,8 +27,8 @@ func TestWithoutAListNothingIsMade(t *testing.T) {
 	n := guest.AddNetwork(t, 1)
 	dir := t.TempDir()
 	c := config{device: n.Device(1), name: hostName(1), list: filepath.Join(dir, "peers"), key: filepath.Join(dir, "key"), listen: loopback(1) + ":14791"}
-	write(t, c.list, "h1 leaf1 127.0.0.1\nh2 leaf1 127.0.0.2\n")
-	write(t, c.key, randomKey())
+	writeFile(t, c.list, "h1 leaf1 127.0.0.1\nh2 leaf1 127.0.0.2\n")
+	writeFile(t, c.key, randomKey())
 	head, _, _ := strings.Cut(c.text(), "  [inputs.rdma_events.fabric]")
 	nothing := measureHoldings(t, n, head)
 	t.Logf("without the table: %+v", nothing)

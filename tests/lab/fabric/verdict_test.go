@@ -190,12 +190,12 @@ func TestHostsThatDoNotMeetSayWhy(t *testing.T) {
 			switch c.name {
 			case hostName(otherKey):
 				c.key = filepath.Join(dir, "key")
-				write(t, c.key, randomKey())
+				writeFile(t, c.key, randomKey())
 			case hostName(without):
 				list := listOf(6, loopback, func(int) string { return "all" }) + absent
 				_, list, _ = strings.Cut(list, "\n") // the first line is that of h1
 				c.list = filepath.Join(dir, "peers")
-				write(t, c.list, list)
+				writeFile(t, c.list, list)
 			}
 		},
 	})

@@ -92,7 +92,7 @@ func (p *Tap) Read(ctx context.Context, f func(Frame) bool) error {
 			continue
 		}
 		frame.Sent = link.Pkttype == unix.PACKET_OUTGOING
-		if frame.At, err = stamped(control[:controls]); err != nil {
+		if frame.At, err = receiveTime(control[:controls]); err != nil {
 			return err
 		}
 		if !f(frame) {
@@ -102,8 +102,8 @@ func (p *Tap) Read(ctx context.Context, f func(Frame) bool) error {
 	return nil
 }
 
-// stamped returns when the kernel had a packet, by its control message SCM_TIMESTAMPNS (socket(7)).
-func stamped(control []byte) (time.Time, error) {
+// receiveTime returns the time at which the kernel received a packet, from the control message SCM_TIMESTAMPNS (socket(7)).
+func receiveTime(control []byte) (time.Time, error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("parse control messages: %w", err)

@@ -25,7 +25,7 @@ func AddNetdev(t testing.TB, netdev string) (address string) {
 	address = fmt.Sprintf("10.77.%d.1", addresses.Add(1))
 	IP(t, "link", "add", netdev, "type", "dummy")
 	t.Cleanup(func() {
-		if exists(netdevPath(netdev)) {
+		if pathExists(netdevPath(netdev)) {
 			IP(t, "link", "delete", netdev)
 		}
 	})
@@ -76,7 +76,7 @@ func AddDeviceOnVeth(t testing.TB, device, kind, netdev, peer string) (address s
 	address = fmt.Sprintf("10.77.%d.1", addresses.Add(1))
 	IP(t, "link", "add", netdev, "type", "veth", "peer", "name", peer)
 	t.Cleanup(func() {
-		if exists(netdevPath(netdev)) {
+		if pathExists(netdevPath(netdev)) {
 			IP(t, "link", "delete", netdev)
 		}
 	})
@@ -93,7 +93,7 @@ func AddDeviceOn(t testing.TB, device, kind, netdev string) {
 	t.Helper()
 	AddLink(t, device, kind, netdev)
 	t.Cleanup(func() {
-		if exists(devicePath(device)) {
+		if pathExists(devicePath(device)) {
 			DeleteLink(t, device)
 		}
 	})
@@ -107,14 +107,14 @@ func AddDeviceOn(t testing.TB, device, kind, netdev string) {
 func AddLink(t testing.TB, device, kind, netdev string) {
 	t.Helper()
 	LoadDriver(t, kind)
-	must(t, rdmaProgram, "link", "add", device, "type", kind, "netdev", netdev)
+	mustRun(t, rdmaProgram, "link", "add", device, "type", kind, "netdev", netdev)
 }
 
 // DeleteLink removes an RDMA device. Up to kernel 6.12 it blocks while a context of the device is open.
 func DeleteLink(t testing.TB, device string) {
 	t.Helper()
 	RequireGuest(t)
-	must(t, rdmaProgram, "link", "delete", device)
+	mustRun(t, rdmaProgram, "link", "delete", device)
 }
 
 // LoadDriver loads the module of a kind of device. Both drivers request an algorithm by a name for which the
@@ -124,11 +124,11 @@ func LoadDriver(t testing.TB, kind string) {
 	switch kind {
 	case "rxe":
 		// A newer driver calls the function instead. An older one without the module refuses every link.
-		_, _ = output("modprobe", "-q", "crc32_generic")
+		_, _ = commandOutput("modprobe", "-q", "crc32_generic")
 		Modprobe(t, "rdma_rxe")
 	case "siw":
 		Modprobe(t, "crc32c_generic")
-		insert(t, "siw", "LAB_SIW")
+		loadModule(t, "siw", "LAB_SIW")
 	default:
 		t.Fatalf("no driver for devices of kind %q", kind)
 	}
@@ -159,19 +159,19 @@ func ModuleOf(kind string) string {
 func UnloadModule(t testing.TB, module string) {
 	t.Helper()
 	RequireGuest(t)
-	must(t, "rmmod", module)
+	mustRun(t, "rmmod", module)
 }
 
 // TryUnloadModule is UnloadModule for callers that expect the kernel to refuse.
 func TryUnloadModule(t testing.TB, module string) error {
 	t.Helper()
 	RequireGuest(t)
-	_, err := output("rmmod", module)
+	_, err := commandOutput("rmmod", module)
 	return err
 }
 
 // HasModule reports whether a module of the kernel is loaded.
-func HasModule(module string) bool { return exists(filepath.Join("/sys/module", module)) }
+func HasModule(module string) bool { return pathExists(filepath.Join("/sys/module", module)) }
 
 // RDMA runs iproute2's rdma.
 func RDMA(t testing.TB, args ...string) {
@@ -185,26 +185,26 @@ func RDMA(t testing.TB, args ...string) {
 func TryRDMA(t testing.TB, args ...string) error {
 	t.Helper()
 	RequireGuest(t)
-	_, err := output(rdmaProgram, args...)
+	_, err := commandOutput(rdmaProgram, args...)
 	return err
 }
 
 // Resources returns what iproute2's rdma shows of a kind of objects, as in "qp" or "pd", of a device.
 func Resources(t testing.TB, kind, device string) []map[string]any {
 	t.Helper()
-	return resources(t, kind, device, "-j")
+	return listResources(t, kind, device, "-j")
 }
 
 // ResourceDetails is Resources with details, as the numbers of protection domains.
 func ResourceDetails(t testing.TB, kind, device string) []map[string]any {
 	t.Helper()
-	return resources(t, kind, device, "-j", "-d")
+	return listResources(t, kind, device, "-j", "-d")
 }
 
-func resources(t testing.TB, kind, device string, options ...string) []map[string]any {
+func listResources(t testing.TB, kind, device string, options ...string) []map[string]any {
 	t.Helper()
 	RequireGuest(t)
-	out, err := output(rdmaProgram, append(options, "resource", "show", kind)...)
+	out, err := commandOutput(rdmaProgram, append(options, "resource", "show", kind)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,12 +216,12 @@ func resources(t testing.TB, kind, device string, options ...string) []map[strin
 }
 
 // HasDevice reports whether the kernel has an RDMA device of that name.
-func HasDevice(device string) bool { return exists(devicePath(device)) }
+func HasDevice(device string) bool { return pathExists(devicePath(device)) }
 
 func devicePath(device string) string { return filepath.Join("/sys/class/infiniband", device) }
 func netdevPath(netdev string) string { return filepath.Join("/sys/class/net", netdev) }
 
-func exists(path string) bool {
+func pathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
@@ -230,7 +230,7 @@ func exists(path string) bool {
 func LinkState(t testing.TB, device string, port int) (state, physical string) {
 	t.Helper()
 	RequireGuest(t)
-	text, err := output(rdmaProgram, "-j", "link", "show", fmt.Sprintf("%s/%d", device, port))
+	text, err := commandOutput(rdmaProgram, "-j", "link", "show", fmt.Sprintf("%s/%d", device, port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ type Netdev struct {
 func NetdevState(t testing.TB, netdev string) Netdev {
 	t.Helper()
 	RequireGuest(t)
-	text, err := output(ipProgram, "-j", "-s", "-s", "link", "show", "dev", netdev)
+	text, err := commandOutput(ipProgram, "-j", "-s", "-s", "link", "show", "dev", netdev)
 	if err != nil {
 		t.Fatal(err)
 	}

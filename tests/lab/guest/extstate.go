@@ -29,7 +29,7 @@ func GiveReason(t testing.TB, netdev string, reason int, late time.Duration) {
 // need. It returns a channel that is closed when the lock is free again.
 func HoldRTNL(t testing.TB, during time.Duration) (free <-chan struct{}) {
 	t.Helper()
-	insert(t, "extstate", "LAB_EXTSTATE")
+	loadModule(t, "extstate", "LAB_EXTSTATE")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -43,7 +43,7 @@ func HoldRTNL(t testing.TB, during time.Duration) (free <-chan struct{}) {
 
 func writeExtState(t testing.TB, line string) {
 	t.Helper()
-	insert(t, "extstate", "LAB_EXTSTATE")
+	loadModule(t, "extstate", "LAB_EXTSTATE")
 	if err := os.WriteFile(extStateKnob, []byte(line), 0); err != nil {
 		t.Errorf("give a reason %q: %v", line, err)
 	}

@@ -40,11 +40,11 @@ func DropFrames(t testing.TB, netdev string) {
 		kind: unix.BPF_PROG_TYPE_XDP, instructions: uint32(len(program) / 8),
 		program: uintptr(unsafe.Pointer(&program[0])), licence: uintptr(unsafe.Pointer(&licence[0])),
 	}
-	prog := bpf(t, unix.BPF_PROG_LOAD, unsafe.Pointer(&load), unsafe.Sizeof(load))
+	prog := callBPF(t, unix.BPF_PROG_LOAD, unsafe.Pointer(&load), unsafe.Sizeof(load))
 	link := struct{ prog, ifindex, attachType, flags uint32 }{
 		prog: uint32(prog), ifindex: uint32(nic.Index), attachType: unix.BPF_XDP, flags: unix.XDP_FLAGS_DRV_MODE,
 	}
-	attached := bpf(t, unix.BPF_LINK_CREATE, unsafe.Pointer(&link), unsafe.Sizeof(link))
+	attached := callBPF(t, unix.BPF_LINK_CREATE, unsafe.Pointer(&link), unsafe.Sizeof(link))
 	t.Cleanup(func() {
 		for _, fd := range []int{attached, prog} {
 			if err := unix.Close(fd); err != nil {
@@ -54,7 +54,7 @@ func DropFrames(t testing.TB, netdev string) {
 	})
 }
 
-func bpf(t testing.TB, command uintptr, attr unsafe.Pointer, size uintptr) (fd int) {
+func callBPF(t testing.TB, command uintptr, attr unsafe.Pointer, size uintptr) (fd int) {
 	t.Helper()
 	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(attr), size)
 	if errno != 0 {

@@ -58,36 +58,36 @@ func parseVersion(t testing.TB, text string) (major, minor int) {
 func Modprobe(t testing.TB, names ...string) {
 	t.Helper()
 	RequireGuest(t)
-	must(t, "modprobe", append([]string{"-a"}, names...)...)
+	mustRun(t, "modprobe", append([]string{"-a"}, names...)...)
 }
 
-// insert loads a module that the lab has built, unless it is loaded already. It loads the modules that the
-// module depends on first. The environment variable has the path of the module.
-func insert(t testing.TB, module, variable string) {
+// loadModule loads a module that the lab has built, unless it is loaded already. It first loads the modules that this
+// module depends on. The environment variable contains the path of the module.
+func loadModule(t testing.TB, module, variable string) {
 	t.Helper()
 	RequireGuest(t)
-	if exists(filepath.Join("/sys/module", module)) {
+	if pathExists(filepath.Join("/sys/module", module)) {
 		return
 	}
 	path := os.Getenv(variable)
 	if path == "" {
 		t.Fatalf("%s is not set: this guest was booted without the module %s", variable, module)
 	}
-	depends, err := output("modinfo", "-F", "depends", path)
+	depends, err := commandOutput("modinfo", "-F", "depends", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if names := strings.Split(strings.TrimSpace(depends), ","); names[0] != "" {
 		Modprobe(t, names...)
 	}
-	must(t, "insmod", path)
+	mustRun(t, "insmod", path)
 }
 
 // IP runs iproute2's ip. One call takes about 60 ms in an emulated guest.
 func IP(t testing.TB, args ...string) {
 	t.Helper()
 	RequireGuest(t)
-	must(t, ipProgram, args...)
+	mustRun(t, ipProgram, args...)
 }
 
 // Eventually polls until cond holds. If it does not within timeout, the test fails with the text what.
@@ -106,14 +106,14 @@ func Eventually(t testing.TB, what string, timeout time.Duration, cond func() bo
 	}
 }
 
-func must(t testing.TB, name string, args ...string) {
+func mustRun(t testing.TB, name string, args ...string) {
 	t.Helper()
-	if _, err := output(name, args...); err != nil {
+	if _, err := commandOutput(name, args...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func output(name string, args ...string) (string, error) {
+func commandOutput(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
 	type result struct {

@@ -19,10 +19,10 @@ func TestDeviceAppearsInSysfsAndInIbvDevices(t *testing.T) {
 	RequireGuest(t)
 	AddRxe(t, "rxe0", "d0")
 
-	if !exists("/sys/class/infiniband/rxe0") {
+	if !pathExists("/sys/class/infiniband/rxe0") {
 		t.Error("want rxe0 in /sys/class/infiniband, got none")
 	}
-	out, err := output("ibv_devices")
+	out, err := commandOutput("ibv_devices")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestRootFileSystemKeepsWritesToItself(t *testing.T) {
 	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := output("findmnt", "-n", "-o", "FSTYPE", "/"); err != nil || strings.TrimSpace(out) != "overlay" {
+	if out, err := commandOutput("findmnt", "-n", "-o", "FSTYPE", "/"); err != nil || strings.TrimSpace(out) != "overlay" {
 		t.Errorf("want root on overlay, got %q, %v", out, err)
 	}
 }

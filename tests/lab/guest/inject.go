@@ -92,7 +92,7 @@ func HangQueries(t testing.TB, device string, until time.Duration) {
 // ownObject returns the number of this process's object from the kernel's resource tracking.
 func ownObject(t testing.TB, device, kind string) int {
 	t.Helper()
-	text, err := output(rdmaProgram, "-j", "resource", "show", kind)
+	text, err := commandOutput(rdmaProgram, "-j", "resource", "show", kind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func ownObject(t testing.TB, device, kind string) int {
 	var own []int
 	for _, r := range all {
 		// The kernel tracks the thread that made the object.
-		if id, ok := r[number].(float64); ok && r["ifname"] == device && exists(fmt.Sprintf("/proc/self/task/%.0f", r["pid"])) {
+		if id, ok := r[number].(float64); ok && r["ifname"] == device && pathExists(fmt.Sprintf("/proc/self/task/%.0f", r["pid"])) {
 			own = append(own, int(id))
 		}
 	}
@@ -118,7 +118,7 @@ func ownObject(t testing.TB, device, kind string) int {
 // of its own.
 func LoadInjector(t testing.TB) {
 	t.Helper()
-	insert(t, "evinject", "LAB_EVINJECT")
+	loadModule(t, "evinject", "LAB_EVINJECT")
 }
 
 func writeKnob(t testing.TB, line string) error {

@@ -79,7 +79,7 @@ func (n *Network) addQueues() {
 			fmt.Fprintf(&b, "filter add dev %s parent 1: protocol ip prio %d u32 %s flowid 1:%d\n", p, 10+order, k.of(), k)
 		}
 	}
-	batch(n.t, tcProgram, b.String())
+	runBatch(n.t, tcProgram, b.String())
 	for _, p := range n.Places() {
 		nic, err := net.InterfaceByName(string(p))
 		if err != nil {
@@ -163,12 +163,12 @@ func (n *Network) Blackhole(p Place, selector string) (heal func()) {
 	filter := []string{"dev", string(p), "parent", "1:", "protocol", "ip", "prio", "1"}
 	args := append(append([]string{"filter", "add"}, filter...), "u32", "match", "ip", "dport", "4791", "0xffff")
 	args = append(append(args, strings.Fields(selector)...), "action", "drop")
-	must(n.t, tcProgram, args...)
+	mustRun(n.t, tcProgram, args...)
 	there := true
 	heal = func() {
 		if there {
 			there = false
-			must(n.t, tcProgram, append([]string{"filter", "delete"}, filter...)...)
+			mustRun(n.t, tcProgram, append([]string{"filter", "delete"}, filter...)...)
 		}
 	}
 	n.t.Cleanup(heal)
@@ -187,7 +187,7 @@ func (p Passed) Sub(before Passed) Passed {
 // sequence.
 func (n *Network) Passed(p Place) map[Kind]Passed {
 	n.t.Helper()
-	text, err := output(tcProgram, "-s", "-j", "qdisc", "show", "dev", string(p))
+	text, err := commandOutput(tcProgram, "-s", "-j", "qdisc", "show", "dev", string(p))
 	if err != nil {
 		n.t.Fatal(err)
 	}

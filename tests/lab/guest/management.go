@@ -46,7 +46,7 @@ func AddManagementNetwork(t testing.TB, hosts int) *ManagementNetwork {
 
 func (m *ManagementNetwork) addHost(host int) {
 	m.t.Helper()
-	name, port, netdev := namespace(host), switchPort(host), "mgmt0"
+	name, port, netdev := hostNamespace(host), switchPort(host), "mgmt0"
 	IP(m.t, "netns", "add", name)
 	m.t.Cleanup(func() { IP(m.t, "netns", "delete", name) })
 	IP(m.t, "link", "add", port, "type", "veth", "peer", "name", netdev, "netns", name)
@@ -57,8 +57,8 @@ func (m *ManagementNetwork) addHost(host int) {
 	IP(m.t, "-n", name, "link", "set", netdev, "up")
 }
 
-func namespace(host int) string  { return fmt.Sprintf("h%d", host) }
-func switchPort(host int) string { return fmt.Sprintf("m%d", host) }
+func hostNamespace(host int) string { return fmt.Sprintf("h%d", host) }
+func switchPort(host int) string    { return fmt.Sprintf("m%d", host) }
 
 // On returns the same network for a subtest, which fails if a command does.
 func (m *ManagementNetwork) On(t testing.TB) *ManagementNetwork {
@@ -95,7 +95,7 @@ func (m *ManagementNetwork) hostOf(address string) int {
 // Enter returns the command line that runs the program behind it in the namespace of a host, in the same process. The program sees
 // the sysfs of that namespace.
 func (m *ManagementNetwork) Enter(host int) []string {
-	return []string{ipProgram, "netns", "exec", namespace(host)}
+	return []string{ipProgram, "netns", "exec", hostNamespace(host)}
 }
 
 // Cut drops all packets from and to some hosts at the switch, without a word to them, until Heal is called.
@@ -140,7 +140,7 @@ func (m *ManagementNetwork) Refuse(a, b int) {
 	for _, way := range [][2]int{{a, b}, {b, a}} {
 		if !m.refused[way] {
 			m.refused[way] = true
-			IP(m.t, "-n", namespace(way[0]), "route", "add", "unreachable", m.Address(way[1]))
+			IP(m.t, "-n", hostNamespace(way[0]), "route", "add", "unreachable", m.Address(way[1]))
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (m *ManagementNetwork) Heal() {
 	})
 	clear(m.silent)
 	for way := range m.refused {
-		IP(m.t, "-n", namespace(way[0]), "route", "delete", "unreachable", m.Address(way[1]))
+		IP(m.t, "-n", hostNamespace(way[0]), "route", "delete", "unreachable", m.Address(way[1]))
 	}
 	clear(m.refused)
 }
@@ -180,7 +180,7 @@ func (m *ManagementNetwork) batch(program string, hosts []int, command func(port
 	for _, i := range hosts {
 		b.WriteString(command(switchPort(i)) + "\n")
 	}
-	batch(m.t, program, b.String())
+	runBatch(m.t, program, b.String())
 }
 
 // Reset resets the TCP connections from and to a port of all hosts, all of them at once: each end has an error, and sends a reset.
@@ -191,7 +191,7 @@ func (m *ManagementNetwork) Reset(port int) {
 	for _, i := range m.allHosts() {
 		resets.Go(func() {
 			number := fmt.Sprintf(":%d", port)
-			_, failed[i] = output("ss", "-N", namespace(i), "-K", "-H", "-t", "-n", "sport = "+number, "or", "dport = "+number)
+			_, failed[i] = commandOutput("ss", "-N", hostNamespace(i), "-K", "-H", "-t", "-n", "sport = "+number, "or", "dport = "+number)
 		})
 	}
 	resets.Wait()
@@ -203,7 +203,7 @@ func (m *ManagementNetwork) Reset(port int) {
 // Listens reports whether a program in the namespace of a host listens at a port.
 func (m *ManagementNetwork) Listens(host, port int) bool {
 	m.t.Helper()
-	text, err := output("ss", "-N", namespace(host), "-H", "-l", "-t", "-n", fmt.Sprintf("sport = :%d", port))
+	text, err := commandOutput("ss", "-N", hostNamespace(host), "-H", "-l", "-t", "-n", fmt.Sprintf("sport = :%d", port))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -222,14 +222,14 @@ func (m *ManagementNetwork) Connections(port int) map[Connection]bool {
 	m.t.Helper()
 	all := map[Connection]bool{}
 	for _, i := range m.allHosts() {
-		text, err := output("ss", "-N", namespace(i), "-H", "-t", "-n", "state", "established", fmt.Sprintf("dport = :%d", port))
+		text, err := commandOutput("ss", "-N", hostNamespace(i), "-H", "-t", "-n", "state", "established", fmt.Sprintf("dport = :%d", port))
 		if err != nil {
 			m.t.Fatal(err)
 		}
 		for line := range strings.Lines(text) {
 			f := strings.Fields(line) // bytes received and sent that wait, and the addresses of both ends
 			if len(f) < 4 || m.hostOf(f[3]) == 0 {
-				m.t.Fatalf("%s: want a connection to a host, got %q", filepath.Join("/run/netns", namespace(i)), line)
+				m.t.Fatalf("%s: want a connection to a host, got %q", filepath.Join("/run/netns", hostNamespace(i)), line)
 			}
 			all[Connection{i, m.hostOf(f[3]), f[2]}] = true
 		}

@@ -21,9 +21,9 @@ import (
 
 const managementPort = 18700
 
-// in calls a function on a thread that is in the namespace of a host meanwhile. The thread goes back: it may be the first one of
-// the process, which does not end with its goroutine, and of which /proc/self/net shows the namespace.
-func in[T any](t *testing.T, host int, f func() (T, error)) T {
+// onHost calls a function on a thread in the namespace of a host. The thread returns to its own namespace afterwards: it may be the
+// first thread of the process, which does not end with its goroutine, and /proc/self/net shows the namespace of that thread.
+func onHost[T any](t *testing.T, host int, f func() (T, error)) T {
 	t.Helper()
 	type result struct {
 		value T
@@ -36,7 +36,7 @@ func in[T any](t *testing.T, host int, f func() (T, error)) T {
 		own, err := os.Open("/proc/thread-self/ns/net")
 		if err == nil {
 			defer own.Close()
-			err = enter(host)
+			err = enterNamespace(host)
 		}
 		if err == nil {
 			r.value, err = f()
@@ -55,8 +55,8 @@ func in[T any](t *testing.T, host int, f func() (T, error)) T {
 	return r.value
 }
 
-func enter(host int) error {
-	ns, err := os.Open(filepath.Join("/run/netns", namespace(host)))
+func enterNamespace(host int) error {
+	ns, err := os.Open(filepath.Join("/run/netns", hostNamespace(host)))
 	if err != nil {
 		return err
 	}
@@ -73,14 +73,14 @@ type conversation struct {
 	caller, peer net.Conn
 }
 
-// converse connects host 1 to host 2.
-func converse(t *testing.T, m *ManagementNetwork) *conversation {
+// newConversation opens a connection from host 1 to host 2.
+func newConversation(t *testing.T, m *ManagementNetwork) *conversation {
 	t.Helper()
-	l := in(t, 2, func() (net.Listener, error) {
+	l := onHost(t, 2, func() (net.Listener, error) {
 		return net.Listen("tcp4", fmt.Sprintf("%s:%d", m.Address(2), managementPort))
 	})
 	defer l.Close()
-	caller := in(t, 1, func() (net.Conn, error) { return net.DialTimeout("tcp4", l.Addr().String(), 20*time.Second) })
+	caller := onHost(t, 1, func() (net.Conn, error) { return net.DialTimeout("tcp4", l.Addr().String(), 20*time.Second) })
 	t.Cleanup(func() { _ = caller.Close() }) // it may be reset
 	peer, err := l.Accept()
 	if err != nil {
@@ -125,7 +125,7 @@ func TestManagementNetworkFails(t *testing.T) {
 		{"host 3 cut", func() { m.Cut(3) }, true, true},
 		{"host 2 unplugged", func() { m.Unplug(2) }, false, false},
 	} {
-		c := converse(t, m)
+		c := newConversation(t, m)
 		fault.begin()
 		for _, way := range []struct {
 			name     string
@@ -150,7 +150,7 @@ func TestManagementNetworkFails(t *testing.T) {
 // TestManagementNetworkIsCutInOneDirection requires that what a host sends still comes, though it hears nothing.
 func TestManagementNetworkIsCutInOneDirection(t *testing.T) {
 	m := AddManagementNetwork(t, 2)
-	c := converse(t, m)
+	c := newConversation(t, m)
 	m.CutTo(2)
 	if !c.arrives(c.peer, c.caller, 20*time.Second) {
 		t.Error("what host 2 sends does not come while only the way to it is cut")
@@ -167,7 +167,7 @@ func TestManagementNetworkIsCutInOneDirection(t *testing.T) {
 // TestManagementNetworkIsSlow requires the round trip that was asked for, and none of it after healing.
 func TestManagementNetworkIsSlow(t *testing.T) {
 	m := AddManagementNetwork(t, 2)
-	c := converse(t, m)
+	c := newConversation(t, m)
 	const delay = time.Second
 	roundTrip := func() time.Duration {
 		began := time.Now()
@@ -190,7 +190,7 @@ func TestManagementNetworkIsSlow(t *testing.T) {
 // another one unreachable is told so.
 func TestManagementNetworkResetsAndRefuses(t *testing.T) {
 	m := AddManagementNetwork(t, 2)
-	c := converse(t, m)
+	c := newConversation(t, m)
 	if got := m.Connections(managementPort); len(got) != 1 || !got[Connection{1, 2, c.caller.LocalAddr().String()}] {
 		t.Errorf("want the one connection from host 1 to 2, got %v", got)
 	}
@@ -216,11 +216,11 @@ func TestManagementNetworkResetsAndRefuses(t *testing.T) {
 		}
 		return err, nil
 	}
-	if err := in(t, 1, dial); !errors.Is(err, unix.EHOSTUNREACH) {
+	if err := onHost(t, 1, dial); !errors.Is(err, unix.EHOSTUNREACH) {
 		t.Errorf("want that host 2 is unreachable, got %v", err)
 	}
 	m.Heal()
-	if err := in(t, 1, dial); !errors.Is(err, unix.ECONNREFUSED) {
+	if err := onHost(t, 1, dial); !errors.Is(err, unix.ECONNREFUSED) {
 		t.Errorf("want that host 2 is reached and refuses, since nothing listens, got %v", err)
 	}
 }

@@ -183,12 +183,12 @@ func (n *Network) addLinks() {
 		fmt.Fprintf(&add, "rule add pref %d oif %s lookup %d\nroute add 10.9.0.0/24 dev %s table %d\n", table, v, table, v, table)
 		fmt.Fprintf(&remove, "link delete %s\nrule delete pref %d\n", v, table)
 	}
-	batch(n.t, ipProgram, add.String())
-	n.t.Cleanup(func() { batch(n.t, ipProgram, remove.String()) })
+	runBatch(n.t, ipProgram, add.String())
+	n.t.Cleanup(func() { runBatch(n.t, ipProgram, remove.String()) })
 }
 
-// batch runs lines of commands in one process of a program of iproute2. The first that fails ends it.
-func batch(t testing.TB, program, lines string) {
+// runBatch runs commands, one a line, in one process of an iproute2 program. The process ends at the first command that fails.
+func runBatch(t testing.TB, program, lines string) {
 	t.Helper()
 	cmd := exec.Command(program, "-batch", "-")
 	cmd.Stdin = strings.NewReader(lines)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// pingpong runs one of libibverbs' own programs on the devices of two hosts, and reports whether all messages came
-// back within limit. They exchange their addresses over TCP at a port.
-func pingpong(t *testing.T, n *Network, program string, from, to, port, messages int, limit time.Duration) bool {
+// pingpongSucceeds runs one of libibverbs' example programs on the devices of two hosts, and reports whether all messages came
+// back within the limit. The two processes exchange their addresses over a TCP port.
+func pingpongSucceeds(t *testing.T, n *Network, program string, from, to, port, messages int, limit time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -41,10 +41,10 @@ func TestHostsOfANetworkReachEachOtherThroughTheirLeaves(t *testing.T) {
 		spine    bool
 	}{{"in one leaf", 1, 2, false}, {"across", 1, 4, true}} {
 		before := n.Passed(Spine(1))
-		if !pingpong(t, n, "ibv_ud_pingpong", way.from, way.to, 18600+way.to, 20, 20*time.Second) {
+		if !pingpongSucceeds(t, n, "ibv_ud_pingpong", way.from, way.to, 18600+way.to, 20, 20*time.Second) {
 			t.Errorf("%s: datagrams did not come back", way.name)
 		}
-		if !pingpong(t, n, "ibv_rc_pingpong", way.from, way.to, 18610+way.to, 20, 20*time.Second) {
+		if !pingpongSucceeds(t, n, "ibv_rc_pingpong", way.from, way.to, 18610+way.to, 20, 20*time.Second) {
 			t.Errorf("%s: messages did not come back", way.name)
 		}
 		after := n.Passed(Spine(1))
@@ -64,17 +64,17 @@ func TestHostsOfANetworkReachEachOtherThroughTheirLeaves(t *testing.T) {
 func TestAPlaceLosesWhatItIsAskedToAndCountsIt(t *testing.T) {
 	n := AddNetwork(t, 2)
 	n.Lose(n.To(2), 1, Datagrams)
-	if pingpong(t, n, "ibv_ud_pingpong", 1, 2, 18620, 5, 5*time.Second) {
+	if pingpongSucceeds(t, n, "ibv_ud_pingpong", 1, 2, 18620, 5, 5*time.Second) {
 		t.Error("datagrams came back")
 	}
 	if lost := n.Passed(n.To(2))[Datagrams]; lost.Dropped == 0 || lost.Packets != 0 {
 		t.Errorf("want all datagrams dropped, got %+v", lost)
 	}
-	if !pingpong(t, n, "ibv_rc_pingpong", 1, 2, 18621, 5, 20*time.Second) {
+	if !pingpongSucceeds(t, n, "ibv_rc_pingpong", 1, 2, 18621, 5, 20*time.Second) {
 		t.Error("messages of a reliable connection were lost too")
 	}
 	n.Cut(n.From(1))
-	if pingpong(t, n, "ibv_rc_pingpong", 1, 2, 18622, 5, 5*time.Second) {
+	if pingpongSucceeds(t, n, "ibv_rc_pingpong", 1, 2, 18622, 5, 5*time.Second) {
 		t.Error("messages passed a cut")
 	}
 	if n.Dropped(Writes) == 0 {
@@ -82,7 +82,7 @@ func TestAPlaceLosesWhatItIsAskedToAndCountsIt(t *testing.T) {
 	}
 	n.Heal()
 	pinged := make(chan bool, 1)
-	go func() { pinged <- pingpong(t, n, "ibv_ud_pingpong", 1, 2, 18630, 20, 20*time.Second) }()
+	go func() { pinged <- pingpongSucceeds(t, n, "ibv_ud_pingpong", 1, 2, 18630, 20, 20*time.Second) }()
 	requireBothDirections(t, n.Netdev(1), 20)
 	if !<-pinged {
 		t.Error("datagrams did not come back after the cut")

@@ -63,13 +63,13 @@ func AddPVRDMA(t testing.TB) {
 // LoadPVRDMA loads the driver unless it is loaded.
 func LoadPVRDMA(t testing.TB) {
 	t.Helper()
-	insert(t, "vmw_pvrdma", "LAB_PVRDMA")
+	loadModule(t, "vmw_pvrdma", "LAB_PVRDMA")
 }
 
 // AwaitNetdev waits until there is a network device.
 func AwaitNetdev(t testing.TB, netdev string) {
 	t.Helper()
-	Eventually(t, netdev+" exists", pvrdmaStartsSlack, func() bool { return exists(netdevPath(netdev)) })
+	Eventually(t, netdev+" exists", pvrdmaStartsSlack, func() bool { return pathExists(netdevPath(netdev)) })
 }
 
 // AwaitPVRDMA waits until the device's port is active.
@@ -114,7 +114,7 @@ func RemoveFunction(t testing.TB, function string) {
 
 // HasFunction reports whether the kernel has a function of PCI.
 func HasFunction(function string) bool {
-	return exists(filepath.Join("/sys/bus/pci/devices", function))
+	return pathExists(filepath.Join("/sys/bus/pci/devices", function))
 }
 
 // RescanPCI has the kernel look for functions of PCI.
@@ -170,7 +170,7 @@ func ForgetInterrupt(t testing.TB, number int) {
 
 func writePVInject(t testing.TB, line string) {
 	t.Helper()
-	insert(t, "pvinject", "LAB_PVINJECT")
+	loadModule(t, "pvinject", "LAB_PVINJECT")
 	if err := os.WriteFile(pvInjectKnob, []byte(line), 0); err != nil {
 		t.Fatalf("inject %q: %v", line, err)
 	}
@@ -215,7 +215,7 @@ func giveOrder(t testing.TB, order string) {
 		_, err := os.Stat(path)
 		return errors.Is(err, fs.ErrNotExist)
 	})
-	if exists(filepath.Join(pvHostDir, "refused")) {
+	if pathExists(filepath.Join(pvHostDir, "refused")) {
 		t.Fatalf("the host refuses %q", order)
 	}
 }

@@ -19,25 +19,25 @@ const (
 // Pause has the host pause this guest, and returns when the guest runs again. d is the time of the host.
 func Pause(t *testing.T, how string, d time.Duration) {
 	t.Helper()
-	ask(t, how+" "+d.String(), d+time.Minute)
+	askHost(t, how+" "+d.String(), d+time.Minute)
 }
 
 // Unplug has the host unplug the slot of a device of qemu, by its ID. The guest's kernel removes the functions of the slot
 // some time after Unplug has returned.
 func Unplug(t *testing.T, id string) {
 	t.Helper()
-	ask(t, "unplug "+id, time.Minute)
+	askHost(t, "unplug "+id, time.Minute)
 }
 
 // SetLink has the host plug in or pull the cable of a network device of qemu, by its ID. The state is up or down. The guest's driver
 // hears of it some time after SetLink has returned.
 func SetLink(t *testing.T, id, state string) {
 	t.Helper()
-	ask(t, "link "+state+" "+id, time.Minute)
+	askHost(t, "link "+state+" "+id, time.Minute)
 }
 
-// ask hands the host a request and waits for the answer.
-func ask(t *testing.T, text string, patience time.Duration) {
+// askHost sends the host a request and waits for the answer.
+func askHost(t *testing.T, text string, patience time.Duration) {
 	t.Helper()
 	const request, answer = "/out/lab/request", "/out/lab/answer"
 	// The host must not read a part of the request.

@@ -255,7 +255,7 @@ func (s *stage) requireEvents(t *testing.T, counter *witness.Events) {
 			t.Errorf("want %d events %s, got %d", n, typ, got)
 		}
 	}
-	for _, p := range newest(points, "rdma_app_async") {
+	for _, p := range newestPoints(points, "rdma_app_async") {
 		if n := p.Int("queued"); n > 0 {
 			t.Logf("%s: %d events, %d read, %d discarded", p.Tags["app"], n, p.Int("read"), p.Int("discarded"))
 		}
@@ -267,14 +267,14 @@ func (s *stage) requireEvents(t *testing.T, counter *witness.Events) {
 
 // sumOfNewest adds up a field of rdma_app_async over all applications.
 func sumOfNewest(points []rig.Point, field string) (sum int64) {
-	for _, p := range newest(points, "rdma_app_async") {
+	for _, p := range newestPoints(points, "rdma_app_async") {
 		sum += max(0, p.Int(field))
 	}
 	return sum
 }
 
-// newest returns the newest point of each series of a measurement.
-func newest(points []rig.Point, measurement string) map[string]rig.Point {
+// newestPoints returns the newest point of each series of a measurement.
+func newestPoints(points []rig.Point, measurement string) map[string]rig.Point {
 	all := map[string]rig.Point{}
 	for _, p := range rig.Select(points, measurement) {
 		all[p.Series()] = p

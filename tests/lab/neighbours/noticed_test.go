@@ -16,15 +16,15 @@ func TestWarningsAndAlertsAreNoticed(t *testing.T) {
 	guest.RequireGuest(t)
 	address := addDevice(t)
 	log := witness.OpenKernelLog(t)
-	write(t, "/dev/kmsg", "<6>lab: no warning\n")
-	write(t, "/dev/kmsg", "<4>lab: warning 17 at 0xffff8881\n") // without the end of the line the record would wait for more
+	writeFile(t, "/dev/kmsg", "<6>lab: no warning\n")
+	writeFile(t, "/dev/kmsg", "<4>lab: warning 17 at 0xffff8881\n") // without the end of the line the record would wait for more
 	if got, want := log.Warnings(t), []string{"lab: warning N at N"}; !slices.Equal(got, want) {
 		t.Errorf("want %q of the kernel's log, got %q", want, got)
 	}
 
 	traced := companies()[2]
 	s := traced.start(t, address)
-	server := launch(t, nil, "ibv_rc_pingpong", "-d", device, "-g", s.gid)
+	server := startProcess(t, nil, "ibv_rc_pingpong", "-d", device, "-g", s.gid)
 	var numbers []int
 	guest.Eventually(t, "a queue pair of the server", soon, func() bool {
 		numbers = server.queuePairs(t, "INIT")

@@ -45,7 +45,7 @@ func TestNVMeOverRDMA(t *testing.T) {
 			}
 		}
 		requireReadBack(t, controller)
-		write(t, filepath.Join("/sys/class/nvme", controller, "delete_controller"), "1")
+		writeFile(t, filepath.Join("/sys/class/nvme", controller, "delete_controller"), "1")
 	})
 }
 
@@ -65,13 +65,13 @@ func exportNVMe(t *testing.T, address string) {
 			t.Fatalf("make the target: %v", err)
 		}
 	}
-	write(t, filepath.Join(nvmeSubsystem, "attr_allow_any_host"), "1")
-	write(t, filepath.Join(namespace, "device_path"), ramDisk)
-	write(t, filepath.Join(namespace, "enable"), "1")
-	write(t, filepath.Join(nvmePort, "addr_trtype"), "rdma")
-	write(t, filepath.Join(nvmePort, "addr_adrfam"), "ipv4")
-	write(t, filepath.Join(nvmePort, "addr_traddr"), address)
-	write(t, filepath.Join(nvmePort, "addr_trsvcid"), nvmeService)
+	writeFile(t, filepath.Join(nvmeSubsystem, "attr_allow_any_host"), "1")
+	writeFile(t, filepath.Join(namespace, "device_path"), ramDisk)
+	writeFile(t, filepath.Join(namespace, "enable"), "1")
+	writeFile(t, filepath.Join(nvmePort, "addr_trtype"), "rdma")
+	writeFile(t, filepath.Join(nvmePort, "addr_adrfam"), "ipv4")
+	writeFile(t, filepath.Join(nvmePort, "addr_traddr"), address)
+	writeFile(t, filepath.Join(nvmePort, "addr_trsvcid"), nvmeService)
 	if err := os.Symlink(nvmeSubsystem, link); err != nil {
 		t.Fatalf("export the target: %v", err)
 	}
@@ -116,7 +116,7 @@ func requireReadBack(t *testing.T, controller string) {
 		return disk != ""
 	})
 	const chunk = 256 << 10
-	written, read := direct(t, chunk), direct(t, chunk)
+	written, read := newDirectBuffer(t, chunk), newDirectBuffer(t, chunk)
 	random := rand.NewChaCha8([32]byte{38})
 	over, below := openDirect(t, disk), openDirect(t, ramDisk)
 	defer over.Close()
@@ -137,8 +137,8 @@ func requireReadBack(t *testing.T, controller string) {
 	}
 }
 
-// direct returns memory that is aligned for input and output without the kernel's page cache, until the end of the test.
-func direct(t *testing.T, size int) []byte {
+// newDirectBuffer returns memory aligned for direct input and output (O_DIRECT). It is freed at the end of the test.
+func newDirectBuffer(t *testing.T, size int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -157,7 +157,7 @@ func openDirect(t *testing.T, path string) *os.File {
 	return f
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0); err != nil {
 		t.Fatal(err)

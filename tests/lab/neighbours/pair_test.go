@@ -42,9 +42,9 @@ func runPairs(t *testing.T, all func(s *stage) []pair) {
 func (p pair) run(t *testing.T, s *stage) {
 	t.Helper()
 	began := time.Now()
-	server := launch(t, p.env, p.server...)
+	server := startProcess(t, p.env, p.server...)
 	guest.Eventually(t, "the server of "+p.name+" listens", soon, func() bool { return p.listens(t, server) })
-	client := launch(t, p.env, p.client...)
+	client := startProcess(t, p.env, p.client...)
 	if p.stopped && s.traced {
 		p.compare(t, s, server, client)
 	}
@@ -79,7 +79,7 @@ func (p pair) compare(t *testing.T, s *stage, server, client *process) {
 	guest.Eventually(t, p.name+" is connected", soon, func() bool {
 		return !slices.ContainsFunc(both, func(p *process) bool { return len(p.queuePairs(t, "RTR", "RTS")) == 0 })
 	})
-	pause(t, both...)
+	pauseProcesses(t, both...)
 	objects := s.requireObjects(t, p.name)
 	for _, one := range both {
 		for _, field := range []string{"contexts", "pds", "cqs", "qps"} {
@@ -92,7 +92,7 @@ func (p pair) compare(t *testing.T, s *stage, server, client *process) {
 			s.caused[one.comm()]++
 		}
 	}
-	resume(t, both...)
+	resumeProcesses(t, both...)
 }
 
 // queuePairs returns the numbers of the program's queue pairs that are in one of the states.

@@ -25,8 +25,8 @@ type process struct {
 	exited chan struct{}
 }
 
-// launch starts a program, which is killed at the end of the test.
-func launch(t *testing.T, env []string, line ...string) *process {
+// startProcess starts a program and kills it at the end of the test.
+func startProcess(t *testing.T, env []string, line ...string) *process {
 	t.Helper()
 	p := &process{name: filepath.Base(line[0]), cmd: exec.Command(line[0], line[1:]...), exited: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
@@ -70,8 +70,8 @@ func (p *process) made(object map[string]any) bool {
 	return err == nil && thread > 0
 }
 
-// pause stops programs and returns when all their threads are stopped. They go on with resume.
-func pause(t *testing.T, all ...*process) {
+// pauseProcesses stops programs and returns when all their threads are stopped. resumeProcesses continues them.
+func pauseProcesses(t *testing.T, all ...*process) {
 	t.Helper()
 	for _, p := range all {
 		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -83,7 +83,7 @@ func pause(t *testing.T, all ...*process) {
 	})
 }
 
-func resume(t *testing.T, all ...*process) {
+func resumeProcesses(t *testing.T, all ...*process) {
 	t.Helper()
 	for _, p := range all {
 		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {

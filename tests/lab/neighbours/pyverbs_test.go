@@ -50,7 +50,7 @@ func runPyverbs(t *testing.T, s *stage) map[string]outcome {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	p := launch(t, nil, python, script, file, pyverbsTests, "--dev", device, "--gid", s.gid)
+	p := startProcess(t, nil, python, script, file, pyverbsTests, "--dev", device, "--gid", s.gid)
 	status := p.status(t, 8*time.Minute)
 	text, err := os.ReadFile(file)
 	if err != nil || status != 0 {

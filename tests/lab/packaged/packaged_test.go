@@ -25,8 +25,8 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, "d0")
 	deb := os.Getenv("RDMA_EVENTS_DEB")
-	run(t, "useradd", "--system", "telegraf")
-	run(t, "dpkg", "-i", deb)
+	runCommand(t, "useradd", "--system", "telegraf")
+	runCommand(t, "dpkg", "-i", deb)
 	requireDoctorAgrees(t)
 
 	r := rig.Start(t, rig.Config{Directory: filepath.Dir(snippet), Prefix: asTelegraf(), Interval: "250ms"})
@@ -35,12 +35,12 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "ud_send").Int("successes") > 3
 	})
 
-	run(t, "dpkg", "-i", newer(t, deb))
+	runCommand(t, "dpkg", "-i", newerPackage(t, deb))
 	replaceWorker(t, r)
 	awaitOpens(r, 2)
 	requireEvent(t, r, 3)
 
-	run(t, "dpkg", "-r", "rdma-events")
+	runCommand(t, "dpkg", "-r", "rdma-events")
 	if _, err := os.Stat(snippet); err == nil {
 		t.Errorf("%s is left: Telegraf would not start with it", snippet)
 	}
@@ -76,11 +76,11 @@ func awaitOpens(r *rig.Telegraf, n int64) {
 	})
 }
 
-// newer makes a package of a higher version with the same files.
-func newer(t *testing.T, deb string) string {
+// newerPackage builds a package with a higher version and the same files.
+func newerPackage(t *testing.T, deb string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "files")
-	run(t, "dpkg-deb", "-R", deb, dir)
+	runCommand(t, "dpkg-deb", "-R", deb, dir)
 	control := filepath.Join(dir, "DEBIAN/control")
 	text, err := os.ReadFile(control)
 	if err != nil {
@@ -95,7 +95,7 @@ func newer(t *testing.T, deb string) string {
 		t.Fatal(err)
 	}
 	made := filepath.Join(t.TempDir(), "newer.deb")
-	run(t, "dpkg-deb", "-Znone", "-b", dir, made)
+	runCommand(t, "dpkg-deb", "-Znone", "-b", dir, made)
 	return made
 }
 
@@ -133,7 +133,7 @@ func requireEvent(t *testing.T, r *rig.Telegraf, n int) {
 	})
 }
 
-func run(t *testing.T, name string, args ...string) {
+func runCommand(t *testing.T, name string, args ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	if err != nil {

@@ -48,27 +48,27 @@ func TestTheTracersPackageServesTelegrafsUser(t *testing.T) {
 	guest.AddRxe(t, device, "d0")
 	guest.LoadCore(t)
 	if _, err := user.Lookup("telegraf"); err != nil {
-		run(t, "useradd", "--system", "telegraf")
+		runCommand(t, "useradd", "--system", "telegraf")
 	}
-	run(t, "dpkg", "-i", os.Getenv("RDMA_EVENTS_DEB"))
-	run(t, "dpkg", "-i", os.Getenv("RDMA_EVENTS_TRACER_DEB"))
-	t.Cleanup(func() { purge(t) })
+	runCommand(t, "dpkg", "-i", os.Getenv("RDMA_EVENTS_DEB"))
+	runCommand(t, "dpkg", "-i", os.Getenv("RDMA_EVENTS_TRACER_DEB"))
+	t.Cleanup(func() { purgePackages(t) })
 	requireCapabilities(t, "cap_perfmon,cap_bpf=ep")
 
-	said, err := as(t, asUnit(), tracer, "-try")
+	said, err := runPrefixed(t, asUnit(), tracer, "-try")
 	if err == nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, "since kernel.perf_event_paranoid is 3, CAP_SYS_ADMIN") {
 		t.Fatalf("want a refusal in one line, got %v:\n%s", err, said)
 	}
 	t.Log(said)
 	fixParanoia(t)
 	requireCapabilities(t, "cap_sys_admin,cap_perfmon,cap_bpf=ep")
-	if said, err = as(t, asUnit(), tracer, "-try"); err != nil || !strings.HasPrefix(said, "attached by kprobe in ") {
+	if said, err = runPrefixed(t, asUnit(), tracer, "-try"); err != nil || !strings.HasPrefix(said, "attached by kprobe in ") {
 		t.Fatalf("want to attach, got %v:\n%s", err, said)
 	}
 	t.Log(said)
 
 	requireOnlyPermitted(t)
-	enable(t, "objects", "events")
+	enableOptions(t, "objects", "events")
 	requireTracerFound(t)
 	r := rig.Start(t, rig.Config{Directory: filepath.Dir(snippet), Prefix: asUnit(), Interval: "250ms", Env: serviceDirs(t)})
 	r.Await("the kernel is traced", soonTraced, func(p []rig.Point) bool { return rig.Last(p, "rdma_tracer").Int("attached") == 1 })
@@ -95,12 +95,12 @@ func TestTheTracersPackageServesTelegrafsUser(t *testing.T) {
 		return a.Int("queued") == 2 && a.Int("unread_errors") == 1 && a.Int("qp_fatal") == 1
 	})
 	requireRecord(t, failed.client, verbs.EventQPFatal, number)
-	line, _ := as(t, asTelegraf(), "rdma-events", "health") // its status is that of the worst problem
+	line, _ := runPrefixed(t, asTelegraf(), "rdma-events", "health") // its status is that of the worst problem
 	t.Log(line)
 	if !strings.Contains(line, "app-errors") {
 		t.Errorf("want health to name app-errors, got %s", line)
 	}
-	line, _ = as(t, asTelegraf(), "rdma-events", "status")
+	line, _ = runPrefixed(t, asTelegraf(), "rdma-events", "status")
 	t.Log(line)
 	if !strings.Contains(line, perftest+" had error events") {
 		t.Errorf("want the status to say that %s had error events, got %s", perftest, line)
@@ -108,8 +108,8 @@ func TestTheTracersPackageServesTelegrafsUser(t *testing.T) {
 	failed.end(t)
 }
 
-// as runs a command behind a prefix and returns what it has printed.
-func as(t *testing.T, prefix []string, line ...string) (string, error) {
+// runPrefixed runs a command with a prefix in front of it and returns its output.
+func runPrefixed(t *testing.T, prefix []string, line ...string) (string, error) {
 	t.Helper()
 	line = append(prefix, line...)
 	out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput()
@@ -135,18 +135,18 @@ func requireOnlyPermitted(t *testing.T) {
 	t.Helper()
 	const all = "cap_bpf,cap_perfmon,cap_sys_admin"
 	list := func(line string) {
-		run(t, "sh", "-c", "echo "+line+" >/etc/rdma-events/tracer.caps && rdma-events-tracer-caps")
+		runCommand(t, "sh", "-c", "echo "+line+" >/etc/rdma-events/tracer.caps && rdma-events-tracer-caps")
 	}
 	list(all + "=p")
-	if said, err := as(t, asUnit(), tracer, "-try"); err != nil || !strings.HasPrefix(said, "attached by kprobe in ") {
+	if said, err := runPrefixed(t, asUnit(), tracer, "-try"); err != nil || !strings.HasPrefix(said, "attached by kprobe in ") {
 		t.Errorf("want to attach with capabilities that are only permitted, got %v:\n%s", err, said)
 	}
 	lacking := append([]string{"setpriv", "--bounding-set=-sys_admin", "--"}, asUnit()...)
-	if said, err := as(t, lacking, tracer, "-try"); err == nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, "CAP_SYS_ADMIN") {
+	if said, err := runPrefixed(t, lacking, tracer, "-try"); err == nil || strings.Count(said, "\n") != 1 || !strings.Contains(said, "CAP_SYS_ADMIN") {
 		t.Errorf("want a refusal in one line without CAP_SYS_ADMIN, got %v:\n%s", err, said)
 	}
 	list(all + "=ep")
-	if said, err := as(t, lacking, tracer, "-try"); err == nil || !strings.Contains(said, "Operation not permitted") {
+	if said, err := runPrefixed(t, lacking, tracer, "-try"); err == nil || !strings.Contains(said, "Operation not permitted") {
 		t.Errorf("want the kernel not to execute the file, got %v:\n%s", err, said)
 	}
 }
@@ -154,8 +154,8 @@ func requireOnlyPermitted(t *testing.T) {
 // finding is one check of `rdma-events doctor -json`.
 type finding struct{ Check, Status, Text, Fix string }
 
-// findings returns what the doctor says, by its checks.
-func findings(t *testing.T, prefix []string, args ...string) map[string]finding {
+// doctorFindings returns the doctor's findings by the names of the checks.
+func doctorFindings(t *testing.T, prefix []string, args ...string) map[string]finding {
 	t.Helper()
 	line := append(append(prefix, "rdma-events", "doctor", "-json"), args...)
 	out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).Output() // its status is that of the worst finding
@@ -174,17 +174,17 @@ func findings(t *testing.T, prefix []string, args ...string) map[string]finding 
 // fixParanoia has the doctor say what the tracer lacks, and runs the command that it gives.
 func fixParanoia(t *testing.T) {
 	t.Helper()
-	found := findings(t, asUnit(), "-applications")
+	found := doctorFindings(t, asUnit(), "-applications")
 	if f := found["perf_paranoid"]; f.Status != "fail" || found["tracer_trial"].Status != "fail" || found["file_capabilities"].Status != "ok" {
 		t.Errorf("want the doctor to miss CAP_SYS_ADMIN, got %+v", found)
 	}
-	run(t, "sh", "-c", findings(t, nil, "-applications")["perf_paranoid"].Fix)
+	runCommand(t, "sh", "-c", doctorFindings(t, nil, "-applications")["perf_paranoid"].Fix)
 }
 
 // requireTracerFound requires that the doctor finds no fault in what the tracer needs, by the plugin's configuration.
 func requireTracerFound(t *testing.T) {
 	t.Helper()
-	found := findings(t, asUnit(), "-config", snippet)
+	found := doctorFindings(t, asUnit(), "-config", snippet)
 	for _, name := range []string{
 		"tracer_program", "file_capabilities", "privilege_limits", "kernel_types", "lockdown", "perf_paranoid", "unprivileged_bpf",
 		"pid_namespace", "tracer_trial",
@@ -195,8 +195,8 @@ func requireTracerFound(t *testing.T) {
 	}
 }
 
-// enable sets options of the package's configuration, where they are comments, to true.
-func enable(t *testing.T, options ...string) {
+// enableOptions sets options to true in the package's configuration, where they are commented out.
+func enableOptions(t *testing.T, options ...string) {
 	t.Helper()
 	text, err := os.ReadFile(config)
 	for _, option := range options {
@@ -214,12 +214,12 @@ func enable(t *testing.T, options ...string) {
 // serviceDirs makes the directories that systemd makes by the package's unit file, and returns the environment with them.
 func serviceDirs(t *testing.T) []string {
 	t.Helper()
-	run(t, "install", "-d", "-m", "0700", "-o", "telegraf", "/run/rdma_events", "/run/rdma_events-status", "/var/lib/rdma_events")
+	runCommand(t, "install", "-d", "-m", "0700", "-o", "telegraf", "/run/rdma_events", "/run/rdma_events-status", "/var/lib/rdma_events")
 	return []string{"RUNTIME_DIRECTORY=/run/rdma_events:/run/rdma_events-status", "STATE_DIRECTORY=/var/lib/rdma_events"}
 }
 
-// purge removes both packages, so that another test begins without.
-func purge(t *testing.T) {
+// purgePackages removes both packages, so that the next test begins without them.
+func purgePackages(t *testing.T) {
 	for _, name := range []string{"rdma-events-tracer", "rdma-events"} {
 		if out, err := exec.Command("dpkg", "-P", name).CombinedOutput(); err != nil { // the test's context has ended
 			t.Errorf("purge %s: %v: %s", name, err, out)
@@ -315,7 +315,7 @@ func requireRecord(t *testing.T, p *process, typ verbs.EventType, number int) {
 	t.Helper()
 	want := regexp.MustCompile(fmt.Sprintf(`%s\[%d\] .*%s +qp %s`, perftest, p.pid(), typ, strconv.Itoa(number)))
 	guest.Eventually(t, "a record of the event", soonTraced, func() bool {
-		said, err := as(t, asTelegraf(), "rdma-events", "events")
+		said, err := runPrefixed(t, asTelegraf(), "rdma-events", "events")
 		return err == nil && want.MatchString(said)
 	})
 }

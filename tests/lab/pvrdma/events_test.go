@@ -12,7 +12,7 @@ import (
 
 func TestRaisedEventsAreCountedOnce(t *testing.T) {
 	const times = 3
-	r := start(t, quiet)
+	r := startTelegraf(t, quiet)
 	for _, row := range []struct {
 		number int
 		name   string
@@ -25,21 +25,21 @@ func TestRaisedEventsAreCountedOnce(t *testing.T) {
 		{guest.PortActive, "port_active"},
 		{guest.DeviceFatal, "device_fatal"},
 	} {
-		before := count(r.Points(), row.name)
+		before := eventCount(r.Points(), row.name)
 		guest.RaiseEvent(t, row.number, times)
 		points := r.Await(row.name, 20*time.Second, func(p []rig.Point) bool {
-			return count(p, row.name) == before+times && emitted(p, row.name) == before+times
+			return eventCount(p, row.name) == before+times && emittedCount(p, row.name) == before+times
 		})
 		requireAllAcknowledged(t, points)
 	}
 	// An event that was counted twice would be counted by now.
-	points := r.Await("3 fatals", time.Minute, func(p []rig.Point) bool { return state(p).Int("fatals") >= times })
+	points := r.Await("3 fatals", time.Minute, func(p []rig.Point) bool { return devicePoint(p).Int("fatals") >= times })
 	for _, name := range []string{"lid_change", "pkey_change", "sm_change", "client_reregister", "port_err", "port_active", "device_fatal"} {
-		if n := count(points, name); n != times {
+		if n := eventCount(points, name); n != times {
 			t.Errorf("want %d %s, got %d", times, name, n)
 		}
 	}
-	if d := state(points); d.Int("fatals") != times || d.Int("open") != 1 || d.Int("opens") != 1 {
+	if d := devicePoint(points); d.Int("fatals") != times || d.Int("open") != 1 || d.Int("opens") != 1 {
 		t.Errorf("want %d fatals and the device open still, got %v", times, d.Fields)
 	}
 }
@@ -48,12 +48,12 @@ func TestRaisedEventsAreCountedOnce(t *testing.T) {
 // the kernel asks the device for its port.
 func TestBurstIsCountedExactly(t *testing.T) {
 	const burst = 10_000
-	r := start(t, quiet)
+	r := startTelegraf(t, quiet)
 	guest.RaiseEvent(t, guest.SMChange, burst)
 	points := r.Await("the burst", 2*time.Minute, func(p []rig.Point) bool {
-		return count(p, "sm_change") >= burst && emitted(p, "sm_change") >= burst
+		return eventCount(p, "sm_change") >= burst && emittedCount(p, "sm_change") >= burst
 	})
-	if n, sum := count(points, "sm_change"), emitted(points, "sm_change"); n != burst || sum != burst {
+	if n, sum := eventCount(points, "sm_change"), emittedCount(points, "sm_change"); n != burst || sum != burst {
 		t.Errorf("want %d events, got %d and a sum of %d", burst, n, sum)
 	}
 	requireAllAcknowledged(t, points)
@@ -62,7 +62,7 @@ func TestBurstIsCountedExactly(t *testing.T) {
 // The events of objects reach their owner alone, here the worker with its probe.
 func TestEventsOfTheProbesObjectsAreCountedOnce(t *testing.T) {
 	const times = 2
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	awaitRounds(r, "ud_send", 3)
 	for _, row := range []struct {
 		kind   string
@@ -77,7 +77,7 @@ func TestEventsOfTheProbesObjectsAreCountedOnce(t *testing.T) {
 		{"qp", guest.QPFatal, "qp_fatal"},
 		{"cq", guest.CQErr, "cq_err"},
 	} {
-		objects := owned(t, row.kind, r.Workers()[0])
+		objects := ownedNumbers(t, row.kind, r.Workers()[0])
 		if len(objects) == 0 {
 			t.Fatalf("want the worker to have a %s", row.kind)
 		}
@@ -86,28 +86,28 @@ func TestEventsOfTheProbesObjectsAreCountedOnce(t *testing.T) {
 		}
 		want := int64(times * len(objects))
 		points := r.Await(row.name, 20*time.Second, func(p []rig.Point) bool {
-			return count(p, row.name) >= want && emitted(p, row.name) >= want
+			return eventCount(p, row.name) >= want && emittedCount(p, row.name) >= want
 		})
-		if n, sum := count(points, row.name), emitted(points, row.name); n != want || sum != want {
+		if n, sum := eventCount(points, row.name), emittedCount(points, row.name); n != want || sum != want {
 			t.Errorf("%s: want %d, got %d and a sum of %d", row.name, want, n, sum)
 		}
 		requireAllAcknowledged(t, points)
 	}
-	awaitRounds(r, "ud_send", probe(r.Points(), "ud_send").Int("successes")+3)
+	awaitRounds(r, "ud_send", probePoint(r.Points(), "ud_send").Int("successes")+3)
 }
 
 // The driver raises port_err and port_active itself when its vmxnet3 is set down and up.
 func TestNetdevSetDownAndUpMovesThePort(t *testing.T) {
 	const times = 3
-	r := start(t, quiet)
+	r := startTelegraf(t, quiet)
 	for n := int64(1); n <= times; n++ {
 		guest.IP(t, "link", "set", guest.PVRDMANetdev, "down")
 		r.Await("the port is down", 20*time.Second, func(p []rig.Point) bool {
-			return count(p, "port_err") == n && port(p).Text("state_name") == "down"
+			return eventCount(p, "port_err") == n && portPoint(p).Text("state_name") == "down"
 		})
 		guest.IP(t, "link", "set", guest.PVRDMANetdev, "up")
 		r.Await("the port is active", 20*time.Second, func(p []rig.Point) bool {
-			return count(p, "port_active") == n && port(p).Text("state_name") == "active"
+			return eventCount(p, "port_active") == n && portPoint(p).Text("state_name") == "active"
 		})
 	}
 	points := r.Await("evidence", 90*time.Second, func(p []rig.Point) bool {
@@ -116,38 +116,38 @@ func TestNetdevSetDownAndUpMovesThePort(t *testing.T) {
 	if e := rig.Select(points, "rdma_evidence", "device", device, "trigger", "port_err")[0]; e.Text("cause") != "admin_down" {
 		t.Errorf("want the cause admin_down, got %v", e.Fields)
 	}
-	if p := port(points); p.Int("transitions") != 2*times || p.Int("flaps") != times {
+	if p := portPoint(points); p.Int("transitions") != 2*times || p.Int("flaps") != times {
 		t.Errorf("want %d transitions and %d flaps, got %v", 2*times, times, p.Fields)
 	}
 	requireAllAcknowledged(t, points)
 }
 
 func TestAddressIsOneGIDChange(t *testing.T) {
-	r := start(t, quiet)
-	r.Await("the GID table", 20*time.Second, func(p []rig.Point) bool { return port(p).Int("gids") > 0 })
-	before := count(r.Points(), "gid_change")
+	r := startTelegraf(t, quiet)
+	r.Await("the GID table", 20*time.Second, func(p []rig.Point) bool { return portPoint(p).Int("gids") > 0 })
+	before := eventCount(r.Points(), "gid_change")
 	guest.IP(t, "addr", "add", "10.78.0.7/24", "dev", guest.PVRDMANetdev)
 	r.Await("the GID that came", 20*time.Second, func(p []rig.Point) bool {
-		return count(p, "gid_change") == before+1 && len(rig.Select(p, "rdma_gid_change", "device", device, "action", "added")) > 0
+		return eventCount(p, "gid_change") == before+1 && len(rig.Select(p, "rdma_gid_change", "device", device, "action", "added")) > 0
 	})
 	guest.IP(t, "addr", "delete", "10.78.0.7/24", "dev", guest.PVRDMANetdev)
 	points := r.Await("the GID that went", 20*time.Second, func(p []rig.Point) bool {
-		return count(p, "gid_change") == before+2 && len(rig.Select(p, "rdma_gid_change", "device", device, "action", "removed")) > 0
+		return eventCount(p, "gid_change") == before+2 && len(rig.Select(p, "rdma_gid_change", "device", device, "action", "removed")) > 0
 	})
 	requireAllAcknowledged(t, points)
 }
 
 // A port that goes down without an event, as its driver raises none for a carrier, is found by a query.
 func TestPortDownWithoutAnEventIsFoundByAQuery(t *testing.T) {
-	r := start(t, quiet)
+	r := startTelegraf(t, quiet)
 	end := guest.OrderPVHost(t, guest.PortDownInQueries, guest.PortActiveInQueries)
-	points := r.Await("the port is down", 60*time.Second, func(p []rig.Point) bool { return port(p).Text("state_name") == "down" })
+	points := r.Await("the port is down", 60*time.Second, func(p []rig.Point) bool { return portPoint(p).Text("state_name") == "down" })
 	if c := rig.Last(points, "rdma_port_change", "device", device); c.Tags["witness"] != "query" {
 		t.Errorf("want the witness query, got %v", c)
 	}
-	if n := count(points, "port_err"); n != 0 {
+	if n := eventCount(points, "port_err"); n != 0 {
 		t.Errorf("want no event, got %d", n)
 	}
 	end()
-	r.Await("the port is active", 60*time.Second, func(p []rig.Point) bool { return port(p).Text("state_name") == "active" })
+	r.Await("the port is active", 60*time.Second, func(p []rig.Point) bool { return portPoint(p).Text("state_name") == "active" })
 }

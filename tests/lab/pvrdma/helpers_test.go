@@ -34,8 +34,8 @@ var unprivileged = []string{
 	"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--",
 }
 
-// start starts Telegraf with the plugin on the device, and returns once that is open and its counters are there.
-func start(t *testing.T, plugin string) *rig.Telegraf {
+// startTelegraf starts Telegraf with the plugin, and returns once the device is open and its counters are there.
+func startTelegraf(t *testing.T, plugin string) *rig.Telegraf {
 	t.Helper()
 	guest.AddPVRDMA(t)
 	r := rig.Start(t, rig.Config{Plugin: plugin, Prefix: unprivileged, Interval: "250ms"})
@@ -46,35 +46,39 @@ func start(t *testing.T, plugin string) *rig.Telegraf {
 // awaitOpens waits until the device is open for the time n, counted from 1, and counted.
 func awaitOpens(r *rig.Telegraf, n int64) []rig.Point {
 	return r.Await("the device is open", 60*time.Second, func(p []rig.Point) bool {
-		d := state(p)
-		return d.Int("open") == 1 && d.Int("opens") == n && async(p).Fields != nil
+		d := devicePoint(p)
+		return d.Int("open") == 1 && d.Int("opens") == n && asyncPoint(p).Fields != nil
 	})
 }
 
 // awaitRemoved waits until the removal n is reported.
 func awaitRemoved(r *rig.Telegraf, n int64) []rig.Point {
 	return r.Await("the device is removed", 60*time.Second, func(p []rig.Point) bool {
-		d := state(p)
+		d := devicePoint(p)
 		return d.Int("present") == 0 && d.Int("open") == 0 && d.Int("removals") == n && d.Text("reason") == "removed"
 	})
 }
 
-func state(p []rig.Point) rig.Point { return rig.Last(p, "rdma_device", "device", device) }
+func devicePoint(p []rig.Point) rig.Point { return rig.Last(p, "rdma_device", "device", device) }
 
-// async returns the newest counters of port 1.
-func async(p []rig.Point) rig.Point { return rig.Last(p, "rdma_async", "device", device, "port", "1") }
+// asyncPoint returns the newest counters of port 1.
+func asyncPoint(p []rig.Point) rig.Point {
+	return rig.Last(p, "rdma_async", "device", device, "port", "1")
+}
 
-func port(p []rig.Point) rig.Point { return rig.Last(p, "rdma_port", "device", device, "port", "1") }
+func portPoint(p []rig.Point) rig.Point {
+	return rig.Last(p, "rdma_port", "device", device, "port", "1")
+}
 
-// probe returns the newest counters of a method.
-func probe(p []rig.Point, method string) rig.Point {
+// probePoint returns the newest counters of a method.
+func probePoint(p []rig.Point, method string) rig.Point {
 	return rig.Last(p, "rdma_cq_probe", "device", device, "port", "1", "method", method, "vector", "0")
 }
 
 // awaitRounds waits until a method has more than so many good rounds, the last of them good.
 func awaitRounds(r *rig.Telegraf, method string, rounds int64) []rig.Point {
 	return r.Await(method+" rounds", 60*time.Second, func(p []rig.Point) bool {
-		return probe(p, method).Int("successes") > rounds && probe(p, method).Int("ok") == 1
+		return probePoint(p, method).Int("successes") > rounds && probePoint(p, method).Int("ok") == 1
 	})
 }
 
@@ -89,8 +93,8 @@ func requireNothingLost(t *testing.T, p rig.Point) {
 	}
 }
 
-// count returns the sum of an event's counters over all series of the device that have one.
-func count(p []rig.Point, event string) (sum int64) {
+// eventCount returns the sum of an event's counters over all series of the device.
+func eventCount(p []rig.Point, event string) (sum int64) {
 	last := map[string]int64{}
 	for _, one := range rig.Select(p, "rdma_async", "device", device) {
 		last[one.Series()] = max(0, one.Int(event)) // -1: a series without it
@@ -101,8 +105,8 @@ func count(p []rig.Point, event string) (sum int64) {
 	return sum
 }
 
-// emitted returns the sum of count over all points of an event.
-func emitted(p []rig.Point, event string) int64 {
+// emittedCount returns the sum of the field count over all points of an event.
+func emittedCount(p []rig.Point, event string) int64 {
 	return rig.Sum(rig.Select(p, "rdma_async_event", "device", device, "event", event), "count")
 }
 
@@ -127,14 +131,14 @@ func requireAllAcknowledged(t *testing.T, points []rig.Point) {
 // requireEventsCounted raises events and requires that they are counted exactly.
 func requireEventsCounted(t *testing.T, r *rig.Telegraf, n int64) {
 	t.Helper()
-	before := count(r.Points(), "pkey_change")
+	before := eventCount(r.Points(), "pkey_change")
 	guest.RaiseEvent(t, guest.PKeyChange, int(n))
-	r.Await("events", 20*time.Second, func(p []rig.Point) bool { return count(p, "pkey_change") == before+n })
+	r.Await("events", 20*time.Second, func(p []rig.Point) bool { return eventCount(p, "pkey_change") == before+n })
 }
 
-// owned returns the numbers of the objects of a kind that a process has, as `rdma resource show` has them. The kernel knows
-// the thread that made an object.
-func owned(t *testing.T, kind string, pid int) (numbers []int) {
+// ownedNumbers returns the numbers of a process's objects of one kind, from `rdma resource show`. The kernel reports the
+// thread that created an object.
+func ownedNumbers(t *testing.T, kind string, pid int) (numbers []int) {
 	t.Helper()
 	for _, o := range guest.Resources(t, kind, device) {
 		n, ok := o[map[string]string{"qp": "lqpn", "cq": "cqn"}[kind]].(float64)
@@ -149,9 +153,9 @@ func owned(t *testing.T, kind string, pid int) (numbers []int) {
 	return numbers
 }
 
-// interrupts returns how often an interrupt of the device has come, from /proc/interrupts. The device's lines are in the
+// interruptCount returns the count of one of the device's interrupts in /proc/interrupts. The device's lines are in the
 // order of its interrupts.
-func interrupts(t *testing.T, number int) (n int) {
+func interruptCount(t *testing.T, number int) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/interrupts")
 	if err != nil {
@@ -171,8 +175,8 @@ func interrupts(t *testing.T, number int) (n int) {
 	return n
 }
 
-// timed returns how long something takes.
-func timed(do func()) time.Duration {
+// timeTaken returns the time that a function takes.
+func timeTaken(do func()) time.Duration {
 	began := time.Now()
 	do()
 	return time.Since(began)

@@ -31,26 +31,26 @@ func TestLossesOfTheProbeHaveTheirVerdict(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			r := start(t, defaults)
-			requireNothingLost(t, probe(awaitRounds(r, "ud_send", 3), "ud_send"))
+			r := startTelegraf(t, defaults)
+			requireNothingLost(t, probePoint(awaitRounds(r, "ud_send", 3), "ud_send"))
 			end := row.begin(t)
 			points := r.Await(row.lost, 60*time.Second, func(p []rig.Point) bool {
-				return probe(p, "ud_send").Int(row.lost) >= 3 && probe(p, "ud_send").Int("ok") == 0
+				return probePoint(p, "ud_send").Int(row.lost) >= 3 && probePoint(p, "ud_send").Int("ok") == 0
 			})
 			for _, other := range row.others {
-				if n := probe(points, "ud_send").Int(other); n != 0 {
+				if n := probePoint(points, "ud_send").Int(other); n != 0 {
 					t.Errorf("want no %s, got %d", other, n)
 				}
 			}
 			end()
-			good := probe(points, "ud_send").Int("successes")
+			good := probePoint(points, "ud_send").Int("successes")
 			points = awaitRounds(r, "ud_send", good+5)
-			settled := probe(points, "ud_send").Int(row.lost)
-			points = awaitRounds(r, "ud_send", probe(points, "ud_send").Int("successes")+5)
-			if n := probe(points, "ud_send").Int(row.lost); n != settled {
+			settled := probePoint(points, "ud_send").Int(row.lost)
+			points = awaitRounds(r, "ud_send", probePoint(points, "ud_send").Int("successes")+5)
+			if n := probePoint(points, "ud_send").Int(row.lost); n != settled {
 				t.Errorf("want no more %s, got %d after %d", row.lost, n, settled)
 			}
-			if d := state(points); d.Int("opens") != 1 || d.Int("worker_restarts") != 0 {
+			if d := devicePoint(points); d.Int("opens") != 1 || d.Int("worker_restarts") != 0 {
 				t.Errorf("want the device open all the time, got %v", d.Fields)
 			}
 			r.Stop()

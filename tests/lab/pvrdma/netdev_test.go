@@ -38,7 +38,7 @@ func pullCable(t *testing.T) (plugIn func()) {
 // The driver raises no event for a carrier, and its device answers queries of the port without it. So nothing is reported, and the plugin
 // goes on as before.
 func TestLostCarrierMovesNoPort(t *testing.T) {
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	awaitRounds(r, "ud_send", 3)
 	// A query whose answer is that of the one before is reported all the same, by its count.
 	asked := func(p []rig.Point) int64 {
@@ -46,16 +46,16 @@ func TestLostCarrierMovesNoPort(t *testing.T) {
 	}
 	requireNothingHappens := func(what string) {
 		t.Helper()
-		before, good := asked(r.Points()), probe(r.Points(), "ud_send").Int("successes")
+		before, good := asked(r.Points()), probePoint(r.Points(), "ud_send").Int("successes")
 		points := r.Await(what+": the port is queried", time.Minute, func(p []rig.Point) bool {
-			return asked(p) >= before+3 && probe(p, "ud_send").Int("successes") >= good+3
+			return asked(p) >= before+3 && probePoint(p, "ud_send").Int("successes") >= good+3
 		})
-		requireNothingLost(t, probe(points, "ud_send"))
-		if p := port(points); p.Text("state_name") != "active" || p.Int("transitions") != 0 {
+		requireNothingLost(t, probePoint(points, "ud_send"))
+		if p := portPoint(points); p.Text("state_name") != "active" || p.Int("transitions") != 0 {
 			t.Errorf("%s: want the port active all the time, got %v", what, p.Fields)
 		}
 		for _, event := range []string{"port_err", "port_active", "gid_change"} {
-			if n := count(points, event); n != 0 {
+			if n := eventCount(points, event); n != 0 {
 				t.Errorf("%s: want no %s, got %d", what, event, n)
 			}
 		}
@@ -75,19 +75,19 @@ func TestLostCarrierMovesNoPort(t *testing.T) {
 
 // The network device of a port goes with its driver. The driver of the RDMA device goes on without one, and takes the next one.
 func TestNetdevUnboundAndBoundMovesThePort(t *testing.T) {
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	awaitRounds(r, "ud_send", 3)
 	requireEventsCounted(t, r, 3)
 
-	took := timed(func() { guest.UnbindPVRDMANetdev(t) })
+	took := timeTaken(func() { guest.UnbindPVRDMANetdev(t) })
 	requireNoDelay(t, "unbind of the network device", took, 0)
 	t.Cleanup(func() { guest.AddPVRDMA(t) })
 	points := r.Await("the port is down, and its addresses are gone", 60*time.Second, func(p []rig.Point) bool {
-		return count(p, "port_err") == 1 && port(p).Int("gids") == 0 &&
+		return eventCount(p, "port_err") == 1 && portPoint(p).Int("gids") == 0 &&
 			len(rig.Select(p, "rdma_port_change", "device", device, "port", "1")) > 0
 	})
-	t.Logf("without a network device: %v, %v", port(points).Fields, probe(points, "ud_send").Fields)
-	if d := state(points); d.Int("present") != 1 || d.Int("open") != 1 || d.Int("removals") != 0 {
+	t.Logf("without a network device: %v, %v", portPoint(points).Fields, probePoint(points, "ud_send").Fields)
+	if d := devicePoint(points); d.Int("present") != 1 || d.Int("open") != 1 || d.Int("removals") != 0 {
 		t.Errorf("want the device open, got %v", d.Fields)
 	}
 	requireEventsCounted(t, r, 4)
@@ -95,13 +95,13 @@ func TestNetdevUnboundAndBoundMovesThePort(t *testing.T) {
 	guest.BindPVRDMANetdev(t)
 	guest.AddPVRDMA(t)
 	r.Await("the port is active", 60*time.Second, func(p []rig.Point) bool {
-		return count(p, "port_active") == 1 && port(p).Text("state_name") == "active" && port(p).Int("gids") > 0
+		return eventCount(p, "port_active") == 1 && portPoint(p).Text("state_name") == "active" && portPoint(p).Int("gids") > 0
 	})
-	points = awaitRounds(r, "ud_send", probe(r.Points(), "ud_send").Int("successes")+5)
-	if d := state(points); d.Int("open") != 1 || d.Int("opens") != 1 || d.Int("worker_restarts") != 0 || d.Int("removals") != 0 {
+	points = awaitRounds(r, "ud_send", probePoint(r.Points(), "ud_send").Int("successes")+5)
+	if d := devicePoint(points); d.Int("open") != 1 || d.Int("opens") != 1 || d.Int("worker_restarts") != 0 || d.Int("removals") != 0 {
 		t.Errorf("want the device open all the time, got %v", d.Fields)
 	}
-	if n := count(points, "pkey_change"); n != 7 {
+	if n := eventCount(points, "pkey_change"); n != 7 {
 		t.Errorf("want the 7 events of before and meanwhile, got %d", n)
 	}
 	for _, e := range rig.Select(points, "rdma_evidence", "device", device) {

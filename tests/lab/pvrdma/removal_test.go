@@ -28,19 +28,19 @@ func TestRemovedDeviceIsClosedAndReopened(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			guest.AddPVRDMA(t)
-			without := timed(func() { row.remove(t) })
+			without := timeTaken(func() { row.remove(t) })
 			row.bring(t)
 			guest.AddPVRDMA(t)
 
-			r := start(t, defaults)
+			r := startTelegraf(t, defaults)
 			awaitRounds(r, "ud_send", 3)
 			requireEventsCounted(t, r, 7)
-			requireNoDelay(t, row.name, timed(func() { row.remove(t) }), without)
+			requireNoDelay(t, row.name, timeTaken(func() { row.remove(t) }), without)
 			points := awaitRemoved(r, 1)
-			if p := port(points); p.Text("state_name") != "absent" {
+			if p := portPoint(points); p.Text("state_name") != "absent" {
 				t.Errorf("want the port absent, got %v", p.Fields)
 			}
-			if d := state(points); d.Int("worker_restarts") != 0 || d.Int("crashes") != 0 || d.Int("fatals") != 0 {
+			if d := devicePoint(points); d.Int("worker_restarts") != 0 || d.Int("crashes") != 0 || d.Int("fatals") != 0 {
 				t.Errorf("want a removal and no other fault, got %v", d.Fields)
 			}
 
@@ -57,12 +57,12 @@ func TestRemovedDeviceIsClosedAndReopened(t *testing.T) {
 				t.Errorf("want the cause driver_removed, got %v", e.Fields)
 			}
 			points = r.Await("the removal is known", 60*time.Second, func(p []rig.Point) bool {
-				return state(p).Int("function_removals")+state(p).Int("unplanned_removals") == 1
+				return devicePoint(p).Int("function_removals")+devicePoint(p).Int("unplanned_removals") == 1
 			})
-			if n := state(points).Int("function_removals"); n != row.functions {
+			if n := devicePoint(points).Int("function_removals"); n != row.functions {
 				t.Errorf("want %d removals of the function, got %d", row.functions, n)
 			}
-			if n := count(points, "pkey_change"); n != 9 {
+			if n := eventCount(points, "pkey_change"); n != 9 {
 				t.Errorf("want the 9 events of before and after, got %d", n)
 			}
 			requireAllAcknowledged(t, points)
@@ -78,14 +78,14 @@ const unplugged = 60 * time.Second
 // Both functions of the slot go, and the machine has no way to plug in the second one again, so that this test is the last one
 // of its guest.
 func TestUnpluggedDeviceIsRemoved(t *testing.T) {
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	awaitRounds(r, "ud_send", 3)
 	began := time.Now()
 	guest.Unplug(t, guest.PVRDMAModel)
 	guest.Eventually(t, "the function is gone", unplugged, func() bool { return !guest.HasFunction(guest.PVRDMAFunction) })
 	requireNoDelay(t, "device_del", time.Since(began), 0)
 	points := awaitRemoved(r, 1)
-	if d := state(points); d.Int("worker_restarts") != 0 || d.Int("crashes") != 0 || d.Int("fatals") != 0 {
+	if d := devicePoint(points); d.Int("worker_restarts") != 0 || d.Int("crashes") != 0 || d.Int("fatals") != 0 {
 		t.Errorf("want a removal and no other fault, got %v", d.Fields)
 	}
 	requireAllAcknowledged(t, points)
@@ -95,14 +95,14 @@ func TestUnpluggedDeviceIsRemoved(t *testing.T) {
 // The core takes a reference to the driver's module for each context, unless the driver can take its devices away.
 func TestDriverUnloadsOnceItsDeviceIsUnbound(t *testing.T) {
 	guest.AddPVRDMA(t)
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	awaitRounds(r, "ud_send", 3)
 	err := guest.TryUnloadModule(t, "vmw_pvrdma")
 	if err == nil || !strings.Contains(err.Error(), "is in use") {
 		t.Fatalf("want the driver in use, got %v", err)
 	}
-	points := awaitRounds(r, "ud_send", probe(r.Points(), "ud_send").Int("successes")+3)
-	if d := state(points); d.Int("opens") != 1 || d.Int("removals") != 0 {
+	points := awaitRounds(r, "ud_send", probePoint(r.Points(), "ud_send").Int("successes")+3)
+	if d := devicePoint(points); d.Int("opens") != 1 || d.Int("removals") != 0 {
 		t.Errorf("want the device undisturbed, got %v", d.Fields)
 	}
 
@@ -127,9 +127,9 @@ func TestDriverUnloadsDuringARelease(t *testing.T) {
 	}
 	guest.AddPVRDMA(t)
 	points := c.Await("the device is found again", 30*time.Second, func(p []rig.Point) bool {
-		return state(p).Int("present") == 1 && state(p).Text("reason") == "released"
+		return devicePoint(p).Int("present") == 1 && devicePoint(p).Text("reason") == "released"
 	})
-	if d := state(points); d.Int("unplanned_removals") != 0 || d.Int("open") != 0 {
+	if d := devicePoint(points); d.Int("unplanned_removals") != 0 || d.Int("open") != 0 {
 		t.Errorf("want the device closed, and no removal that nobody had asked for, got %v", d.Fields)
 	}
 	c.command(t, device+": watched again", "resume")

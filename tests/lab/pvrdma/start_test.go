@@ -12,24 +12,24 @@ import (
 )
 
 func TestDefaultsProbeByDatagrams(t *testing.T) {
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	points := awaitRounds(r, "ud_send", 20)
-	requireNothingLost(t, probe(points, "ud_send"))
+	requireNothingLost(t, probePoint(points, "ud_send"))
 	if other := rig.Select(points, "rdma_cq_probe", "device", device, "method", "rc_write"); len(other) > 0 {
 		t.Errorf("want no rounds of another method, got %v", other[0])
 	}
-	if d := state(points); d.Int("opens") != 1 || d.Int("worker_restarts") != 0 {
+	if d := devicePoint(points); d.Int("opens") != 1 || d.Int("worker_restarts") != 0 {
 		t.Errorf("want one open, got %v", d.Fields)
 	}
-	if p := port(points); p.Text("state_name") != "active" || p.Int("up") != 1 || p.Int("transitions") != 0 {
+	if p := portPoint(points); p.Text("state_name") != "active" || p.Int("up") != 1 || p.Int("transitions") != 0 {
 		t.Errorf("want the port active since the start, got %v", p.Fields)
 	}
 	requireAllAcknowledged(t, points)
 }
 
 func TestWritesOfAConnectionSucceed(t *testing.T) {
-	r := start(t, defaults+"  [inputs.rdma_events.probe]\n    method = \"rc_write\"\n")
-	requireNothingLost(t, probe(awaitRounds(r, "rc_write", 20), "rc_write"))
+	r := startTelegraf(t, defaults+"  [inputs.rdma_events.probe]\n    method = \"rc_write\"\n")
+	requireNothingLost(t, probePoint(awaitRounds(r, "rc_write", 20), "rc_write"))
 }
 
 func TestDoctorFindsNoFault(t *testing.T) {
@@ -74,12 +74,12 @@ func TestRoundByDatagramCostsOneCommand(t *testing.T) {
 		commands int64 // of a round
 	}{{"ud_send", 1}, {"rc_write", 0}} {
 		t.Run(row.method, func(t *testing.T) {
-			r := start(t, alone+"  [inputs.rdma_events.probe]\n    method = \""+row.method+"\"\n")
+			r := startTelegraf(t, alone+"  [inputs.rdma_events.probe]\n    method = \""+row.method+"\"\n")
 			// A point is older than the interrupts are, by the rounds of one interval at most.
-			before := probe(awaitRounds(r, row.method, 5), row.method).Int("rounds")
-			commands := interrupts(t, guest.InterruptOfCommands)
-			after := probe(awaitRounds(r, row.method, before+20), row.method).Int("rounds")
-			asked := int64(interrupts(t, guest.InterruptOfCommands) - commands)
+			before := probePoint(awaitRounds(r, row.method, 5), row.method).Int("rounds")
+			commands := interruptCount(t, guest.InterruptOfCommands)
+			after := probePoint(awaitRounds(r, row.method, before+20), row.method).Int("rounds")
+			asked := int64(interruptCount(t, guest.InterruptOfCommands) - commands)
 			t.Logf("%d commands in %d rounds", asked, after-before)
 			if want := row.commands * (after - before); asked < want-2 || asked > want+2 {
 				t.Errorf("want %d commands, got %d", want, asked)
@@ -91,9 +91,9 @@ func TestRoundByDatagramCostsOneCommand(t *testing.T) {
 
 // Datagrams ten times a second would be 600 commands a minute.
 func TestFastProbeSparesTheDevice(t *testing.T) {
-	r := start(t, defaults+"  [inputs.rdma_events.probe]\n    interval = \"100ms\"\n    timeout = \"90ms\"\n")
+	r := startTelegraf(t, defaults+"  [inputs.rdma_events.probe]\n    interval = \"100ms\"\n    timeout = \"90ms\"\n")
 	points := awaitRounds(r, "rc_write", 20)
-	if ud := probe(points, "ud_send"); ud.Int("successes") > 0 {
+	if ud := probePoint(points, "ud_send"); ud.Int("successes") > 0 {
 		t.Errorf("want no datagrams at this pace, got %v", ud.Fields)
 	}
 }
@@ -106,8 +106,8 @@ func TestWithoutIPv4AutoTakesWrites(t *testing.T) {
 	t.Cleanup(func() { guest.IP(t, "-6", "addr", "delete", "2001:db8::1/64", "dev", guest.PVRDMANetdev) })
 	r := rig.Start(t, rig.Config{Plugin: defaults, Prefix: unprivileged, Interval: "250ms"})
 	points := awaitRounds(r, "rc_write", 5)
-	requireNothingLost(t, probe(points, "rc_write"))
-	if ud := probe(points, "ud_send"); ud.Int("successes") > 0 {
+	requireNothingLost(t, probePoint(points, "rc_write"))
+	if ud := probePoint(points, "ud_send"); ud.Int("successes") > 0 {
 		t.Errorf("want no datagram to a global address, got %v", ud.Fields)
 	}
 }

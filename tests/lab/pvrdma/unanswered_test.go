@@ -37,7 +37,7 @@ func stuckCommand(points []rig.Point) (p rig.Point, ok bool) {
 // A call of the probe hangs in the driver, whose wait a signal ends. So the worker is replaced. Its successor's open is not
 // answered either, until the device answers again.
 func TestDeviceThatAnswersNoCommandIsStuckAndRecovers(t *testing.T) {
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	awaitRounds(r, "ud_send", 3)
 	requireEventsCounted(t, r, 5)
 	worker := r.Workers()[0]
@@ -49,24 +49,24 @@ func TestDeviceThatAnswersNoCommandIsStuckAndRecovers(t *testing.T) {
 	})
 	c, _ := stuckCommand(points)
 	t.Logf("stuck: %s %v", c.Series(), c.Fields)
-	r.Await("another worker", 90*time.Second, func(p []rig.Point) bool { return state(p).Int("worker_restarts") >= 1 })
+	r.Await("another worker", 90*time.Second, func(p []rig.Point) bool { return devicePoint(p).Int("worker_restarts") >= 1 })
 	guest.Eventually(t, "the worker has ended", 20*time.Second, func() bool { return !rig.Running(worker) })
 	points = r.Await("its open is not answered", 90*time.Second, func(p []rig.Point) bool {
-		return state(p).Int("open") == 0 && state(p).Text("reason") == "recovering"
+		return devicePoint(p).Int("open") == 0 && devicePoint(p).Text("reason") == "recovering"
 	})
-	if d := state(points); d.Int("present") != 1 || d.Int("removals") != 0 {
+	if d := devicePoint(points); d.Int("present") != 1 || d.Int("removals") != 0 {
 		t.Errorf("want the device present, got %v", d.Fields)
 	}
 
 	answer()
 	began := time.Now()
 	points = r.Await("the device is open again", 2*time.Minute, func(p []rig.Point) bool {
-		return state(p).Int("open") == 1 && state(p).Int("opens") >= 2 && async(p).Fields != nil
+		return devicePoint(p).Int("open") == 1 && devicePoint(p).Int("opens") >= 2 && asyncPoint(p).Fields != nil
 	})
 	t.Logf("open again %v after the device had answered", time.Since(began).Round(time.Millisecond))
 	requireEventsCounted(t, r, 4)
-	points = awaitRounds(r, "ud_send", probe(points, "ud_send").Int("successes")+3)
-	if n := count(points, "pkey_change"); n != 9 {
+	points = awaitRounds(r, "ud_send", probePoint(points, "ud_send").Int("successes")+3)
+	if n := eventCount(points, "pkey_change"); n != 9 {
 		t.Errorf("want the 9 events of before and after, got %d", n)
 	}
 	if c, stuck := stuckCommand(points); stuck {
@@ -78,18 +78,18 @@ func TestDeviceThatAnswersNoCommandIsStuckAndRecovers(t *testing.T) {
 // The kernel asks the device for its port before it passes a port's event on, for all drivers (ib_cache_event_task in
 // core/cache.c).
 func TestEventBehindAnUnansweredCommandIsLate(t *testing.T) {
-	r := start(t, quiet)
+	r := startTelegraf(t, quiet)
 	answer := guest.HoldInterrupt(t, guest.InterruptOfCommands)
 	guest.IP(t, "link", "set", guest.PVRDMANetdev, "down")
 	t.Cleanup(func() { guest.IP(t, "link", "set", guest.PVRDMANetdev, "up") })
 	began := time.Now()
 	guest.Eventually(t, "the kernel asks for the port", driverTimeout/2, kernelAsksForPort)
-	if n := count(r.Points(), "port_err"); n != 0 {
+	if n := eventCount(r.Points(), "port_err"); n != 0 {
 		t.Errorf("want no event before the device answers, got %d", n)
 	}
 	answer()
 	points := r.Await("the event", 60*time.Second, func(p []rig.Point) bool {
-		return count(p, "port_err") == 1 && port(p).Text("state_name") == "down"
+		return eventCount(p, "port_err") == 1 && portPoint(p).Text("state_name") == "down"
 	})
 	t.Logf("down after %v, witness %s", time.Since(began).Round(time.Millisecond),
 		rig.Last(points, "rdma_port_change", "device", device).Tags["witness"])
@@ -111,12 +111,12 @@ func kernelAsksForPort() bool {
 // An answer that is pending when the driver is unbound crashes Linux 6.1 when the device is bound again: the driver completes a
 // command before it has made the first one. So the device stays away, and this test is the last one of its guest.
 func TestRemovalOfASilentDeviceIsNotHeldUp(t *testing.T) {
-	r := start(t, defaults)
+	r := startTelegraf(t, defaults)
 	awaitRounds(r, "ud_send", 3)
 	guest.ForgetInterrupt(t, guest.InterruptOfCommands)
 	guest.Eventually(t, "a command waits", 20*time.Second, func() bool { return waitingThread(r.Workers()[0]) != 0 })
 	// The kernel's own command for the removal waits as long without the plugin.
-	requireNoDelay(t, "unbind of a silent device", timed(func() { guest.UnbindPVRDMA(t) }), driverTimeout)
+	requireNoDelay(t, "unbind of a silent device", timeTaken(func() { guest.UnbindPVRDMA(t) }), driverTimeout)
 	points := awaitRemoved(r, 1)
 	requireAllAcknowledged(t, points)
 	rig.RequireCountersNeverFall(t, points)
@@ -139,7 +139,7 @@ func waitingThread(pid int) int {
 
 // A signal to a thread that waits for an answer ends the command with ETIMEDOUT (pvrdma_cmd_recv), although the device is well.
 func TestSignalEndsACommand(t *testing.T) {
-	r := start(t, quiet)
+	r := startTelegraf(t, quiet)
 	answer := guest.HoldInterrupt(t, guest.InterruptOfCommands)
 	worker, thread := r.Workers()[0], 0
 	guest.Eventually(t, "a command waits", 20*time.Second, func() bool {
@@ -164,7 +164,7 @@ func TestSignalEndsACommand(t *testing.T) {
 func TestCommandsOfAHealthyDeviceNeverTimeOut(t *testing.T) {
 	const commands = 300
 	signals := traceSIGURG(t)
-	r := start(t, defaults+"  state_interval = \"100ms\"\n")
+	r := startTelegraf(t, defaults+"  state_interval = \"100ms\"\n")
 	queries := func(p []rig.Point) rig.Point {
 		return rig.Last(p, "rdma_command", "device", device, "call", "query_port")
 	}

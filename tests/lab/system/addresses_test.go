@@ -19,8 +19,8 @@ import (
 // readds is the number of times that a test deletes an address and adds it again.
 const readds = 10
 
-// changes returns the number of times that a test replaces an address by a new one.
-func changes() int {
+// readdCount returns the number of times that a test replaces an address by a new one.
+func readdCount() int {
 	if testing.Short() {
 		return 3
 	}
@@ -32,17 +32,17 @@ func changes() int {
 // test compares the index with that of a second device, which the plugin does not open.
 func TestReaddedAddressKeepsItsIndex(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	for _, method := range probed() {
+	for _, method := range testedMethods() {
 		t.Run(method, func(t *testing.T) {
-			unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+			runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 				watched := &readded{device: device, netdev: netdev}
 				alone := &readded{device: "rdma1", netdev: "d1"}
 				guest.AddDevice(t, alone.device, guest.Driver(), alone.netdev)
-				r := start(probing(method, "-1"))
+				r := start(probeConfig(method, "-1"))
 				at, moves := watched.index(t, watched.address(t)), int64(0)
 				for i := range readds {
 					awaitGoodRounds(r, 2)
-					readd(t, i%2 == 0, watched, alone)
+					readdAddresses(t, i%2 == 0, watched, alone)
 					if now := watched.indexes[i]; now != at {
 						at, moves = now, moves+1
 					}
@@ -61,25 +61,25 @@ func TestReaddedAddressKeepsItsIndex(t *testing.T) {
 	}
 }
 
-// probed returns the methods to test. auto selects ud_send on RoCE.
-func probed() []string {
+// testedMethods returns the probe methods to test. auto selects ud_send on RoCE.
+func testedMethods() []string {
 	if testing.Short() {
 		return []string{"auto"}
 	}
-	return append([]string{"auto"}, methods()...)
+	return append([]string{"auto"}, probeMethods()...)
 }
 
 // Another address may get the index that a probe has chosen before the probe notices the change.
 func TestAnotherAddressAtTheIndexFailsNoRound(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		a := &readded{device: device, netdev: netdev}
-		r := start(probing("auto", "-1"))
-		for i := range changes() {
+		r := start(probeConfig("auto", "-1"))
+		for i := range readdCount() {
 			awaitGoodRounds(r, 2)
 			before, after := a.address(t), fmt.Sprintf("10.99.%d.1", i)
 			index := a.index(t, before)
-			batch(t, "del "+before+"/24 dev "+netdev, "add "+after+"/24 dev "+netdev)
+			changeAddresses(t, "del "+before+"/24 dev "+netdev, "add "+after+"/24 dev "+netdev)
 			guest.Eventually(t, after+" is a GID", 20*time.Second, func() bool { return a.index(t, after) >= 0 })
 			if got := a.index(t, after); got != index {
 				t.Errorf("want the new address at index %d, which the old one left, got %d", index, got)
@@ -93,13 +93,13 @@ func TestAnotherAddressAtTheIndexFailsNoRound(t *testing.T) {
 // change of the address.
 func TestChangedMACAddressKeepsTheDefaultGID(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
-		r := start(probing("auto", "-1"))
-		for i := range changes() {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(probeConfig("auto", "-1"))
+		for i := range readdCount() {
 			awaitGoodRounds(r, 2)
 			guest.IP(t, "link", "set", netdev, "address", fmt.Sprintf("02:00:00:00:00:%02x", i+1))
 			want := netip.MustParseAddr(fmt.Sprintf("fe80::ff:fe00:%x", i+1))
-			guest.Eventually(t, fmt.Sprintf("the default GID is %s", want), 20*time.Second, func() bool { return gids(t, device)[0] == want })
+			guest.Eventually(t, fmt.Sprintf("the default GID is %s", want), 20*time.Second, func() bool { return gidTable(t, device)[0] == want })
 		}
 		requireOnlyMethod(t, awaitGoodRounds(r, 2), "ud_send")
 	})
@@ -118,10 +118,10 @@ func requireOnlyMethod(t *testing.T, points []rig.Point, method string) {
 	t.Logf("%s: rounds %d, errors %d, lost completions %d, resent %d", method, p.Int("rounds"), p.Int("errors"), p.Int("lost_completions"), p.Int("resent"))
 }
 
-// probing returns a configuration that watches only device, with the default probe of one method. With a shorter
+// probeConfig returns a configuration that watches only device, with the default probe of one method. With a shorter
 // interval the probe would choose a GID again sooner after the address is deleted, and hold the old one for a shorter
 // time.
-func probing(method, gidIndex string) string {
+func probeConfig(method, gidIndex string) string {
 	return fmt.Sprintf(`[[inputs.rdma_events]]
   devices = [%q]
   [inputs.rdma_events.probe]
@@ -132,13 +132,13 @@ func probing(method, gidIndex string) string {
 
 // awaitGoodRounds waits for n more successful rounds of any method.
 func awaitGoodRounds(r *rig.Telegraf, n int64) []rig.Point {
-	before := successes(r.Points())
+	before := probeSuccesses(r.Points())
 	return r.Await(fmt.Sprintf("%d more good rounds", n), 30*time.Second, func(p []rig.Point) bool {
-		return successes(p) >= before+n
+		return probeSuccesses(p) >= before+n
 	})
 }
 
-func successes(points []rig.Point) int64 {
+func probeSuccesses(points []rig.Point) int64 {
 	var n int64
 	for _, method := range []string{"rc_write", "ud_send", "flush"} {
 		n += rig.Last(points, "rdma_cq_probe", "device", device, "method", method).Int("successes")
@@ -167,8 +167,8 @@ type readded struct {
 // its table of GIDs by a queue: once the marker is added or deleted there, all earlier changes are done.
 const marker = "169.254.9.9"
 
-// readd deletes and adds the address of each device in one batch, one device after the other.
-func readd(t *testing.T, appears bool, devices ...*readded) {
+// readdAddresses deletes the address of each device and adds it again, all in one batch, one device after the other.
+func readdAddresses(t *testing.T, appears bool, devices ...*readded) {
 	t.Helper()
 	change := map[bool]string{true: "add", false: "del"}[appears]
 	var before, lines []string
@@ -179,7 +179,7 @@ func readd(t *testing.T, appears bool, devices ...*readded) {
 			lines = append(lines, c+" dev "+a.netdev)
 		}
 	}
-	batch(t, lines...)
+	changeAddresses(t, lines...)
 	for i, a := range devices {
 		guest.Eventually(t, "the table of "+a.device+" is up to date", 20*time.Second, func() bool {
 			return (a.index(t, marker) >= 0) == appears
@@ -191,23 +191,23 @@ func readd(t *testing.T, appears bool, devices ...*readded) {
 // address returns the netdev's routable IPv4 address, which AddDevice has set.
 func (a *readded) address(t *testing.T) string {
 	t.Helper()
-	for _, gid := range gids(t, a.device) {
+	for _, gid := range gidTable(t, a.device) {
 		if gid.Is4In6() && !gid.Unmap().IsLinkLocalUnicast() {
 			return gid.Unmap().String()
 		}
 	}
-	t.Fatalf("%s has no IPv4 address among its GIDs %v", a.device, gids(t, a.device))
+	t.Fatalf("%s has no IPv4 address among its GIDs %v", a.device, gidTable(t, a.device))
 	return ""
 }
 
 // index returns the index of an address's GID, or -1 if there is none.
 func (a *readded) index(t *testing.T, address string) int {
 	t.Helper()
-	return slices.Index(gids(t, a.device), netip.AddrFrom16(netip.MustParseAddr(address).As16()))
+	return slices.Index(gidTable(t, a.device), netip.AddrFrom16(netip.MustParseAddr(address).As16()))
 }
 
-// gids returns the GID table of a device's port 1, including empty entries.
-func gids(t *testing.T, device string) []netip.Addr {
+// gidTable returns the GID table of a device's port 1, including empty entries.
+func gidTable(t *testing.T, device string) []netip.Addr {
 	t.Helper()
 	var all []netip.Addr
 	for i := range 16 {
@@ -220,8 +220,8 @@ func gids(t *testing.T, device string) []netip.Addr {
 	return all
 }
 
-// batch changes addresses with one ip process, without a pause between them.
-func batch(t *testing.T, lines ...string) {
+// changeAddresses changes addresses with one ip process, without a pause between the changes.
+func changeAddresses(t *testing.T, lines ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "batch")
 	if err := os.WriteFile(path, []byte("addr "+strings.Join(lines, "\naddr ")+"\n"), 0o600); err != nil {

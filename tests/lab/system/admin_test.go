@@ -101,7 +101,7 @@ func awaitOpens(r *rig.Telegraf, name string, opens int64) []rig.Point {
 }
 
 func TestARenamedDeviceGoesOnUnderItsNewName(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		a := newAdmin(t)
 		r := start(fastProbe)
 		awaitProbe(r, bestMethod(), 5)
@@ -115,12 +115,12 @@ func TestARenamedDeviceGoesOnUnderItsNewName(t *testing.T) {
 		awaitOpen(r, "moved0")
 		guest.Inject(t, "moved0", guest.PKeyChange, 1, 3)
 		r.Await("its events", 20*time.Second, func(p []rig.Point) bool {
-			return async(p, "moved0").Int("pkey_change") == 3 && eventSum(p, "moved0", "pkey_change") == 3
+			return asyncPoint(p, "moved0").Int("pkey_change") == 3 && eventSum(p, "moved0", "pkey_change") == 3
 		})
 		a.rename("moved0", device)
 		awaitAbsent(r, "moved0", "renamed", 0)
 		points := awaitOpens(r, device, 2)
-		if n := async(points, device).Int("pkey_change"); n != 0 {
+		if n := asyncPoint(points, device).Int("pkey_change"); n != 0 {
 			t.Errorf("want no events of the other series, got %d", n)
 		}
 		rig.RequireCountersNeverFall(t, points)
@@ -129,7 +129,7 @@ func TestARenamedDeviceGoesOnUnderItsNewName(t *testing.T) {
 }
 
 func TestADeviceGoesWithItsNetdevAndComesBack(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		a := newAdmin(t)
 		began := time.Now()
 		guest.IP(t, "link", "add", "unused0", "type", "dummy")
@@ -149,7 +149,7 @@ func TestADeviceGoesWithItsNetdevAndComesBack(t *testing.T) {
 }
 
 func TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		a := newAdmin(t)
 		a.deleteLink()
 		began := time.Now()
@@ -176,10 +176,10 @@ func TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain(t *testing.T) {
 func requireEventsCounted(t *testing.T, r *rig.Telegraf, events int) {
 	t.Helper()
 	guest.Eventually(t, "a worker has the device open", 30*time.Second, func() bool { return workerOf(t, r, device) != 0 })
-	before := async(r.Points(), device).Int("pkey_change")
+	before := asyncPoint(r.Points(), device).Int("pkey_change")
 	guest.Inject(t, device, guest.PKeyChange, 1, events)
 	points := r.Await("events are counted", 20*time.Second, func(p []rig.Point) bool {
-		return async(p, device).Int("pkey_change") == before+int64(events)
+		return asyncPoint(p, device).Int("pkey_change") == before+int64(events)
 	})
 	rig.RequireCountersNeverFall(t, points)
 }
@@ -250,7 +250,7 @@ func TestDeviceMovedBetweenNamespacesIsReopened(t *testing.T) {
 	awaitOpens(r.Telegraf, device, 5)
 	requireDropCounted(t, r.Telegraf)
 	r.awaitIntervals(3)
-	points := awaitProbe(r.Telegraf, bestMethod(), rounds(r.Points(), "0")+10)
+	points := awaitProbe(r.Telegraf, bestMethod(), vectorRounds(r.Points(), "0")+10)
 	rig.RequireCountersNeverFall(t, points)
 	requireNoLoss(t, points)
 	r.requireNothingAlerts()
@@ -296,16 +296,16 @@ func requireNoLoss(t *testing.T, points []rig.Point) {
 func requireDropCounted(t *testing.T, r *rig.Telegraf) {
 	t.Helper()
 	guest.Eventually(t, "a worker has the device open", 30*time.Second, func() bool { return workerOf(t, r, device) != 0 })
-	r.Await("the port is watched", 30*time.Second, func(p []rig.Point) bool { return port(p, device).Int("up") == 1 })
-	before := async(r.Points(), device)
+	r.Await("the port is watched", 30*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Int("up") == 1 })
+	before := asyncPoint(r.Points(), device)
 	guest.IP(t, "link", "set", "dev", netdev, "down")
 	guest.IP(t, "link", "set", "dev", netdev, "up")
 	points := r.Await("the drop is counted", 20*time.Second, func(p []rig.Point) bool {
-		now := async(p, device)
+		now := asyncPoint(p, device)
 		return now.Int("port_err") > before.Int("port_err") && now.Int("port_active") > before.Int("port_active")
 	})
 	for _, event := range []string{"port_err", "port_active"} {
-		if n := async(points, device).Int(event) - before.Int(event); n != 1 {
+		if n := asyncPoint(points, device).Int(event) - before.Int(event); n != 1 {
 			t.Errorf("want %s once, got %d", event, n)
 		}
 	}
@@ -322,7 +322,7 @@ func TestARefusedMoveToAnotherNamespaceDisturbsNothing(t *testing.T) {
 	t.Cleanup(func() { guest.RDMA(t, "system", "set", "netns", "shared") })
 	guest.IP(t, "netns", "add", "other")
 	t.Cleanup(func() { guest.IP(t, "netns", "delete", "other") })
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		a := newAdmin(t)
 		r := start(fastProbe)
 		awaitProbe(r, bestMethod(), 5)
@@ -331,7 +331,7 @@ func TestARefusedMoveToAnotherNamespaceDisturbsNothing(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "not supported") {
 			t.Fatalf("want the move refused, got %v", err)
 		}
-		points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+10)
+		points := awaitProbe(r, bestMethod(), vectorRounds(r.Points(), "0")+10)
 		if d := rig.Last(points, "rdma_device", "device", device); d.Int("opens") != 1 || d.Int("removals") != 0 {
 			t.Errorf("want the device undisturbed, got %v", d.Fields)
 		}

@@ -22,10 +22,10 @@ const withObjects = quiet + `
 
 func TestWhoHoldsWhatIsAsRDMAResourceShowsIt(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
 		a := &readded{device: device, netdev: netdev}
 		index := a.index(t, a.address(t))
-		connect(t, index)
+		connectQueuePair(t, index)
 		r := start(withObjects)
 		agrees := func(what string) {
 			t.Helper()
@@ -45,7 +45,7 @@ func TestWhoHoldsWhatIsAsRDMAResourceShowsIt(t *testing.T) {
 		}
 		require.EqualValues(t, 1, last("processes"))
 		require.EqualValues(t, 1, last("qps_rts"))
-		connect(t, index)
+		connectQueuePair(t, index)
 		r.Await("one more of each but queue pairs, within ten seconds", 30*time.Second, func([]rig.Point) bool {
 			return last("contexts") == 2 && last("pds") == 2 && last("cqs") == 2
 		})

@@ -61,11 +61,11 @@ func haveABadDay(t *testing.T, r *rig.Telegraf) {
 	awaitGoodRounds(r, 2)
 
 	a := &readded{device: device, netdev: netdev}
-	connect(t, a.index(t, a.address(t)))
-	readd(t, true, a)
-	r.Await("the address is at another index", 20*time.Second, func(p []rig.Point) bool { return port(p, device).Int("gid_moves") > 0 })
+	connectQueuePair(t, a.index(t, a.address(t)))
+	readdAddresses(t, true, a)
+	r.Await("the address is at another index", 20*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Int("gid_moves") > 0 })
 
-	kill(t, r.Workers()[0])
+	killProcess(t, r.Workers()[0])
 	r.Await("another worker", 30*time.Second, func(p []rig.Point) bool {
 		return rig.Last(p, "rdma_device", "device", device).Int("opens") == 2
 	})
@@ -74,7 +74,7 @@ func haveABadDay(t *testing.T, r *rig.Telegraf) {
 	guest.IP(t, "link", "set", netdev, "down")
 	time.Sleep(3 * time.Second)
 	guest.IP(t, "link", "set", netdev, "up")
-	r.Await("the port is up", 30*time.Second, func(p []rig.Point) bool { return port(p, device).Int("up") == 1 })
+	r.Await("the port is up", 30*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Int("up") == 1 })
 	awaitEvidence(t, r, "port_err", 4)
 	awaitGoodRounds(r, 2)
 

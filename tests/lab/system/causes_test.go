@@ -28,8 +28,8 @@ const allOfEthtool = quiet + `  [inputs.rdma_events.evidence]
     ethtool = "all"
 `
 
-// evidences returns the evidence about a trigger.
-func evidences(points []rig.Point, trigger string) []rig.Point {
+// evidencePoints returns the evidence about a trigger.
+func evidencePoints(points []rig.Point, trigger string) []rig.Point {
 	return rig.Select(points, "rdma_evidence", "device", device, "trigger", trigger)
 }
 
@@ -37,8 +37,8 @@ func evidences(points []rig.Point, trigger string) []rig.Point {
 // for a minute.
 func awaitEvidence(t *testing.T, r *rig.Telegraf, trigger string, n int) []rig.Point {
 	t.Helper()
-	points := evidences(r.Await(fmt.Sprintf("%d times evidence of %s", n, trigger), 90*time.Second, func(p []rig.Point) bool {
-		return len(evidences(p, trigger)) >= n
+	points := evidencePoints(r.Await(fmt.Sprintf("%d times evidence of %s", n, trigger), 90*time.Second, func(p []rig.Point) bool {
+		return len(evidencePoints(p, trigger)) >= n
 	}), trigger)
 	for _, p := range points[n-1:] {
 		t.Logf("%s %v", p.Series(), p.Fields)
@@ -48,7 +48,7 @@ func awaitEvidence(t *testing.T, r *rig.Telegraf, trigger string, n int) []rig.P
 
 // awaitGIDs waits until the plugin has read the GID table for the first time, and with that every port's state.
 func awaitGIDs(r *rig.Telegraf) {
-	r.Await("the GID table", 20*time.Second, func(p []rig.Point) bool { return port(p, device).Int("gids") > 0 })
+	r.Await("the GID table", 20*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Int("gids") > 0 })
 }
 
 func requireCause(t *testing.T, p rig.Point, want string) {
@@ -95,9 +95,9 @@ func TestALinkThatIsSetDownIsExplained(t *testing.T) {
 			requireAsIP(t, p)
 			requireLink(t, "down", "disabled")
 			guest.IP(t, "link", "set", netdev, "up")
-			r.Await("the link is up", 20*time.Second, func(p []rig.Point) bool { return port(p, device).Int("up") == 1 })
+			r.Await("the link is up", 20*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Int("up") == 1 })
 		}
-		if p := evidences(r.Points(), "port_active"); len(p) > 0 {
+		if p := evidencePoints(r.Points(), "port_active"); len(p) > 0 {
 			t.Errorf("want no evidence of a link that comes up, got %v", p)
 		}
 	})
@@ -121,7 +121,7 @@ func TestALinkWithoutCarrierIsExplained(t *testing.T) {
 				t.Errorf("want the extended state %q, and nothing left out, got %v", state, p)
 			}
 			guest.IP(t, "link", "set", peer, "up")
-			r.Await("the link is up", 20*time.Second, func(p []rig.Point) bool { return port(p, device).Int("up") == 1 })
+			r.Await("the link is up", 20*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Int("up") == 1 })
 		}
 		lose(1, "no_carrier", "")
 		guest.GiveReason(t, netdev, guest.NoCable, 0)
@@ -133,7 +133,7 @@ func TestALinkWithoutCarrierIsExplained(t *testing.T) {
 
 func TestAddressesThatComeAndGoAreExplained(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		const address = "10.88.0.1"
 		r := start(quiet)
 		awaitGIDs(r)
@@ -150,13 +150,13 @@ func TestAddressesThatComeAndGoAreExplained(t *testing.T) {
 
 func TestAChangedMACAddressIsExplained(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		awaitGIDs(r)
-		before := gids(t, device)[0]
+		before := gidTable(t, device)[0]
 		guest.IP(t, "link", "set", netdev, "address", "02:00:00:00:00:07")
 		requireCause(t, awaitEvidence(t, r, "gid_change", 1)[0], "mac_change")
-		if now := gids(t, device)[0]; now == before {
+		if now := gidTable(t, device)[0]; now == before {
 			t.Errorf("want another default GID, got %s again", now)
 		}
 	})
@@ -165,7 +165,7 @@ func TestAChangedMACAddressIsExplained(t *testing.T) {
 // A VLAN brings a default GID of its own, and takes it along. Neither is a change of an address that was there.
 func TestAVLANThatComesOrGoesGivesNoCause(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		guest.Modprobe(t, "8021q")
 		r := start(quiet)
 		awaitGIDs(r)
@@ -187,7 +187,7 @@ func TestAVLANThatComesOrGoesGivesNoCause(t *testing.T) {
 func guidsOf(t *testing.T) int {
 	t.Helper()
 	n := 0
-	for _, gid := range gids(t, device) {
+	for _, gid := range gidTable(t, device) {
 		if !gid.IsUnspecified() {
 			n++
 		}
@@ -204,7 +204,7 @@ func TestARemovedDeviceIsExplained(t *testing.T) {
 		{"ip link delete", func(t *testing.T) { guest.IP(t, "link", "delete", netdev) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+			runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 				r := start(quiet)
 				awaitGIDs(r)
 				c.remove(t)
@@ -215,7 +215,7 @@ func TestARemovedDeviceIsExplained(t *testing.T) {
 				}
 				guest.Eventually(t, "the device is gone", 10*time.Second, func() bool { return !guest.HasDevice(device) })
 				awaitAbsent(r, device, "deleted", 1)
-				for _, p := range evidences(r.Points(), "port_err") {
+				for _, p := range evidencePoints(r.Points(), "port_err") {
 					requireCause(t, p, "driver_removed")
 				}
 			})
@@ -225,7 +225,7 @@ func TestARemovedDeviceIsExplained(t *testing.T) {
 
 // The kernel's RTNL lock is not to be taken for a device that has just failed.
 func TestAFatalDeviceIsExplained(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(allOfEthtool)
 		awaitGIDs(r)
 		guest.Inject(t, device, guest.DeviceFatal, 1, 1)

@@ -18,7 +18,7 @@ func TestHundredAddsAndDeletesLeaveNothingBehind(t *testing.T) {
 	if testing.Short() {
 		cycles = 6
 	}
-	unprivileged(t, func(t *testing.T, _ func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, _ func(string) *rig.Telegraf) {
 		start := func() *rig.Telegraf {
 			r := rig.Start(t, rig.Config{Plugin: fastProbe, Prefix: users[1].prefix, Interval: "250ms", KeepStderr: true})
 			awaitProbe(r, bestMethod(), 20)
@@ -44,7 +44,7 @@ func TestHundredAddsAndDeletesLeaveNothingBehind(t *testing.T) {
 			a.addLink()
 		}
 		requireEventsCounted(t, r, 5)
-		points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+20)
+		points := awaitProbe(r, bestMethod(), vectorRounds(r.Points(), "0")+20)
 		var after rig.Footprint
 		guest.Eventually(t, "the plugin holds no more than before", 20*time.Second, func() bool {
 			after = rig.FootprintOf(t, plugin)

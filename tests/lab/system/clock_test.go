@@ -13,8 +13,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// monotonic reads CLOCK_MONOTONIC, which setting the wall clock does not change.
-func monotonic(t *testing.T) time.Duration {
+// monotonicTime reads CLOCK_MONOTONIC, which setting the wall clock does not change.
+func monotonicTime(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -40,7 +40,7 @@ func setWallClock(t *testing.T, by time.Duration) {
 func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
-	began := monotonic(t)
+	began := monotonicTime(t)
 	r := rig.Start(t, rig.Config{
 		Plugin: fastProbe, Prefix: users[1].prefix, Interval: "250ms", Agent: "  round_interval = false",
 	})
@@ -48,26 +48,26 @@ func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 	awaitOpen(r, device)
 	awaitProbe(r, bestMethod(), 10)
 	for i, by := range []time.Duration{-time.Hour, 2 * time.Hour, -time.Hour} {
-		down := monotonic(t)
+		down := monotonicTime(t)
 		guest.IP(t, "link", "set", netdev, "down")
-		r.Await("the link is down", 20*time.Second, func(p []rig.Point) bool { return port(p, device).Text("state_name") == "down" })
+		r.Await("the link is down", 20*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Text("state_name") == "down" })
 		setWallClock(t, by)
 		at := time.Now().UnixNano()
 		guest.Inject(t, device, guest.PKeyChange, 1, 20)
 		guest.IP(t, "link", "set", netdev, "up")
 		events, changes := int64(20*(i+1)), 2*(i+1)
 		points := r.Await("what happened after the clock was set", 30*time.Second, func(p []rig.Point) bool {
-			return counter(p, "1", "pkey_change") == events && eventSum(p, device, "pkey_change") == events &&
-				port(p, device).Int("transitions") == int64(changes) && len(rig.Select(p, "rdma_port_change")) == changes
+			return eventCounter(p, "1", "pkey_change") == events && eventSum(p, device, "pkey_change") == events &&
+				portPoint(p, device).Int("transitions") == int64(changes) && len(rig.Select(p, "rdma_port_change")) == changes
 		})
 		requireTimesFollow(t, r, at)
 		change := rig.Last(points, "rdma_port_change", "device", device)
-		lasted, atMost := time.Duration(change.Int("lasted_ns")), monotonic(t)-down
+		lasted, atMost := time.Duration(change.Int("lasted_ns")), monotonicTime(t)-down
 		if lasted <= 0 || lasted > atMost {
 			t.Errorf("clock set by %v: the outage was at most %v, got %v", by, atMost, lasted)
 		}
 	}
-	requireClockHadNoEffect(t, r.Points(), monotonic(t)-began)
+	requireClockHadNoEffect(t, r.Points(), monotonicTime(t)-began)
 	if lines := strings.Count(r.Log(), "wall clock set back"); lines != 2 {
 		t.Errorf("want a line for each of two times that the clock was set back, got %d:\n%s", lines, r.Log())
 	}

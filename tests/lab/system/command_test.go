@@ -14,7 +14,7 @@ import (
 // The driver's query of a port waits in the kernel for longer than a worker may otherwise be in one call. The worker
 // stays, its reader reads on, the call is reported while it lasts, and an end of it too.
 func TestAQueryThatHangsInTheDriverIsReportedAndStopsNoReader(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		const hangs = 20 * time.Second
 		r := start(fastProbe)
 		awaitOpen(r, device)
@@ -40,7 +40,7 @@ func TestAQueryThatHangsInTheDriverIsReportedAndStopsNoReader(t *testing.T) {
 			guest.Inject(t, device, guest.SMChange, 1, 1)
 			time.Sleep(200 * time.Millisecond)
 		}
-		r.Await("the events during the hang", 20*time.Second, func(p []rig.Point) bool { return counter(p, "1", "sm_change") == int64(events) })
+		r.Await("the events during the hang", 20*time.Second, func(p []rig.Point) bool { return eventCounter(p, "1", "sm_change") == int64(events) })
 		t.Logf("%d events read while the query hung", events)
 		points = r.Await("an answer", 60*time.Second, func(p []rig.Point) bool { return !stuck(p) })
 		if now := r.Workers(); len(now) != 1 || now[0] != workers[0] {

@@ -21,7 +21,7 @@ type finding struct{ Check, Subject, Status, Text, Fix string }
 // unit file makes, and its users may not read the kernel's lines.
 func runDoctor(t *testing.T, prefix []string) (bad []finding) {
 	t.Helper()
-	for _, f := range findings(t, prefix) {
+	for _, f := range doctorFindings(t, prefix) {
 		note := f.Status == "skipped" && slices.Contains([]string{"recorder", "ext_state", "dmesg_restrict"}, f.Check)
 		if f.Status != "ok" && !note {
 			bad = append(bad, f)
@@ -30,9 +30,9 @@ func runDoctor(t *testing.T, prefix []string) (bad []finding) {
 	return bad
 }
 
-// findings returns all findings of the doctor, and compares its exit status with
+// doctorFindings returns all findings of the doctor, and compares its exit status with
 // the status of its report.
-func findings(t *testing.T, prefix []string) []finding {
+func doctorFindings(t *testing.T, prefix []string) []finding {
 	t.Helper()
 	line := append(append([]string{}, prefix...), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "doctor", "--json")
 	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
@@ -53,9 +53,9 @@ func findings(t *testing.T, prefix []string) []finding {
 	return report.Checks
 }
 
-// fix requires a finding, runs the command that the doctor gives for it, and
+// requireFixWorks requires a finding, runs the command that the doctor gives for it, and
 // requires that the doctor then finds no fault.
-func fix(t *testing.T, prefix []string, check, status string) {
+func requireFixWorks(t *testing.T, prefix []string, check, status string) {
 	t.Helper()
 	bad := runDoctor(t, prefix)
 	found := false
@@ -75,7 +75,7 @@ func fix(t *testing.T, prefix []string, check, status string) {
 
 func TestTheDoctorFindsAGoodDeviceGood(t *testing.T) {
 	guest.AddDevice(t, device, guest.Driver(), netdev)
-	for _, u := range served() {
+	for _, u := range testedUsers() {
 		t.Run(u.name, func(t *testing.T) {
 			if bad := runDoctor(t, u.prefix); len(bad) > 0 {
 				t.Errorf("want all well, got %v", bad)
@@ -88,16 +88,16 @@ func TestTheDoctorFindsAGoodDeviceGood(t *testing.T) {
 func TestDoctorCommandsFixTheirFindings(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
-	for _, u := range served() {
+	for _, u := range testedUsers() {
 		t.Run("a link that is down, as "+u.name, func(t *testing.T) {
 			guest.IP(t, "link", "set", netdev, "down")
-			fix(t, u.prefix, "ports", "warn")
+			requireFixWorks(t, u.prefix, "ports", "warn")
 		})
 	}
 	t.Run("a node without permission", func(t *testing.T) {
 		if err := os.Chmod("/dev/infiniband/"+nodeOf(t, device), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		fix(t, users[1].prefix, "device_nodes", "fail")
+		requireFixWorks(t, users[1].prefix, "device_nodes", "fail")
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestEachInjectedTypeIsCountedUnderItsName(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		for _, row := range []struct {
 			number      int
@@ -34,7 +34,7 @@ func TestEachInjectedTypeIsCountedUnderItsName(t *testing.T) {
 		} {
 			guest.Inject(t, device, row.number, 1, 3)
 			points := r.Await(row.name, 20*time.Second, func(p []rig.Point) bool {
-				return counter(p, row.port, row.name) == 3 && eventSum(p, device, row.name) == 3
+				return eventCounter(p, row.port, row.name) == 3 && eventSum(p, device, row.name) == 3
 			})
 			got := rig.Last(points, "rdma_async_event", "event", row.name)
 			if got.Tags["scope"] != row.scope || got.Tags["port"] != row.port {
@@ -45,10 +45,10 @@ func TestEachInjectedTypeIsCountedUnderItsName(t *testing.T) {
 			}
 		}
 		points := r.Await("2 transitions and 4 phantoms", 20*time.Second, func(points []rig.Point) bool {
-			p := port(points, device)
+			p := portPoint(points, device)
 			return p.Int("transitions") >= 2 && p.Int("phantom_events") >= 4
 		})
-		if p := port(points, device); p.Text("state_name") != "active" || p.Int("transitions") != 2 || p.Int("phantom_events") != 4 {
+		if p := portPoint(points, device); p.Text("state_name") != "active" || p.Int("transitions") != 2 || p.Int("phantom_events") != 4 {
 			t.Errorf("want active after 2 transitions and 4 phantoms, got %v", p.Fields)
 		}
 		// A fatal of a soft device counts once the device has not been deleted for 15 s.
@@ -61,19 +61,19 @@ func TestEachInjectedTypeIsCountedUnderItsName(t *testing.T) {
 	})
 }
 
-// counter returns the newest value of an event's counter in its series.
-func counter(points []rig.Point, port, event string) int64 {
+// eventCounter returns the newest value of an event's counter in its series.
+func eventCounter(points []rig.Point, port, event string) int64 {
 	return rig.Last(points, "rdma_async", "device", device, "port", port).Int(event)
 }
 
 func TestOneAddressIsOneGIDChange(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		before := settledCounter(t, r, "gid_change")
 		guest.IP(t, "addr", "add", "10.99.1.1/24", "dev", netdev)
 		r.Await("gid_change", 20*time.Second, func(p []rig.Point) bool {
-			return counter(p, "1", "gid_change") > before
+			return eventCounter(p, "1", "gid_change") > before
 		})
 		if after := settledCounter(t, r, "gid_change"); after != before+1 {
 			t.Errorf("want one gid_change more than %d, got %d", before, after)
@@ -111,10 +111,10 @@ func settledCounter(t *testing.T, r *rig.Telegraf, event string) int64 {
 // of buffers. Memory that the second one adds would be a leak.
 func TestABurstOf200000(t *testing.T) {
 	const burst = 200_000
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		awaitStartMemoryReturned(t, r)
-		before := memory(t, r)
+		before := pluginMemory(t, r)
 		first := sendBurst(t, r, burst, burst)
 		second := sendBurst(t, r, burst, 2*burst)
 		t.Logf("own memory of plugin and worker: %.1f MiB at the start, %.1f MiB after a burst, %.1f MiB after another",
@@ -146,21 +146,21 @@ func sendBurst(t *testing.T, r *rig.Telegraf, burst int, total int64) int64 {
 	began := time.Now()
 	guest.Inject(t, device, guest.PKeyChange, 1, burst)
 	points := r.Await("the burst", 2*time.Minute, func(p []rig.Point) bool {
-		return counter(p, "1", "pkey_change") >= total && eventSum(p, device, "pkey_change") >= total
+		return eventCounter(p, "1", "pkey_change") >= total && eventSum(p, device, "pkey_change") >= total
 	})
 	t.Logf("counted %v after the injection began", time.Since(began).Round(time.Millisecond))
-	requireEqual(t, "counter", total, counter(points, "1", "pkey_change"))
+	requireEqual(t, "counter", total, eventCounter(points, "1", "pkey_change"))
 	requireEqual(t, "sum of count", total, eventSum(points, device, "pkey_change"))
-	if a := async(points, device); a.Int("acked") != a.Int("read") || a.Int("unacked") != 0 {
+	if a := asyncPoint(points, device); a.Int("acked") != a.Int("read") || a.Int("unacked") != 0 {
 		t.Errorf("want all acknowledged, got %v", a.Fields)
 	}
-	return memory(t, r)
+	return pluginMemory(t, r)
 }
 
-// memory returns the anonymous memory of plugin and workers. Pages of files belong
+// pluginMemory returns the anonymous memory of plugin and workers. Pages of files belong
 // to the page cache: they are loaded with the code that runs, and the kernel frees
 // them at any time.
-func memory(t *testing.T, r *rig.Telegraf) int64 {
+func pluginMemory(t *testing.T, r *rig.Telegraf) int64 {
 	t.Helper()
 	var sum int64
 	for _, pid := range append(rig.Children(t, r.PID()), r.Workers()...) {

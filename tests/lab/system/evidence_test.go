@@ -18,7 +18,7 @@ import (
 // comes back at another one.
 func TestMovedGIDIsReported(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		a := &readded{device: device, netdev: netdev}
 		address := a.address(t)
 		index := a.index(t, address)
@@ -26,8 +26,8 @@ func TestMovedGIDIsReported(t *testing.T) {
 		r.Await("the GID table", 20*time.Second, func(p []rig.Point) bool {
 			return rig.Last(p, "rdma_port", "device", device, "port", "1").Int("gids") > 0
 		})
-		connect(t, index)
-		readd(t, true, a)
+		connectQueuePair(t, index)
+		readdAddresses(t, true, a)
 		points := r.Await("the move, and the marker", 20*time.Second, func(p []rig.Point) bool {
 			return rig.Last(p, "rdma_port", "device", device, "port", "1").Int("gid_moves") > 0 &&
 				rig.Last(p, "rdma_gid_change", "action", "added").Text("gid") == "::ffff:"+marker
@@ -45,8 +45,8 @@ func TestMovedGIDIsReported(t *testing.T) {
 	})
 }
 
-// connect holds a queue pair that is connected through one entry of the GID table until the test ends.
-func connect(t *testing.T, index int) {
+// connectQueuePair connects a queue pair through one entry of the GID table and keeps it until the test ends.
+func connectQueuePair(t *testing.T, index int) {
 	t.Helper()
 	led, f, err := ledger.New("another program")
 	if err != nil {
@@ -74,7 +74,7 @@ func connect(t *testing.T, index int) {
 }
 
 func TestAChangedMTUIsReported(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		r.Await("the port", 20*time.Second, func(p []rig.Point) bool {
 			return rig.Last(p, "rdma_port", "device", device, "port", "1").Int("up") == 1

@@ -30,7 +30,7 @@ func TestADeviceNodeWithoutPermissionSilencesNoOther(t *testing.T) {
 	requireOneLine(t, r, "rdma0", node)
 	guest.Inject(t, "rdma1", guest.PKeyChange, 1, 2)
 	r.Await("the other device goes on", 20*time.Second, func(p []rig.Point) bool {
-		return async(p, "rdma1").Int("pkey_change") == 2
+		return asyncPoint(p, "rdma1").Int("pkey_change") == 2
 	})
 }
 

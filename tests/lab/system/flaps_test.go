@@ -11,7 +11,7 @@ import (
 )
 
 func TestFiftyDropsOf40ms(t *testing.T) {
-	for _, u := range served() {
+	for _, u := range testedUsers() {
 		t.Run(u.name, func(t *testing.T) {
 			guest.OnOneCPU(t)
 			guest.AddDevice(t, device, guest.Driver(), netdev)
@@ -31,12 +31,12 @@ func requireFiftyDrops(t *testing.T, r *rig.Telegraf) {
 		t.Fatal(err)
 	}
 	points := r.Await("fifty flaps", 30*time.Second, func(p []rig.Point) bool {
-		return port(p, device).Int("flaps") >= n && len(rig.Select(p, "rdma_port_change")) >= 2*n &&
-			async(p, device).Int("port_active") >= n
+		return portPoint(p, device).Int("flaps") >= n && len(rig.Select(p, "rdma_port_change")) >= 2*n &&
+			asyncPoint(p, device).Int("port_active") >= n
 	})
 	requireEvents(t, points, n)
 	requireState(t, points, n)
-	requireEqual(t, "missed_transitions", 0, port(points, device).Int("missed_transitions"))
+	requireEqual(t, "missed_transitions", 0, portPoint(points, device).Int("missed_transitions"))
 	changes := rig.Select(points, "rdma_port_change")
 	if len(changes) != 2*n {
 		t.Fatalf("want %d points of rdma_port_change, got %d", 2*n, len(changes))
@@ -50,7 +50,7 @@ func requireFiftyDrops(t *testing.T, r *rig.Telegraf) {
 }
 
 func TestADropEvery20ms(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		flaps := guest.Flaps{Count: 500, Down: 10 * time.Millisecond, Period: 20 * time.Millisecond}
 		stamps, err := guest.FlapLink(t.Context(), netdev, flaps)
@@ -62,12 +62,12 @@ func TestADropEvery20ms(t *testing.T) {
 		// two equal events follow each other. The second one is a phantom, and its
 		// drop is counted in missed_transitions if the driver counts link_downed.
 		points := r.Await("500 drops", 30*time.Second, func(p []rig.Point) bool {
-			last := port(p, device)
-			return async(p, device).Int("port_active") >= 500 && reportedDrops(last) >= 500 &&
+			last := portPoint(p, device)
+			return asyncPoint(p, device).Int("port_active") >= 500 && reportedDrops(last) >= 500 &&
 				eventSum(p, device, "port_err") >= 500 && eventSum(p, device, "port_active") >= 500 &&
 				rig.Sum(rig.Select(p, "rdma_port_change"), "transitions") >= last.Int("transitions")
 		})
-		last := port(points, device)
+		last := portPoint(points, device)
 		requireEvents(t, points, 500)
 		requireState(t, points, last.Int("flaps"))
 		requireEqual(t, "drops reported as flaps or missed", 500, reportedDrops(last))
@@ -93,7 +93,7 @@ func reportedDrops(p rig.Point) int64 {
 // reported.
 func requireEvents(t *testing.T, points []rig.Point, n int64) {
 	t.Helper()
-	a := async(points, device)
+	a := asyncPoint(points, device)
 	requireEqual(t, "port_err", n, a.Int("port_err"))
 	requireEqual(t, "port_active", n, a.Int("port_active"))
 	requireEqual(t, "acknowledged", a.Int("read"), a.Int("acked"))
@@ -105,7 +105,7 @@ func requireEvents(t *testing.T, points []rig.Point, n int64) {
 // requireState asserts that a port flapped n times and is up.
 func requireState(t *testing.T, points []rig.Point, n int64) {
 	t.Helper()
-	p := port(points, device)
+	p := portPoint(points, device)
 	requireEqual(t, "flaps", n, p.Int("flaps"))
 	requireEqual(t, "transitions", 2*n, p.Int("transitions"))
 	requireEqual(t, "transitions reported as changes", 2*n, rig.Sum(rig.Select(points, "rdma_port_change"), "transitions"))
@@ -132,10 +132,10 @@ func requireDurations(t *testing.T, changes []rig.Point, stamps []guest.LinkChan
 	t.Helper()
 	var off, width []int64
 	for i := 1; i < len(changes); i++ {
-		want := middle(stamps[i]) - middle(stamps[i-1])
+		want := middleOfChange(stamps[i]) - middleOfChange(stamps[i-1])
 		got := changes[i].Int("lasted_ns")
 		diff := max(got-want, want-got)
-		width, off = append(width, took(stamps[i])), append(off, diff)
+		width, off = append(width, changeDuration(stamps[i])), append(off, diff)
 		if got <= 0 || diff > standstill.Nanoseconds() {
 			t.Errorf("change %d: lasted_ns is %v, and %v by the stamps", i, time.Duration(got), time.Duration(want))
 		}
@@ -146,6 +146,6 @@ func requireDurations(t *testing.T, changes []rig.Point, stamps []guest.LinkChan
 		time.Duration(quantile(width, 0.95)), time.Duration(quantile(width, 1)))
 }
 
-func middle(c guest.LinkChange) int64 { return c.Before + took(c)/2 }
+func middleOfChange(c guest.LinkChange) int64 { return c.Before + changeDuration(c)/2 }
 
-func took(c guest.LinkChange) int64 { return c.After - c.Before }
+func changeDuration(c guest.LinkChange) int64 { return c.After - c.Before }

@@ -71,8 +71,8 @@ func requireNoIdentity(t *testing.T, text string) {
 	}
 }
 
-// pingpong starts another program with a queue pair on the device.
-func pingpong(t *testing.T) (stop func()) {
+// startPingpong starts another program with a queue pair on the device.
+func startPingpong(t *testing.T) (stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "ibv_rc_pingpong", "-d", device, "-g", "0")
 	if err := cmd.Start(); err != nil {
@@ -91,7 +91,7 @@ func pingpong(t *testing.T) (stop func()) {
 func TestHardwareIsNotTriedBesideQueuePairs(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	guest.AddRxe(t, device, netdev)
-	stop := pingpong(t)
+	stop := startPingpong(t)
 	defer stop()
 	use, err := nldev.QueryUse(device)
 	t.Logf("%+v, %v", use, err)
@@ -118,7 +118,7 @@ func TestHardwareIsNotTriedBesideQueuePairs(t *testing.T) {
 
 func TestHardwareIsTriedBesideThePlugin(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		awaitProbe(start(fastProbe), bestMethod(), 5)
 		r, _ := tryHardware(t, users[1].prefix)
 		if r == nil {

@@ -19,16 +19,16 @@ const (
 	netdev = "d0"
 )
 
-// methods returns the methods that the probe can use on a port that is up. The
+// probeMethods returns the methods that the probe can use on a port that is up. The
 // first one is the method that "auto" selects.
-func methods() []string {
+func probeMethods() []string {
 	if guest.Driver() == "siw" {
 		return []string{"flush"}
 	}
 	return []string{"ud_send", "rc_write", "flush"}
 }
 
-func bestMethod() string { return methods()[0] }
+func bestMethod() string { return probeMethods()[0] }
 
 type user struct {
 	name   string
@@ -46,9 +46,9 @@ var users = []user{
 	}},
 }
 
-// served returns the users that a run tests. With -short root is left out: a function that works with fewer rights
+// testedUsers returns the users that a run tests. -short leaves out root: a function that works with fewer rights
 // works for root too.
-func served() []user {
+func testedUsers() []user {
 	if testing.Short() {
 		return users[1:]
 	}
@@ -59,14 +59,14 @@ func served() []user {
 // starts Telegraf with a plugin configuration and returns once the device is open
 // and its counters are there.
 func forEachUser(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
-	for _, u := range served() {
+	for _, u := range testedUsers() {
 		t.Run(u.name, func(t *testing.T) { asUser(t, u.prefix, test) })
 	}
 }
 
-// unprivileged runs a test only as the user with fewer rights, to save time: a
+// runUnprivileged runs a test only as the user with fewer rights, to save time: a
 // function that works for this user works for root too.
-func unprivileged(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
+func runUnprivileged(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
 	asUser(t, users[1].prefix, test)
 }
 
@@ -93,7 +93,7 @@ const quiet = `[[inputs.rdma_events]]
 
 func awaitOpen(r *rig.Telegraf, device string) {
 	r.Await(device+" is open and counted", 60*time.Second, func(points []rig.Point) bool {
-		return isOpen(points, device) && async(points, device).Fields != nil
+		return isOpen(points, device) && asyncPoint(points, device).Fields != nil
 	})
 }
 
@@ -101,12 +101,12 @@ func isOpen(points []rig.Point, device string) bool {
 	return rig.Last(points, "rdma_device", "device", device).Int("open") == 1
 }
 
-// async returns the newest point of a device's port 1 in rdma_async.
-func async(points []rig.Point, device string) rig.Point {
+// asyncPoint returns the newest point of a device's port 1 in rdma_async.
+func asyncPoint(points []rig.Point, device string) rig.Point {
 	return rig.Last(points, "rdma_async", "device", device, "port", "1")
 }
 
-func port(points []rig.Point, device string) rig.Point {
+func portPoint(points []rig.Point, device string) rig.Point {
 	return rig.Last(points, "rdma_port", "device", device, "port", "1")
 }
 
@@ -116,9 +116,9 @@ func eventSum(points []rig.Point, device, event string) int64 {
 	return rig.Sum(rig.Select(points, "rdma_async_event", "device", device, "event", event), "count")
 }
 
-// within logs how long something took, and fails the test if that is more than ten
-// times the promised time.
-func within(t *testing.T, what string, took, promised time.Duration) {
+// checkDuration logs a duration, and fails the test if it is more than ten times the promised
+// one.
+func checkDuration(t *testing.T, what string, took, promised time.Duration) {
 	t.Helper()
 	t.Logf("%s: took %v, promised %v", what, took.Round(time.Millisecond), promised)
 	if took > 10*promised {
@@ -132,7 +132,7 @@ func quantile[T cmp.Ordered](values []T, q float64) T {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-func kill(t *testing.T, pid int) {
+func killProcess(t *testing.T, pid int) {
 	t.Helper()
 	p, err := os.FindProcess(pid)
 	if err != nil {

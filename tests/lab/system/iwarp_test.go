@@ -18,10 +18,10 @@ func TestOnIWARPTheProbeFlushesWhateverTheLinkDoes(t *testing.T) {
 		points := awaitProbe(r, "flush", 20)
 		r.AwaitLog("rc_write on iWARP, whose queue pairs need a connection manager", 10*time.Second)
 		guest.IP(t, "link", "set", netdev, "down")
-		before := rounds(points, "0")
+		before := vectorRounds(points, "0")
 		points = awaitProbe(r, "flush", before+20)
 		guest.IP(t, "link", "set", netdev, "up")
-		points = awaitProbe(r, "flush", rounds(points, "0")+20)
+		points = awaitProbe(r, "flush", vectorRounds(points, "0")+20)
 		for _, vector := range []string{"0", "1"} {
 			requireParity(t, rig.Last(points, "rdma_cq_probe", "method", "flush", "vector", vector))
 		}
@@ -34,7 +34,7 @@ func TestOnIWARPTheProbeFlushesWhateverTheLinkDoes(t *testing.T) {
 	})
 }
 
-func rounds(points []rig.Point, vector string) int64 {
+func vectorRounds(points []rig.Point, vector string) int64 {
 	return rig.Last(points, "rdma_cq_probe", "device", device, "vector", vector).Int("rounds")
 }
 
@@ -43,7 +43,7 @@ func TestOnIWARPAMethodThatNeedsAConnectionIsRefusedInOneLine(t *testing.T) {
 	guest.RequireDriver(t, "siw")
 	for _, method := range []string{"rc_write", "ud_send"} {
 		t.Run(method, func(t *testing.T) {
-			unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+			runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 				r := start(fmt.Sprintf(`[[inputs.rdma_events]]
   [inputs.rdma_events.probe]
     interval = "100ms"
@@ -53,7 +53,7 @@ func TestOnIWARPAMethodThatNeedsAConnectionIsRefusedInOneLine(t *testing.T) {
 				r.AwaitLog(method+" on iWARP, whose queue pairs need a connection manager", 20*time.Second)
 				guest.Inject(t, device, guest.PKeyChange, 1, 3)
 				points := r.Await("events go on", 20*time.Second, func(p []rig.Point) bool {
-					return counter(p, "1", "pkey_change") == 3
+					return eventCounter(p, "1", "pkey_change") == 3
 				})
 				if probes := rig.Select(points, "rdma_cq_probe"); len(probes) > 0 {
 					t.Errorf("want no series of a probe, got %v", probes[0])

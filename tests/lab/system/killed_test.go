@@ -15,24 +15,24 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
 		guest.Inject(t, device, guest.PKeyChange, 1, 11)
-		r.Await("the counter", 20*time.Second, func(p []rig.Point) bool { return counter(p, "1", "pkey_change") == 11 })
+		r.Await("the counter", 20*time.Second, func(p []rig.Point) bool { return eventCounter(p, "1", "pkey_change") == 11 })
 		workers := r.Workers()
 		if len(workers) != 1 {
 			t.Fatalf("want one worker, got %v", workers)
 		}
 
 		// The link goes down while no worker runs.
-		kill(t, workers[0])
+		killProcess(t, workers[0])
 		began := time.Now()
 		guest.IP(t, "link", "set", netdev, "down")
 		guest.Eventually(t, "another worker", 20*time.Second, func() bool {
 			now := r.Workers()
 			return len(now) == 1 && now[0] != workers[0]
 		})
-		within(t, "another worker after kill -9", time.Since(began), 2*time.Second)
+		checkDuration(t, "another worker after kill -9", time.Since(began), 2*time.Second)
 		points := r.Await("the device is open again", 30*time.Second, func(p []rig.Point) bool {
 			return rig.Last(p, "rdma_device", "device", device).Int("opens") == 2 &&
-				port(p, device).Text("state_name") == "down"
+				portPoint(p, device).Text("state_name") == "down"
 		})
 		t.Logf("open again %v after the kill", time.Since(began).Round(time.Millisecond))
 		change := rig.Last(points, "rdma_port_change", "device", device)
@@ -43,8 +43,8 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 		guest.IP(t, "link", "set", netdev, "up")
 		guest.Inject(t, device, guest.PKeyChange, 1, 1)
 		points = r.Await("the counter goes on", 30*time.Second, func(p []rig.Point) bool {
-			return counter(p, "1", "pkey_change") == 12 && eventSum(p, device, "pkey_change") == 12 &&
-				port(p, device).Int("up") == 1
+			return eventCounter(p, "1", "pkey_change") == 12 && eventSum(p, device, "pkey_change") == 12 &&
+				portPoint(p, device).Int("up") == 1
 		})
 		rig.RequireCountersNeverFall(t, points)
 		if d := rig.Last(points, "rdma_device", "device", device); d.Int("worker_restarts") != 1 {
@@ -56,7 +56,7 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 // A worker that is killed in the middle of a storm has read events that it has not
 // reported. The ledger has them.
 func TestEventsReadByDeadWorkerAreCounted(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		events := 200_000
 		if testing.Short() {
@@ -65,19 +65,19 @@ func TestEventsReadByDeadWorkerAreCounted(t *testing.T) {
 		stormed := make(chan error, 1)
 		go func() { stormed <- guest.TryInject(t, device, guest.PKeyChange, 1, events) }()
 		r.Await("the storm's beginning", 30*time.Second, func(p []rig.Point) bool {
-			return counter(p, "1", "pkey_change") > 0 || eventSum(p, device, "pkey_change") > 0
+			return eventCounter(p, "1", "pkey_change") > 0 || eventSum(p, device, "pkey_change") > 0
 		})
-		kill(t, r.Workers()[0])
+		killProcess(t, r.Workers()[0])
 		if err := <-stormed; err != nil {
 			t.Fatal(err)
 		}
 		guest.Inject(t, device, guest.SMChange, 1, 1)
 		points := r.Await("counter and sum of count agree", 60*time.Second, func(p []rig.Point) bool {
-			n := counter(p, "1", "pkey_change")
+			n := eventCounter(p, "1", "pkey_change")
 			return rig.Last(p, "rdma_device", "device", device).Int("opens") == 2 &&
 				n > 0 && n == eventSum(p, device, "pkey_change")
 		})
-		a := async(points, device)
+		a := asyncPoint(points, device)
 		if a.Int("read") != a.Int("acked")+a.Int("unacked")+a.Int("released") {
 			t.Errorf("parity does not hold: %v", a.Fields)
 		}
@@ -89,11 +89,11 @@ func TestEventsReadByDeadWorkerAreCounted(t *testing.T) {
 // TestEventsOfAKilledWorkerKeepTypePortAndTime kills a worker before the plugin has taken the events that the worker read.
 // They are in the worker's ring, each with its type, port and time, and not only in the counts of the ledger.
 func TestEventsOfAKilledWorkerKeepTypePortAndTime(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		plugin, worker := rig.Children(t, r.PID())[0], r.Worker(device)
 		guest.Inject(t, device, guest.PKeyChange, 1, 0) // loads the injector
-		stop(t, plugin)
+		stopProcess(t, plugin)
 		type span struct{ from, to int64 } // unix ns
 		injected, spans := map[int]int64{}, map[int]span{}
 		for count, number := range []int{guest.PKeyChange, guest.SMChange, guest.ClientReregister, 30} {
@@ -103,9 +103,9 @@ func TestEventsOfAKilledWorkerKeepTypePortAndTime(t *testing.T) {
 			awaitLedger(t, worker, injected)
 			spans[number] = span{began.UnixNano(), time.Now().UnixNano()}
 		}
-		kill(t, worker)
+		killProcess(t, worker)
 		guest.Eventually(t, "the worker has ended", 20*time.Second, func() bool { return !rig.Running(worker) })
-		signal(t, plugin, syscall.SIGCONT)
+		sendSignal(t, plugin, syscall.SIGCONT)
 
 		points := awaitCounted(r, injected)
 		for number, at := range spans {

@@ -38,11 +38,11 @@ func TestTheLegsOfABondBelowAPortAreCounted(t *testing.T) {
 	legsUp := func(what string, want int64) {
 		t.Helper()
 		points := r.Await(what, 30*time.Second, func(p []rig.Point) bool {
-			v := port(p, device)
+			v := portPoint(p, device)
 			return v.Int("legs") == 2 && v.Fields["legs_up"] != nil && v.Int("legs_up") == want
 		})
-		if want > 0 && port(points, device).Int("up") != 1 {
-			t.Errorf("%s: the port is not up: %v", what, port(points, device))
+		if want > 0 && portPoint(points, device).Int("up") != 1 {
+			t.Errorf("%s: the port is not up: %v", what, portPoint(points, device))
 		}
 	}
 	legsUp("both legs", 2)

@@ -16,7 +16,7 @@ import (
 // The test covers the functions of the library that the plugin uses, and is short
 // enough to be run with each library. LAB_LIBRARY is the required version.
 func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		guest.WithoutLinkLocal(t, netdev)
 		r := start(fastProbe)
 		requireLibrary(t, r)
@@ -30,8 +30,8 @@ func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
 		guest.Inject(t, device, guest.SpeedChange, 1, 2)
 		guest.Inject(t, device, 77, 1, 3)
 		points := r.Await("all events", 30*time.Second, func(p []rig.Point) bool {
-			return port(p, device).Int("flaps") == 5 && async(p, device).Int("port_active") == 5 &&
-				counter(p, "", "device_speed_change") == 2 && counter(p, "", "unknown_77") == 3
+			return portPoint(p, device).Int("flaps") == 5 && asyncPoint(p, device).Int("port_active") == 5 &&
+				eventCounter(p, "", "device_speed_change") == 2 && eventCounter(p, "", "unknown_77") == 3
 		})
 		requireEvents(t, points, 5)
 		requireState(t, points, 5)
@@ -39,7 +39,7 @@ func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
 
 		rounds := rig.Last(points, "rdma_cq_probe", "method", bestMethod(), "vector", "0").Int("rounds")
 		points = awaitProbe(r, bestMethod(), rounds+20)
-		for _, method := range methods() {
+		for _, method := range probeMethods() {
 			p := rig.Last(points, "rdma_cq_probe", "method", method, "vector", "0")
 			if method == bestMethod() || p.Fields != nil { // others only while the link was down
 				requireParity(t, p)
@@ -59,7 +59,7 @@ func requireLibrary(t *testing.T, r *rig.Telegraf) {
 	if want := os.Getenv("LAB_LIBRARY"); want != "" && mapped[1] != want {
 		t.Errorf("want libibverbs %s in the worker, got %s", want, mapped[1])
 	}
-	for _, f := range findings(t, nil) {
+	for _, f := range doctorFindings(t, nil) {
 		if f.Check == "libibverbs" && (f.Status != "ok" || !strings.HasPrefix(f.Text, "version "+mapped[1]+" ")) {
 			t.Errorf("want the doctor to find version %s, got %+v", mapped[1], f)
 		}

@@ -27,15 +27,15 @@ func TestObjectsAreThoseOfRDMAResource(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	guest.AddRxe(t, device, netdev)
 	a := &readded{device: device, netdev: netdev}
-	connect(t, a.index(t, a.address(t)))
+	connectQueuePair(t, a.index(t, a.address(t)))
 	var all []nldev.Object
 	for kind := range numbers {
-		objects := dumped(t, device, kind)
-		require.ElementsMatch(t, resources(t, kind, device), objects, kind)
+		objects := dumpedObjects(t, device, kind)
+		require.ElementsMatch(t, shownObjects(t, kind, device), objects, kind)
 		counts, err := nldev.QueryResources(device)
 		require.NoError(t, err)
 		require.EqualValues(t, counts[string(kind)], len(objects), kind)
-		require.Equal(t, objects, withoutCapabilities(t, func() []nldev.Object { return dumped(t, device, kind) }), kind)
+		require.Equal(t, objects, withoutCapabilities(t, func() []nldev.Object { return dumpedObjects(t, device, kind) }), kind)
 		all = append(all, objects...)
 	}
 	holders := nldev.Holders(all)
@@ -59,9 +59,9 @@ func TestObjectsAreWithoutAThreadThatHasEnded(t *testing.T) {
 	guest.AddRxe(t, device, netdev)
 	a := &readded{device: device, netdev: netdev}
 	index := a.index(t, a.address(t))
-	onThreadThatEnds(func() { connect(t, index) })
+	onThreadThatEnds(func() { connectQueuePair(t, index) })
 	users := func(kind nldev.Kind) []nldev.Object {
-		return slices.DeleteFunc(dumped(t, device, kind), func(o nldev.Object) bool { return o.Kernel != "" })
+		return slices.DeleteFunc(dumpedObjects(t, device, kind), func(o nldev.Object) bool { return o.Kernel != "" })
 	}
 	guest.Eventually(t, "the thread has ended", 20*time.Second, func() bool {
 		contexts := users(nldev.Contexts)
@@ -72,7 +72,7 @@ func TestObjectsAreWithoutAThreadThatHasEnded(t *testing.T) {
 	for i, h := range nldev.Holders(all) {
 		require.Equal(t, nldev.Holder{}, h, "%+v", all[i])
 	}
-	require.ElementsMatch(t, resources(t, nldev.QueuePairs, device), dumped(t, device, nldev.QueuePairs))
+	require.ElementsMatch(t, shownObjects(t, nldev.QueuePairs, device), dumpedObjects(t, device, nldev.QueuePairs))
 }
 
 // onThreadThatEnds runs f on a thread that ends with its goroutine. Go keeps the process's first thread for ever, so that
@@ -108,7 +108,7 @@ func withoutCapabilities[T any](t *testing.T, f func() T) T {
 	return f()
 }
 
-func dumped(t *testing.T, device string, kind nldev.Kind) []nldev.Object {
+func dumpedObjects(t *testing.T, device string, kind nldev.Kind) []nldev.Object {
 	t.Helper()
 	var objects []nldev.Object
 	require.NoError(t, nldev.Dump(device, kind, func(o nldev.Object) error {
@@ -124,8 +124,8 @@ func dumped(t *testing.T, device string, kind nldev.Kind) []nldev.Object {
 	return objects
 }
 
-// resources returns the objects as iproute2 shows them.
-func resources(t *testing.T, kind nldev.Kind, device string) []nldev.Object {
+// shownObjects returns the objects as iproute2 shows them.
+func shownObjects(t *testing.T, kind nldev.Kind, device string) []nldev.Object {
 	t.Helper()
 	names := numbers[kind]
 	var objects []nldev.Object

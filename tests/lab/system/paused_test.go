@@ -13,7 +13,7 @@ import (
 // A pause must not be taken for a fault of the device or of the worker: with clocks that are held, and with clocks that go on.
 func TestAPauseOfTheGuestIsNoFault(t *testing.T) {
 	const pause = 20 * time.Second
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
 		awaitRounds(r, device, 20)
 		for _, how := range []string{guest.PauseStop, guest.PauseFreeze} {

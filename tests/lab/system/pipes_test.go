@@ -19,7 +19,7 @@ func TestAClosedStdoutEndsThePluginInAStorm(t *testing.T) {
 	worker := awaitHolder(t, p.PID(), device)
 	ours := []int{p.PID(), worker}
 	s := startStorm(t)
-	guest.Eventually(t, "the storm", 20*time.Second, func() bool { return read(ledgerOf(t, worker)) > 0 })
+	guest.Eventually(t, "the storm", 20*time.Second, func() bool { return eventsRead(ledgerOf(t, worker)) > 0 })
 	if err := p.Stdout.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestAClosedStdoutEndsThePluginInAStorm(t *testing.T) {
 func awaitHolder(t *testing.T, plugin int, name string) (worker int) {
 	t.Helper()
 	guest.Eventually(t, "a worker has "+name+" open", 30*time.Second, func() bool {
-		worker = holder(t, rig.Children(t, plugin), name)
+		worker = firstHolder(t, rig.Children(t, plugin), name)
 		return worker != 0
 	})
 	return worker
@@ -56,15 +56,15 @@ func TestUnreadStderrStallsNothing(t *testing.T) {
 	awaitOpen(r, device)
 	survive := func(opens int64) {
 		t.Helper()
-		kill(t, awaitHolder(t, rig.Children(t, r.PID())[0], device))
+		killProcess(t, awaitHolder(t, rig.Children(t, r.PID())[0], device))
 		awaitOpens(r, device, opens)
 		guest.Inject(t, device, guest.PKeyChange, 1, 10_000)
 		points := r.Await("events are counted", 20*time.Second, func(p []rig.Point) bool {
 			want := 10_000 * (opens - 1)
-			return counter(p, "1", "pkey_change") == want && eventSum(p, device, "pkey_change") == want
+			return eventCounter(p, "1", "pkey_change") == want && eventSum(p, device, "pkey_change") == want
 		})
 		rig.RequireCountersNeverFall(t, points)
-		awaitProbe(r, bestMethod(), rounds(points, "0")+10)
+		awaitProbe(r, bestMethod(), vectorRounds(points, "0")+10)
 	}
 	survive(2)
 	plugin := rig.Children(t, r.PID())[0]

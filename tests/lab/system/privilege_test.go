@@ -18,7 +18,7 @@ import (
 // thread, it could open and query rxe, but each post would fail with EACCES.
 func TestAProbeNeedsNoCapability(t *testing.T) {
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
-		for _, method := range methods() {
+		for _, method := range probeMethods() {
 			r := start(strings.ReplaceAll(fastProbe, "[inputs.rdma_events.probe]", "[inputs.rdma_events.probe]\n    method = \""+method+"\""))
 			awaitProbe(r, method, 5)
 			for _, pid := range r.Workers() {

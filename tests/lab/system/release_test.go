@@ -138,8 +138,8 @@ func (r *releasing) requireWorkers(want int) {
 	}
 }
 
-// stranger runs a command as a user who is neither root nor that of the plugin.
-func stranger() []string {
+// strangerPrefix returns the prefix that runs a command as a user who is neither root nor the plugin's user.
+func strangerPrefix() []string {
 	return []string{"setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "--inh-caps=-all", "--"}
 }
 
@@ -149,14 +149,14 @@ func TestDriverIsReplacedDuringARelease(t *testing.T) {
 	r := startReleasing(t)
 	requireEventsCounted(t, r.Telegraf, 5)
 
-	if out, code := r.command(stranger(), "release"); code != 2 || !strings.Contains(out, "only root and the user that the plugin runs as") {
+	if out, code := r.command(strangerPrefix(), "release"); code != 2 || !strings.Contains(out, "only root and the user that the plugin runs as") {
 		t.Errorf("want another user refused, got status %d:\n%s", code, out)
 	}
 	began := time.Now()
 	r.must(users[1].prefix, device+": closed, and released until", "release", "-for", "20m")
-	within(t, "release", time.Since(began), 3*time.Second)
+	checkDuration(t, "release", time.Since(began), 3*time.Second)
 	r.requireWorkers(0)
-	if out, code := r.command(stranger(), "resume"); code != 2 || !strings.Contains(out, "only root and the user that the plugin runs as") {
+	if out, code := r.command(strangerPrefix(), "resume"); code != 2 || !strings.Contains(out, "only root and the user that the plugin runs as") {
 		t.Errorf("want another user refused, got status %d:\n%s", code, out)
 	}
 	r.awaitReleased()
@@ -320,7 +320,7 @@ func TestModprobeReleasesBeforeItUnloads(t *testing.T) {
 // The module of a driver that cannot take a device away from its users has a reference for each of them. The table in
 // internal/device/drivers says which can, by kernel.
 func TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		module := guest.ModuleOf(guest.Driver())
 		unload := func() (time.Duration, error) {
 			began := time.Now()
@@ -348,7 +348,7 @@ func TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "is in use") {
 				t.Fatalf("want the driver in use, got %v", err)
 			}
-			points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+10)
+			points := awaitProbe(r, bestMethod(), vectorRounds(r.Points(), "0")+10)
 			if d := rig.Last(points, "rdma_device", "device", device); d.Int("opens") != 1 || d.Int("removals") != 0 {
 				t.Errorf("want the device undisturbed, got %v", d.Fields)
 			}

@@ -75,7 +75,7 @@ func readArchive(t *testing.T, path string) map[string]string {
 	}
 }
 
-func decode(t *testing.T, text string, into any) {
+func decodeJSON(t *testing.T, text string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), into); err != nil {
 		t.Fatalf("%v:\n%s", err, text)
@@ -94,7 +94,7 @@ func TestAReportAgreesWithTheKernel(t *testing.T) {
 			}
 			t.Log(files[report.ManifestName])
 			var doc snapshot.Document
-			decode(t, files["devices/"+device+".json"], &doc)
+			decodeJSON(t, files["devices/"+device+".json"], &doc)
 			requireSnapshot(t, &doc)
 			requireHost(t, files[report.HostJSON])
 			requireResources(t, files[report.ResourcesJSON])
@@ -112,7 +112,7 @@ func requireSnapshot(t *testing.T, doc *snapshot.Document) {
 		t.Errorf("missing: %q", missing)
 	}
 	var attr struct{ Driver string }
-	decode(t, string(doc.Parts["attributes"]), &attr)
+	decodeJSON(t, string(doc.Parts["attributes"]), &attr)
 	want, err := sysfs.New("/sys").GIDs(device, 1)
 	if err != nil || len(doc.Ports) != 1 {
 		t.Fatalf("want GIDs and one port, got %v, %+v", err, doc.Ports)
@@ -125,14 +125,14 @@ func requireSnapshot(t *testing.T, doc *snapshot.Document) {
 		GID    string
 		NetDev string
 	}
-	decode(t, string(doc.Ports[0].Parts["gids"]), &gids)
+	decodeJSON(t, string(doc.Ports[0].Parts["gids"]), &gids)
 	for i := range want {
 		if len(gids) != len(want) || gids[i].Index != want[i].Index || gids[i].GID != want[i].String() {
 			t.Fatalf("want GIDs %v, got %+v", want, gids)
 		}
 	}
 	var port struct{ State string }
-	decode(t, string(doc.Ports[0].Parts["attributes"]), &port)
+	decodeJSON(t, string(doc.Ports[0].Parts["attributes"]), &port)
 	if port.State != "active" {
 		t.Errorf("want the port active, got %+v", port)
 	}
@@ -143,7 +143,7 @@ func requireSnapshot(t *testing.T, doc *snapshot.Document) {
 		Name    string
 		AdminUp bool `json:"admin_up"`
 	}
-	decode(t, string(doc.Ports[0].Parts["netdev"]), &net)
+	decodeJSON(t, string(doc.Ports[0].Parts["netdev"]), &net)
 	if net.Name != netdev || !net.AdminUp {
 		t.Errorf("want %s up, got %+v", netdev, net)
 	}
@@ -152,7 +152,7 @@ func requireSnapshot(t *testing.T, doc *snapshot.Document) {
 func requireHost(t *testing.T, text string) {
 	t.Helper()
 	var h report.Host
-	decode(t, text, &h)
+	decodeJSON(t, text, &h)
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil || h.Kernel.Release != strings.TrimSpace(string(release)) {
 		t.Errorf("want kernel %s, got %+v, %v", release, h.Kernel, err)
@@ -169,7 +169,7 @@ func requireHost(t *testing.T, text string) {
 func requireResources(t *testing.T, text string) {
 	t.Helper()
 	var r report.Resources
-	decode(t, text, &r)
+	decodeJSON(t, text, &r)
 	out, err := exec.CommandContext(t.Context(), "rdma", "resource", "show", device).CombinedOutput()
 	if err != nil || len(r.Devices) != 1 {
 		t.Fatalf("%v: %s, got %+v", err, out, r)
@@ -211,7 +211,7 @@ func TestAReportLeavesBehindWhatTheKernelHolds(t *testing.T) {
 		t.Fatalf("want a process left behind, got:\n%s", files[report.ManifestName])
 	}
 	var doc snapshot.Document
-	decode(t, files["devices/"+device+".json"], &doc)
+	decodeJSON(t, files["devices/"+device+".json"], &doc)
 	if len(doc.Ports) != 1 || len(doc.Ports[0].Parts["gids"]) == 0 {
 		t.Errorf("want what came before, got %+v", doc)
 	}

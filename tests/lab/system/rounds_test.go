@@ -34,7 +34,7 @@ func TestKilledProcessLeavesNothingAndSuccessorReportsGap(t *testing.T) {
 		began := time.Now().UnixNano()
 		victim := k.Round(func() { guest.IP(t, "link", "set", netdev, link) })
 		points := k.Await("the link is reported "+link, 20*time.Second, func(points []rig.Point) bool {
-			p := port(points, device)
+			p := portPoint(points, device)
 			return p.Time > began && p.Text("state_name") == state
 		})
 		killed[victim]++

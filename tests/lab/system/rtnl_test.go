@@ -48,7 +48,7 @@ func TestEventsAreReadWhileTheRTNLLockIsHeld(t *testing.T) {
 			guest.Inject(t, device, guest.SMChange, 1, 1)
 			time.Sleep(200 * time.Millisecond)
 		}
-		r.Await("the events meanwhile", 20*time.Second, func(p []rig.Point) bool { return counter(p, "1", "sm_change") == int64(events) })
+		r.Await("the events meanwhile", 20*time.Second, func(p []rig.Point) bool { return eventCounter(p, "1", "sm_change") == int64(events) })
 		select {
 		case <-free:
 			t.Fatal("the lock is free again")
@@ -67,8 +67,8 @@ func TestEventsAreReadWhileTheRTNLLockIsHeld(t *testing.T) {
 				t.Fatalf("want an answer to all, got left out: %s", left)
 			}
 			guest.Inject(t, device, guest.SMChange, 1, 1)
-			time.Sleep(time.Second)                                      // the pace of snapshots
-			if all := evidences(r.Points(), "sm_change"); len(all) > 1 { // those meanwhile are part of the stuck query's
+			time.Sleep(time.Second)                                           // the pace of snapshots
+			if all := evidencePoints(r.Points(), "sm_change"); len(all) > 1 { // those meanwhile are part of the stuck query's
 				left = all[len(all)-1].Text("left_out")
 			}
 		}

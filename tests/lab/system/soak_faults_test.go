@@ -72,7 +72,7 @@ func (s *soak) killWorker() bool {
 	}
 	opens := s.seen.device(killed).Int("opens")
 	s.killedAt = time.Now()
-	kill(s.t, workerOf(s.t, s.r, killed))
+	killProcess(s.t, workerOf(s.t, s.r, killed))
 	s.awaitOpen(killed, opens+1)
 	open := time.Unix(0, s.seen.openedAt[killed])
 	s.recovery = max(s.recovery, open.Sub(s.killedAt))
@@ -119,8 +119,8 @@ func (s *soak) renameDevice() bool {
 
 // stopTelegraf flaps a link and injects events while Telegraf does not read.
 func (s *soak) stopTelegraf() bool {
-	signal(s.t, s.r.PID(), syscall.SIGSTOP)
-	defer signal(s.t, s.r.PID(), syscall.SIGCONT)
+	sendSignal(s.t, s.r.PID(), syscall.SIGSTOP)
+	defer sendSignal(s.t, s.r.PID(), syscall.SIGCONT)
 	s.flapFor(s.anyDevice(), 10+s.rand.IntN(40))
 	s.inject(s.anyDevice(), 1+s.rand.IntN(100_000))
 	return true

@@ -63,7 +63,7 @@ func (s *soak) requireNoGrowth(before, after []sample) {
 		s.t.Fatal("no fault happened in a quarter of the time")
 	}
 	for _, name := range slices.Sorted(maps.Keys(before[0])) {
-		was, is := median(before, name), median(after, name)
+		was, is := medianHeld(before, name), medianHeld(after, name)
 		s.t.Logf("soak, growth of %s: memory %+.2f MiB to %.2f, threads %+d to %d", name,
 			mib(is.memory-was.memory), mib(is.memory), is.threads-was.threads, is.threads)
 		if name == "Telegraf" {
@@ -76,8 +76,8 @@ func (s *soak) requireNoGrowth(before, after []sample) {
 	}
 }
 
-// median returns the median of each figure of a process.
-func median(samples []sample, name string) held {
+// medianHeld returns the medians of a process's memory and threads over the samples.
+func medianHeld(samples []sample, name string) held {
 	var memory, threads []int64
 	for _, s := range samples {
 		memory, threads = append(memory, s[name].memory), append(threads, s[name].threads)

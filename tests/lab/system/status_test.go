@@ -19,8 +19,8 @@ import (
 // statusDir is where a service's plugin keeps its status. systemd makes it for Telegraf's user.
 const statusDir = "/run/rdma_events-status"
 
-// status returns what `rdma-events status -json` prints, run as a user without rights.
-func status(t *testing.T) *health.Status {
+// pluginStatus returns what `rdma-events status -json` prints, run as a user without rights.
+func pluginStatus(t *testing.T) *health.Status {
 	t.Helper()
 	line := slices.Concat(users[1].prefix, []string{rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "status", "-json"})
 	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
@@ -32,8 +32,8 @@ func status(t *testing.T) *health.Status {
 	return s
 }
 
-// reported returns the port of the device in a status of the running plugin, nil if it is not there.
-func reported(s *health.Status) *health.Port {
+// reportedPort returns the device's port in a status of the running plugin, or nil if the status does not have it.
+func reportedPort(s *health.Status) *health.Port {
 	for _, d := range s.Devices {
 		if s.Source == health.SourcePlugin && d.Device == device && len(d.Ports) == 1 {
 			return &d.Ports[0]
@@ -47,7 +47,7 @@ func reported(s *health.Status) *health.Port {
 var unmerged = strings.Replace(quiet, "[[inputs.rdma_events]]", "[[inputs.rdma_events]]\n  max_event_points = 10000", 1)
 
 func TestStatusAgreesWithRDMALinkAndTheMetricsAlsoDuringFlaps(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
 		if err := os.MkdirAll(statusDir, 0o700); err != nil { // a plugin that ran as root has made it
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestStatusAgreesWithRDMALinkAndTheMetricsAlsoDuringFlaps(t *testing.T) {
 		agrees := func(want string) {
 			t.Helper()
 			guest.Eventually(t, "a status that agrees with rdma link: "+want, 20*time.Second, func() bool {
-				p := reported(status(t))
+				p := reportedPort(pluginStatus(t))
 				state, physical := guest.LinkState(t, device, 1)
 				return p != nil && state == want && p.State == state && p.PhysState == physical
 			})
@@ -89,16 +89,16 @@ func TestStatusAgreesWithRDMALinkAndTheMetricsAlsoDuringFlaps(t *testing.T) {
 				}
 				done = true
 			default:
-				seen = append(seen, status(t))
+				seen = append(seen, pluginStatus(t))
 			}
 		}
 		agrees("active")
-		points := r.Await("all flaps", 30*time.Second, func(p []rig.Point) bool { return port(p, device).Int("flaps") == n+1 })
-		guest.Eventually(t, "all flaps in the status", 20*time.Second, func() bool { return reported(status(t)).Flaps == n+1 })
+		points := r.Await("all flaps", 30*time.Second, func(p []rig.Point) bool { return portPoint(p, device).Int("flaps") == n+1 })
+		guest.Eventually(t, "all flaps in the status", 20*time.Second, func() bool { return reportedPort(pluginStatus(t)).Flaps == n+1 })
 		states := map[string]int{}
 		for _, s := range seen {
 			requireMetrics(t, points, s)
-			states[reported(s).State]++
+			states[reportedPort(s).State]++
 		}
 		t.Logf("compared %d statuses during %d flaps, by state: %v", len(seen), n, states)
 		if states["down"] == 0 || states["active"] == 0 {
@@ -117,7 +117,7 @@ func requireMetrics(t *testing.T, points []rig.Point, s *health.Status) {
 			last = p
 		}
 	}
-	p := reported(s)
+	p := reportedPort(s)
 	if last.Text("state_name") != p.State || last.Int("flaps") != int64(p.Flaps) {
 		t.Errorf("status of %v: %+v; want that of the metrics of %v: %v", s.Time, *p, time.Unix(0, last.Time), last.Fields)
 	}

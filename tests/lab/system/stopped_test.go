@@ -39,10 +39,10 @@ func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 		guest.IP(t, "link", "set", netdev, "down")
 		guest.IP(t, "link", "set", netdev, "up")
 		r.Await(name+" goes on", 20*time.Second, func(p []rig.Point) bool {
-			return async(p, name).Int("pkey_change") == 1000 && eventSum(p, name, "pkey_change") == 1000 &&
-				port(p, name).Int("flaps") == 1 && port(p, name).Int("up") == 1
+			return asyncPoint(p, name).Int("pkey_change") == 1000 && eventSum(p, name, "pkey_change") == 1000 &&
+				portPoint(p, name).Int("flaps") == 1 && portPoint(p, name).Int("up") == 1
 		})
-		within(t, "events and a flap of "+name+" beside a stopped worker", time.Since(flapped), time.Second)
+		checkDuration(t, "events and a flap of "+name+" beside a stopped worker", time.Since(flapped), time.Second)
 		awaitRounds(r, name, probeRounds(r.Points(), name)+20)
 	}
 	// The plugin detects and replaces the stopped worker, and opens the device again.
@@ -65,7 +65,7 @@ func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 	}
 	guest.Inject(t, "roce0", guest.PKeyChange, 1, 5)
 	points = r.Await("events of the first device", 20*time.Second, func(p []rig.Point) bool {
-		return async(p, "roce0").Int("pkey_change") == 5
+		return asyncPoint(p, "roce0").Int("pkey_change") == 5
 	})
 	rig.RequireCountersNeverFall(t, points)
 }
@@ -73,12 +73,12 @@ func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 // workerOf returns the worker that has a device's node open, or 0 if none has.
 func workerOf(t *testing.T, r *rig.Telegraf, name string) int {
 	t.Helper()
-	return holder(t, r.Workers(), name)
+	return firstHolder(t, r.Workers(), name)
 }
 
-// holder returns the first of some processes that has a device's node open, or 0 if
+// firstHolder returns the first of the processes that has a device's node open, or 0 if
 // none has.
-func holder(t *testing.T, pids []int, name string) int {
+func firstHolder(t *testing.T, pids []int, name string) int {
 	t.Helper()
 	node := "/dev/infiniband/" + nodeOf(t, name)
 	for _, pid := range pids {

@@ -23,13 +23,13 @@ func TestAStormIsCountedToTheLastEvent(t *testing.T) {
 	if testing.Short() {
 		events = 200_000
 	}
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		ours := append(rig.Children(t, r.PID()), r.Workers()...)
 		sendBurst(t, r, events, int64(events))
 		requireSmall(t, "a storm", ours)
 		t.Logf("a storm, events injected: %d", events)
-		t.Logf("a storm, events counted: %d", counter(r.Points(), "1", "pkey_change"))
+		t.Logf("a storm, events counted: %d", eventCounter(r.Points(), "1", "pkey_change"))
 
 		s := startStorm(t)
 		r.Await("the storm", 20*time.Second, func(p []rig.Point) bool { return eventSum(p, device, "unknown_21") > 0 })
@@ -50,15 +50,15 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 	if testing.Short() {
 		stopped = 6 * time.Second
 	}
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		ours := append(rig.Children(t, r.PID()), r.Workers()...)
 		plugin, worker := ours[0], ours[1]
 		s := startStorm(t)
 		r.Await("the storm", 20*time.Second, func(p []rig.Point) bool { return eventSum(p, device, "unknown_21") > 0 })
-		stop(t, r.PID())
+		stopProcess(t, r.PID())
 		awaitFull(t, plugin)
-		full := read(ledgerOf(t, worker))
+		full := eventsRead(ledgerOf(t, worker))
 		<-time.After(stopped)
 		injected := s.end()
 		last := awaitLedger(t, worker, injected)
@@ -66,7 +66,7 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 			t.Errorf("want events read while stdout is full: %d when it was, %d now", full, last)
 		}
 		requireSmall(t, "a storm that Telegraf does not read", ours)
-		signal(t, r.PID(), syscall.SIGCONT)
+		sendSignal(t, r.PID(), syscall.SIGCONT)
 		points := awaitCounted(r, injected)
 		rig.RequireCountersNeverFall(t, points)
 		t.Logf("Telegraf stopped in a storm: for %v after stdout was full; %d events read, %d of them while stdout was full, all counted",
@@ -81,18 +81,18 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 // bytes each. Consecutive events differ in type, because equal ones would be merged.
 func TestAStoppedPluginHoldsUpNoReader(t *testing.T) {
 	const first, last, each = 21, 36, 2500
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		ours := append(rig.Children(t, r.PID()), r.Workers()...)
 		plugin, worker := ours[0], ours[1]
 		injected := map[int]int64{}
-		stop(t, plugin)
+		stopProcess(t, plugin)
 		guest.InjectInTurn(t, device, first, last, 1, each)
 		for n := first; n <= last; n++ {
 			injected[n] = each
 		}
 		t.Logf("%d events read while the plugin is stopped", awaitLedger(t, worker, injected))
-		signal(t, plugin, syscall.SIGCONT)
+		sendSignal(t, plugin, syscall.SIGCONT)
 		rig.RequireCountersNeverFall(t, awaitCounted(r, injected))
 		requireSmall(t, "a storm while the plugin is stopped", ours)
 	})
@@ -102,14 +102,14 @@ func TestAStoppedPluginHoldsUpNoReader(t *testing.T) {
 func requireTerminates(t *testing.T, r *rig.Telegraf, ours []int) {
 	t.Helper()
 	s := startStorm(t)
-	stop(t, r.PID())
+	stopProcess(t, r.PID())
 	awaitFull(t, ours[0])
 	began := time.Now()
-	signal(t, ours[0], syscall.SIGTERM)
+	sendSignal(t, ours[0], syscall.SIGTERM)
 	guest.Eventually(t, "the plugin has ended", 30*time.Second, func() bool { return !rig.Running(ours[0]) })
 	requireShutdown(t, "while Telegraf is stopped in a storm", time.Since(began), ours)
 	s.end()
-	signal(t, r.PID(), syscall.SIGCONT)
+	sendSignal(t, r.PID(), syscall.SIGCONT)
 	r.Stop()
 }
 
@@ -171,8 +171,8 @@ func (s *storm) end() map[int]int64 {
 	return s.injected
 }
 
-// read returns how many events of all types a worker has read.
-func read(s ledger.Contents) int64 {
+// eventsRead returns the number of events of all types that a worker has read.
+func eventsRead(s ledger.Contents) int64 {
 	var sum uint64
 	for _, e := range s.Events {
 		sum += e.Read
@@ -195,7 +195,7 @@ func awaitLedger(t *testing.T, worker int, injected map[int]int64) int64 {
 		}
 		return matches == len(injected)
 	})
-	return read(s)
+	return eventsRead(s)
 }
 
 // awaitCounted waits until counters and sums of count equal the injected numbers.
@@ -203,7 +203,7 @@ func awaitCounted(r *rig.Telegraf, injected map[int]int64) []rig.Point {
 	return r.Await("counters and sums of count", 60*time.Second, func(p []rig.Point) bool {
 		for number, want := range injected {
 			name, port := eventName(number)
-			if counter(p, port, name) != want || eventSum(p, device, name) != want {
+			if eventCounter(p, port, name) != want || eventSum(p, device, name) != want {
 				return false
 			}
 		}
@@ -227,14 +227,14 @@ func eventName(number int) (name, port string) {
 	return "unknown_" + strconv.Itoa(number), ""
 }
 
-// stop stops a process until the test continues it, or ends.
-func stop(t *testing.T, pid int) {
+// stopProcess stops a process until the test continues it, or ends.
+func stopProcess(t *testing.T, pid int) {
 	t.Helper()
-	signal(t, pid, syscall.SIGSTOP)
+	sendSignal(t, pid, syscall.SIGSTOP)
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended
 }
 
-func signal(t *testing.T, pid int, s syscall.Signal) {
+func sendSignal(t *testing.T, pid int, s syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(pid, s); err != nil {
 		t.Fatalf("send %v to process %d: %v", s, pid, err)

@@ -87,7 +87,7 @@ func awaitApp(t *testing.T, r *rig.Telegraf, name string, want fields) []rig.Poi
 func requireTracedParity(t *testing.T, r *rig.Telegraf) {
 	t.Helper()
 	points := r.Await("the events add up", soonTraced, func(points []rig.Point) bool {
-		for name := range names(rig.Select(points, "rdma_app_async", "device", device)) {
+		for name := range appNames(rig.Select(points, "rdma_app_async", "device", device)) {
 			told := rig.Sum(rig.Select(points, "rdma_app_event", "device", device, "app", name), "count")
 			if told != appAsync(points, name).Int("queued") {
 				return false
@@ -106,7 +106,7 @@ func requireTracedParity(t *testing.T, r *rig.Telegraf) {
 	rig.RequireCountersNeverFall(t, points)
 }
 
-func names(points []rig.Point) map[string]bool {
+func appNames(points []rig.Point) map[string]bool {
 	all := map[string]bool{}
 	for _, p := range points {
 		all[p.Tags["app"]] = true
@@ -165,9 +165,9 @@ func TestEventsThatADeviceCausesAreThoseOfTheApplication(t *testing.T) {
 func TestADestructionWithoutItsAcknowledgementIsAHang(t *testing.T) {
 	r := startTraced(t)
 	for _, c := range []hanging{
-		{"qp", "qp", holds(t, verbs.EventQPFatal), acknowledges(t)},
-		{"cq", "cq", holds(t, verbs.EventCQErr), acknowledges(t)},
-		{"srq", "srq", holds(t, verbs.EventSRQErr), acknowledges(t)},
+		{"qp", "qp", injectAndHold(t, verbs.EventQPFatal), acknowledgeHeld(t)},
+		{"cq", "cq", injectAndHold(t, verbs.EventCQErr), acknowledgeHeld(t)},
+		{"srq", "srq", injectAndHold(t, verbs.EventSRQErr), acknowledgeHeld(t)},
 		{"comp", "cq", func(a *app.App) { a.HoldCompletions(t, 2) }, func(a *app.App, n int) { a.AcknowledgeCompletions(t, n) }},
 	} {
 		a := c.start(t, r)
@@ -176,7 +176,7 @@ func TestADestructionWithoutItsAcknowledgementIsAHang(t *testing.T) {
 		c.await(t, r, "it is over", func(h rig.Point) bool { return h.Int("threads") == 0 })
 		a.Exit(t)
 	}
-	killed := hanging{"killed", "qp", holds(t, verbs.EventQPFatal), acknowledges(t)}
+	killed := hanging{"killed", "qp", injectAndHold(t, verbs.EventQPFatal), acknowledgeHeld(t)}
 	killed.start(t, r).Kill(t)
 	killed.await(t, r, "it is over", func(h rig.Point) bool { return h.Int("threads") == 0 })
 	points := r.Await("no hang any more", soonTraced, func(points []rig.Point) bool {
@@ -226,14 +226,14 @@ func (c hanging) await(t *testing.T, r *rig.Telegraf, what string, holds func(ri
 	return last
 }
 
-func holds(t *testing.T, typ verbs.EventType) func(*app.App) {
+func injectAndHold(t *testing.T, typ verbs.EventType) func(*app.App) {
 	return func(a *app.App) {
 		a.Inject(t, typ, 2)
 		a.Hold(t, 2)
 	}
 }
 
-func acknowledges(t *testing.T) func(*app.App, int) {
+func acknowledgeHeld(t *testing.T) func(*app.App, int) {
 	return func(a *app.App, n int) { a.Acknowledge(t, n) }
 }
 
@@ -302,7 +302,7 @@ func TestAnIdleTracerReadsNoMap(t *testing.T) {
 	a.Inject(t, verbs.EventQPFatal, 2)
 	a.Read(t, 1)
 	awaitApp(t, r, "victim", fields{"queued": 2, "read": 1, "unread": 1})
-	running := tracers(t)
+	running := tracerPIDs(t)
 	require.Len(t, running, 1)
 	seconds := 60
 	if testing.Short() {
@@ -329,9 +329,9 @@ func TestAKilledTracerIsAGapAndWhatWaitsIsStillCounted(t *testing.T) {
 	a.Inject(t, verbs.EventQPFatal, 3)
 	a.Hold(t, 1)
 	awaitApp(t, r, "victim", fields{"queued": 3, "read": 1, "unread": 2})
-	killed := tracers(t)
+	killed := tracerPIDs(t)
 	require.Len(t, killed, 1)
-	kill(t, killed[0])
+	killProcess(t, killed[0])
 	points := r.Await("another tracer", soonTraced, func(points []rig.Point) bool {
 		now := rig.Last(points, "rdma_tracer")
 		return now.Int("gaps") == 1 && now.Int("attached") == 1
@@ -339,7 +339,7 @@ func TestAKilledTracerIsAGapAndWhatWaitsIsStillCounted(t *testing.T) {
 	require.Positive(t, rig.Last(points, "rdma_tracer").Int("blind_ns"))
 	require.EqualValues(t, 1, rig.Last(points, "rdma_tracer").Int("restarts"))
 	require.EqualValues(t, 1, rig.Last(points, "rdma_device", "device", device).Int("opens"), "the worker goes on")
-	require.NotEqual(t, killed, tracers(t))
+	require.NotEqual(t, killed, tracerPIDs(t))
 	a.Inject(t, verbs.EventQPFatal, 1)
 	awaitApp(t, r, "victim", fields{"queued": 4, "read": 1, "unread": 3, "unread_errors": 3, "qp_fatal": 4})
 	a.Read(t, 0)
@@ -348,8 +348,8 @@ func TestAKilledTracerIsAGapAndWhatWaitsIsStillCounted(t *testing.T) {
 	requireTracedParity(t, r)
 }
 
-// tracers returns the running tracers.
-func tracers(t *testing.T) []int {
+// tracerPIDs returns the running tracers.
+func tracerPIDs(t *testing.T) []int {
 	t.Helper()
 	return rig.Executing(t, rig.Program(t, "RDMA_EVENTS_TRACER", "rdma-events-tracer"))
 }
@@ -398,7 +398,7 @@ func TestTwoPluginsTraceTheSameHost(t *testing.T) {
 	first := startTraced(t)
 	second := startAs(t, nil, withEvents, "250ms")
 	awaitTraced(second)
-	require.Len(t, tracers(t), 2)
+	require.Len(t, tracerPIDs(t), 2)
 	a := startNamed(t, "victim")
 	a.Inject(t, verbs.EventQPFatal, 4)
 	a.Read(t, 1)
@@ -408,7 +408,7 @@ func TestTwoPluginsTraceTheSameHost(t *testing.T) {
 		requireTracedParity(t, r)
 	}
 	second.Kill()
-	guest.Eventually(t, "its tracer has ended", 20*time.Second, func() bool { return len(tracers(t)) == 1 })
+	guest.Eventually(t, "its tracer has ended", 20*time.Second, func() bool { return len(tracerPIDs(t)) == 1 })
 	a.Read(t, 0)
 	points := awaitApp(t, first, "victim", fields{"queued": 4, "read": 4, "unread": 0})
 	require.Zero(t, rig.Last(points, "rdma_tracer").Int("gaps"))
@@ -424,13 +424,13 @@ func TestStoppingATracerIsNotReportedAsAKill(t *testing.T) {
 	for _, line := range []string{"did not close its hooks", "cannot be killed", "tracer is slow to start", "tracer: supervision failed"} {
 		require.NotContains(t, r.Log(), line)
 	}
-	guest.Eventually(t, "the tracer has ended", 20*time.Second, func() bool { return len(tracers(t)) == 0 })
+	guest.Eventually(t, "the tracer has ended", 20*time.Second, func() bool { return len(tracerPIDs(t)) == 0 })
 }
 
 // A process that hangs may hold a device that has gone, so the tracer outlives the last device.
 func TestTracerStaysWithoutADeviceWhileTheCoreIsLoaded(t *testing.T) {
 	r := startTraced(t)
-	first := tracers(t)
+	first := tracerPIDs(t)
 	require.Len(t, first, 1)
 	guest.DeleteLink(t, device)
 	r.Await("the device is gone, and the tracer has looked since", soonTraced, func(points []rig.Point) bool {
@@ -441,7 +441,7 @@ func TestTracerStaysWithoutADeviceWhileTheCoreIsLoaded(t *testing.T) {
 	a := startNamed(t, "after")
 	a.Inject(t, verbs.EventQPFatal, 2)
 	points := awaitApp(t, r, "after", fields{"queued": 2, "unread": 2})
-	require.Equal(t, first, tracers(t))
+	require.Equal(t, first, tracerPIDs(t))
 	require.Zero(t, rig.Last(points, "rdma_tracer").Int("gaps"))
 	require.Zero(t, rig.Last(points, "rdma_tracer").Int("restarts"))
 }
@@ -516,8 +516,8 @@ func TestWhatAChildReadsIsReadOfItsParentsQueue(t *testing.T) {
 	a.Rename(t, "renamed")
 	require.Equal(t, 2, a.ReadInChild(t, 2).Read)
 	points := awaitApp(t, r, "parent", fields{"processes": 1, "queued": 3, "read": 2, "unread": 1})
-	require.NotContains(t, names(rig.Select(points, "rdma_app_async")), "child")
-	require.NotContains(t, names(rig.Select(points, "rdma_app_async")), "renamed")
+	require.NotContains(t, appNames(rig.Select(points, "rdma_app_async")), "child")
+	require.NotContains(t, appNames(rig.Select(points, "rdma_app_async")), "renamed")
 	a.EndChild(t)
 	a.Crash(t)
 	awaitApp(t, r, "parent", fields{"queued": 3, "read": 2, "discarded": 1, "unread": 0})

@@ -15,7 +15,7 @@ import (
 // dropped is how long the link is down each time.
 const dropped = 250 * time.Millisecond
 
-func shown(records []rig.Record, match func(rig.Record) bool) []rig.Record {
+func selectRecords(records []rig.Record, match func(rig.Record) bool) []rig.Record {
 	return slices.DeleteFunc(slices.Clone(records), func(r rig.Record) bool { return !match(r) })
 }
 
@@ -24,17 +24,17 @@ func isOpened(r rig.Record) bool {
 }
 
 func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
-	for _, u := range served() {
+	for _, u := range testedUsers() {
 		t.Run(u.name, func(t *testing.T) {
 			guest.RequireGuest(t)
 			guest.AddRxe(t, device, netdev)
 			w := rig.StartWatch(t, u.prefix, "-probe")
 			opens := func(n int) func([]rig.Record) bool {
-				return func(r []rig.Record) bool { return len(shown(r, isOpened)) == n }
+				return func(r []rig.Record) bool { return len(selectRecords(r, isOpened)) == n }
 			}
 			w.Await("the device is open", 30*time.Second, opens(1))
 			w.Await("a probe", 30*time.Second, func(r []rig.Record) bool {
-				return len(shown(r, func(r rig.Record) bool { return r.Probe != nil && r.Probe.Method == "ud_send" && r.Probe.WakeNS > 0 })) > 0
+				return len(selectRecords(r, func(r rig.Record) bool { return r.Probe != nil && r.Probe.Method == "ud_send" && r.Probe.WakeNS > 0 })) > 0
 			})
 
 			stamps, err := guest.FlapLink(t.Context(), netdev, guest.Flaps{Count: 8, Down: dropped, Period: 2 * dropped})
@@ -45,23 +45,23 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 
 			began := time.Now()
 			guest.DeleteLink(t, device)
-			within(t, "rdma link delete beside watch", time.Since(began), time.Second)
+			checkDuration(t, "rdma link delete beside watch", time.Since(began), time.Second)
 			w.Await("the removal", 20*time.Second, func(r []rig.Record) bool {
-				return len(shown(r, func(r rig.Record) bool { return r.Kind == "device" && r.Reason == "deleted" })) == 1
+				return len(selectRecords(r, func(r rig.Record) bool { return r.Kind == "device" && r.Reason == "deleted" })) == 1
 			})
 			guest.AddLink(t, device, "rxe", netdev)
 			w.Await("the device is open again", 30*time.Second, opens(2))
 			guest.Inject(t, device, guest.SMChange, 1, 3)
 			w.Await("events of the new device", 20*time.Second, func(r []rig.Record) bool {
 				var n uint64
-				for _, one := range shown(r, func(r rig.Record) bool { return r.Event == "sm_change" }) {
+				for _, one := range selectRecords(r, func(r rig.Record) bool { return r.Event == "sm_change" }) {
 					n += one.Count
 				}
 				return n == 3
 			})
 			began = time.Now()
 			w.End(syscall.SIGINT)
-			within(t, "the end after Ctrl-C", time.Since(began), time.Second)
+			checkDuration(t, "the end after Ctrl-C", time.Since(began), time.Second)
 		})
 	}
 }
@@ -73,16 +73,16 @@ func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 	t.Helper()
 	up := func(r rig.Record) bool { return r.StateFrom == "down" && r.StateTo == "active" }
 	drops := len(stamps) / 2
-	records := w.Await("all drops", 20*time.Second, func(r []rig.Record) bool { return len(shown(r, up)) == drops })
-	down := shown(records, func(r rig.Record) bool { return r.StateFrom == "active" && r.StateTo == "down" })
+	records := w.Await("all drops", 20*time.Second, func(r []rig.Record) bool { return len(selectRecords(r, up)) == drops })
+	down := selectRecords(records, func(r rig.Record) bool { return r.StateFrom == "active" && r.StateTo == "down" })
 	if len(down) != drops {
 		t.Fatalf("want %d drops, got %+v of %+v", drops, down, records)
 	}
-	for i, r := range shown(records, up) {
+	for i, r := range selectRecords(records, up) {
 		if event := r.Witness == "event" && r.Event == "port_active"; !event && r.Witness != "query" || r.Device != device || r.Port != 1 {
 			t.Errorf("want an event or a query of %s port 1, got %+v", device, r)
 		}
-		want := time.Duration(middle(stamps[2*i+1]) - middle(stamps[2*i]))
+		want := time.Duration(middleOfChange(stamps[2*i+1]) - middleOfChange(stamps[2*i]))
 		if apart := r.Time.Sub(down[i].Time); (apart - time.Duration(r.LastedNS)).Abs() > standstill {
 			t.Errorf("want the time since the drop, %v, got %v", apart, time.Duration(r.LastedNS))
 		}

@@ -79,18 +79,18 @@ func (e *Events) Stop(t testing.TB) EventCounts {
 		var maps map[string]map[string]int64
 		require.NoError(t, json.Unmarshal(line.Data, &maps))
 		for key, n := range maps["@queued"] {
-			if typ := verbs.EventType(number(t, key)); typ.Scope() != verbs.ScopePort {
+			if typ := verbs.EventType(parseNumber(t, key)); typ.Scope() != verbs.ScopePort {
 				all.Queued[typ.String()] = n
 			}
 		}
 		for key, n := range maps["@read"] {
-			all.Read[number(t, key)] = n / 16
+			all.Read[parseNumber(t, key)] = n / 16
 		}
 	}
 	return all
 }
 
-func number(t testing.TB, text string) int {
+func parseNumber(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
 	require.NoError(t, err)

@@ -26,7 +26,7 @@ func ObjectsShown(t testing.TB, device string) Objects {
 		for _, o := range guest.Resources(t, kind, device) {
 			app := "kernel"
 			if thread, ok := o["pid"].(float64); ok {
-				app = leader(int(thread))
+				app = processName(int(thread))
 			}
 			if all[app] == nil {
 				all[app] = map[string]int64{}
@@ -40,9 +40,9 @@ func ObjectsShown(t testing.TB, device string) Objects {
 	return all
 }
 
-// leader returns the name of the process of a thread, of which rdma(8) shows the thread's. Of a thread that has ended meanwhile it is
-// "ended".
-func leader(thread int) string {
+// processName returns the name of the process that a thread belongs to (rdma(8) shows the name of the thread), or "ended" if the
+// thread has ended.
+func processName(thread int) string {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/[0-9]*/task/%d", thread))
 	if err != nil || len(threads) != 1 {
 		return "ended"

@@ -28,10 +28,10 @@ func (x *examination) checkAddress(d *device, port int) Result {
 	case d.Transport == "iwarp":
 		r.Text = "iWARP needs none"
 	case !active && a.GIDs == 0:
-		r.Text = "none, as long as the port is not active"
+		r.Text = "no usable GID while the port is not active"
 	case a.GIDs == 0 && x.lacksGIDs(d, port):
 		r.Status = Skipped
-		r.Text = "no GID, so nothing can use RoCE on this port, as on an Ethernet function of a cloud; its state and events are watched, and it is not probed"
+		r.Text = "no GID, so nothing can use RoCE on this port (normal for an Ethernet function in a cloud); its state and events are watched, but it is not probed"
 	case a.GIDs == 0 && isEthernet:
 		r.Status, r.Fix = Warn, x.showRoCE(d)
 		r.Text = fmt.Sprintf("no usable GID, although the port is active and %s has an address: is RoCE switched off?", x.findNetDevOr(d.Name, "its network device"))
@@ -39,7 +39,7 @@ func (x *examination) checkAddress(d *device, port int) Result {
 		r.Status, r.Text, r.Fix = Warn, "no usable GID, although the port is active", x.command(advice.ShowKernelLog)
 	case isIB && a.PKeys > 0 && !a.FullMember:
 		r.Status = Warn
-		r.Text = "its P_Keys are all of limited membership, and a limited member cannot reach itself; whoever runs the fabric can make it a full member"
+		r.Text = "all its P_Keys have limited membership, and a limited member cannot reach itself; ask the fabric's administrator for full membership"
 		r.Fix = x.command(advice.ShowPKeys, "/"+x.portDir(d.Name, port))
 	default:
 		r.Text = fmt.Sprintf("%d GIDs, probes use index %d (%s); P_Key index %d", a.GIDs, a.GIDIndex, a.GID, a.PKeyIndex)

@@ -59,8 +59,8 @@ type examination struct {
 // check examines one aspect of the host.
 type check func(*examination) []Result
 
-// checks returns all checks. A check comes after the checks on which its result depends.
-func checks() []check {
+// allChecks returns all checks. A check comes after the checks on which its result depends.
+func allChecks() []check {
 	return []check{
 		checkReleased, checkNotWatched, checkExpected, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
 		checkContainer, checkPCILinks, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
@@ -83,7 +83,7 @@ func Run(ctx context.Context, s *System) Report {
 	x.tryTracer(ctx)
 	x.tryFabric(ctx)
 	r := Report{Version: s.Version, Kernel: s.read("proc/sys/kernel/osrelease"), User: s.UID}
-	for _, c := range checks() {
+	for _, c := range allChecks() {
 		r.addResults(c(x)...)
 	}
 	return r

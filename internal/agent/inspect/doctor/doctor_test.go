@@ -21,7 +21,7 @@ import (
 
 func TestAHealthyHostIsOKThroughout(t *testing.T) {
 	w := workingWorker()
-	s := host(t, healthy(), w)
+	s := newHost(t, healthyTree(), w)
 	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 	r := Run(t.Context(), s)
 	for _, one := range r.Results {
@@ -39,7 +39,7 @@ func TestAHealthyHostIsOKThroughout(t *testing.T) {
 }
 
 func TestDevicesThatPodsBorrowedNeedNoRepair(t *testing.T) {
-	s := host(t, healthy().with(tree{
+	s := newHost(t, healthyTree().with(tree{
 		"sys/module/ib_core/parameters/netns_mode": "N\n",
 		"sys/class/infiniband_verbs/uverbs1/ibdev": "mlx5_1\n", "sys/class/infiniband_verbs/uverbs2/ibdev": "mlx5_2\n",
 	}), workingWorker())
@@ -68,7 +68,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a card whose RDMA part is not loaded", tree{class: "", "sys/module/mlx5_ib": ""}, nil,
-			finding{"kernel_modules", "", Warn, "mlx5_ib, which makes RDMA devices of them, is not loaded", "sudo modprobe mlx5_ib"},
+			finding{"kernel_modules", "", Warn, "mlx5_ib, which creates their RDMA devices, is not loaded", "sudo modprobe mlx5_ib"},
 		},
 		{
 			"a card without a driver", tree{
@@ -129,11 +129,11 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		{
 			"a provider that is newer than the library", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/ionic"},
 			noTrial(status.ReasonUnsupported, "libibverbs lists 0 devices"),
-			finding{"providers", "mlx5_0", Fail, "ionic, which rdma-core has from release 61 on, and here is 44.0", "ibverbs-providers"},
+			finding{"providers", "mlx5_0", Fail, "ionic, which rdma-core contains from release 61 on, but here is 44.0", "ibverbs-providers"},
 		},
 		{
 			"too little lockable memory", nil, func(s *System, _ *fakeWorker) { s.LockedMemory = 32 << 10 },
-			finding{"locked_memory", "", Fail, "the limit is 32 KiB, and hardware pins up to 64 KiB", memlock},
+			finding{"locked_memory", "", Fail, "the limit is 32 KiB, but the probes of one hardware device pin up to 64 KiB", memlock},
 		},
 		{
 			"no device in this network namespace", tree{"sys/module/ib_core/parameters/netns_mode": "N\n", "sys/class/infiniband": ""}, nil,
@@ -141,15 +141,15 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"few files", nil, func(s *System, _ *fakeWorker) { s.OpenFiles = 64 },
-			finding{"container_limits", "", Fail, "64 files may be open, and 1 devices need 76", "LimitNOFILE=4096"},
+			finding{"container_limits", "", Fail, "64 files may be open, but 1 devices need 76", "LimitNOFILE=4096"},
 		},
 		{
 			"a user namespace", tree{"proc/self/uid_map": "0 100000 65536\n"}, nil,
-			finding{"container_limits", "", Warn, "in a user namespace", "--userns=host"},
+			finding{"container_limits", "", Warn, "to a user namespace", "--userns=host"},
 		},
 		{
 			"a full rdma cgroup", tree{cgroup + "/rdma.max": "mlx5_0 hca_handle=1 hca_object=2000\n"}, nil,
-			finding{"container_limits", "mlx5_0", Fail, "allows 1 hca_handle, of which 1 are taken", "echo 'mlx5_0 hca_handle=max' >/" + cgroup + "/rdma.max"},
+			finding{"container_limits", "mlx5_0", Fail, "allows 1 hca_handle, of which 1 are in use", "echo 'mlx5_0 hca_handle=max' >/" + cgroup + "/rdma.max"},
 		},
 		{
 			"a disabled port", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n"}, nil,
@@ -157,13 +157,13 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"firmware that refuses queries", tree{port1 + "/state": "-> /sys/class/net/lo/speed"}, nil, // it has none, and answers EINVAL
-			finding{"ports", "mlx5_0 port 1", Warn, "refuses state (EINVAL), as that of a restricted function", edit},
+			finding{"ports", "mlx5_0 port 1", Warn, "refuses state (EINVAL), as on a restricted function", edit},
 		},
 		{
 			"firmware that refuses queries of a port", nil, func(_ *System, w *fakeWorker) {
 				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: openedTrial(inspect.PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
 			},
-			finding{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
+			finding{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as on a restricted function", "sudoedit"},
 		},
 		{
 			"firmware that refuses counters", tree{port1 + "/counters/link_downed": "-> /sys/class/net/lo/speed"}, nil,
@@ -327,7 +327,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := workingWorker()
-			s := host(t, healthy().with(tt.files), w)
+			s := newHost(t, healthyTree().with(tt.files), w)
 			s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 			if tt.change != nil {
 				tt.change(s, w)
@@ -370,7 +370,7 @@ func workerError(err error, path string) func(*System, *fakeWorker) {
 }
 
 func TestWithoutAWorkerTheRestIsStillChecked(t *testing.T) {
-	s := host(t, healthy(), nil)
+	s := newHost(t, healthyTree(), nil)
 	s.OpenWorker = func(string) (Worker, error) { return nil, fs.ErrNotExist }
 	r := Run(t.Context(), s)
 	require.Equal(t, Fail, r.Status)
@@ -383,7 +383,7 @@ func TestWithoutAWorkerTheRestIsStillChecked(t *testing.T) {
 func TestANodeThatComesWithTheTrialIsThere(t *testing.T) {
 	const verbsClass = "sys/class/infiniband_verbs"
 	w := workingWorker()
-	root := healthy().with(tree{verbsClass: ""}).write(t)
+	root := healthyTree().with(tree{verbsClass: ""}).write(t)
 	w.onTry = func() {
 		w.onTry = nil
 		tree{verbsClass + "/abi_version": "6\n", verbsClass + "/uverbs0/ibdev": "mlx5_0\n"}.writeTo(t, root)
@@ -399,13 +399,13 @@ func TestFlushIsNotTriedWhereItIsCounted(t *testing.T) {
 	counting := w.trials[verbs.MethodRCWrite]
 	counting.Attr.CountsFlushes = true
 	w.trials[verbs.MethodRCWrite] = counting
-	Run(t.Context(), host(t, healthy(), w))
+	Run(t.Context(), newHost(t, healthyTree(), w))
 	require.Equal(t, []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend}, w.tried)
 }
 
 func TestADeviceThatIsExcludedIsNotTouched(t *testing.T) {
 	w := workingWorker()
-	s := host(t, healthy(), w)
+	s := newHost(t, healthyTree(), w)
 	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) {
 		return PluginConfig{Watches: func(d string) bool { return d != "mlx5_0" }}, nil
@@ -421,7 +421,7 @@ func TestADeviceThatIsExcludedIsNotTouched(t *testing.T) {
 // withScalable returns a host with a scalable function on the card, without a node.
 func withScalable() tree {
 	const function = "sys/devices/0000:3b:00.0/mlx5_core.sf.2"
-	return healthy().with(tree{
+	return healthyTree().with(tree{
 		"sys/class/infiniband/mlx5_2":                 "-> ../../devices/0000:3b:00.0/mlx5_core.sf.2/infiniband/mlx5_2",
 		function + "/driver":                          "-> ../../../bus/auxiliary/drivers/mlx5_core.sf",
 		function + "/infiniband/mlx5_2/device":        "-> ../../../mlx5_core.sf.2",
@@ -440,7 +440,7 @@ func TestFunctionThatIsNotWatchedIsCountedAndNotJudged(t *testing.T) {
 		"none": {verbs.VirtualNone, "1 virtual or scalable function is not watched, as virtual_functions = false says"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := host(t, withScalable(), workingWorker())
+			s := newHost(t, withScalable(), workingWorker())
 			s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 			s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{VirtualFunctions: row.want}, nil }
 			r := Run(t.Context(), s)
@@ -454,7 +454,7 @@ func TestFunctionThatIsNotWatchedIsCountedAndNotJudged(t *testing.T) {
 }
 
 func TestWatchedScalableFunctionIsJudged(t *testing.T) {
-	s := host(t, withScalable(), workingWorker())
+	s := newHost(t, withScalable(), workingWorker())
 	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{VirtualFunctions: verbs.VirtualAll}, nil }
 	r := Run(t.Context(), s)
@@ -468,7 +468,7 @@ func TestWatchedScalableFunctionIsJudged(t *testing.T) {
 }
 
 func TestAPortThatIsDownByDesignIsNoWarning(t *testing.T) {
-	s := host(t, healthy().with(tree{port1 + "/state": "1: DOWN\n"}), workingWorker())
+	s := newHost(t, healthyTree().with(tree{port1 + "/state": "1: DOWN\n"}), workingWorker())
 	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) {
 		return PluginConfig{ExpectedDown: func(d string, p int) bool { return d == "mlx5_0" && p == 1 }}, nil
@@ -512,7 +512,7 @@ func TestAnOldLibraryIsSaidToLackWhatLaterOnesBrought(t *testing.T) {
 		"libibverbs.so.1.16.61.0": "",
 		"libibverbs.so.1.0.0":     "", // unknown
 	} {
-		s := host(t, healthy().with(tree{"usr/lib/libibverbs.so.1": "-> " + file}), workingWorker())
+		s := newHost(t, healthyTree().with(tree{"usr/lib/libibverbs.so.1": "-> " + file}), workingWorker())
 		r := Run(t.Context(), s)
 		require.Equal(t, "version "+s.files().LibraryRelease(file)+" (/usr/lib/libibverbs.so.1)"+want, r.resultsOf("libibverbs")[0].Text)
 		require.Equal(t, OK, r.resultsOf("libibverbs")[0].Status)

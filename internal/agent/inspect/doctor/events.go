@@ -17,7 +17,7 @@ func checkEvents(x *examination) []Result {
 		r := Result{Check: name, Subject: d.Name, Text: "its driver " + d.Driver + " raises asynchronous events"}
 		if !verbs.DriverRaisesEvents(d.Driver) {
 			r.Status = Warn
-			r.Text = "its driver " + d.Driver + " raises no asynchronous events; ports are queried every state_interval, which should be 500ms then"
+			r.Text = "its driver " + d.Driver + " raises no asynchronous events; ports are only queried, every state_interval: set it to 500ms"
 			r.Fix = x.editConfig()
 		}
 		results = append(results, r)
@@ -38,18 +38,18 @@ func checkRemoval(x *examination) []Result {
 	var results []Result
 	for i := range x.devices {
 		d := &x.devices[i]
-		r := Result{Check: name, Subject: d.Name, Text: "can be removed while watched: the worker sees the removal coming and lets go"}
+		r := Result{Check: name, Subject: d.Name, Text: "can be removed while it is watched: the worker notices the removal in time and closes the device"}
 		unload := drivers.Unload(d.Driver, drivers.ParseRelease(x.read("proc/sys/kernel/osrelease")))
 		switch {
 		case unload == drivers.UnloadWorks:
-			r.Text = "can be removed while watched, and its driver unloaded: the kernel takes it away from its users"
+			r.Text = "can be removed while it is watched, and its driver can be unloaded: the kernel takes the device away from the programs that use it"
 		case err != nil:
 			r.Status = Warn
-			r.Text = fmt.Sprintf("a removal may have to wait 10 s for the worker, which the kernel does not tell: %v", err)
-			r.Text += fmt.Sprintf("; `%s` before that lets it go", release)
+			r.Text = fmt.Sprintf("a removal may have to wait 10 s for the worker, because no uevent tells the worker of it: %v", err)
+			r.Text += fmt.Sprintf("; run `%s` before a removal", release)
 			r.Fix = x.command(advice.ReleaseDevices)
 		case unload == drivers.UnloadRefused:
-			r.Text += fmt.Sprintf("; to unload its driver %s is refused (in use) while it is watched, unless `%s` comes first", d.Driver, release)
+			r.Text += fmt.Sprintf("; its driver %s cannot be unloaded (in use) while it is watched: run `%s` first", d.Driver, release)
 		}
 		results = append(results, r)
 	}

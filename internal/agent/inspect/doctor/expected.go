@@ -33,8 +33,8 @@ func checkExpected(x *examination) []Result {
 	for _, device := range e.Names {
 		if !slices.Contains(there, device) && x.releasedUntil(device) == "" {
 			results = append(results, Result{Check: name, Subject: device, Status: Fail, Fix: x.command(advice.ShowCards),
-				Text: "it is not there, and the configuration expects it (alert device-missing): look for its PCI function and, if that is there, " +
-					"at the kernel log; if the device was taken out for good or has another name now, change the configuration"})
+				Text: "the configuration expects it, but it is missing (alert device-missing): check whether its PCI function exists and, if so, " +
+					"read the kernel log; if the device was taken out for good or renamed, change the configuration"})
 		}
 	}
 	for _, g := range e.Groups {

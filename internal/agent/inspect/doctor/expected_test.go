@@ -17,7 +17,7 @@ func expectDevices(s *System, e Expected) {
 }
 
 func TestExpectedDeviceThatIsAbsentIsAFailure(t *testing.T) {
-	s := host(t, healthy(), workingWorker())
+	s := newHost(t, healthyTree(), workingWorker())
 	expectDevices(s, Expected{Names: []string{"mlx5_0", "mlx5_1"}})
 	r := Run(t.Context(), s)
 	require.Equal(t, Fail, r.Status)
@@ -45,7 +45,7 @@ func TestHostWithAllExpectedDevicesHasNoFinding(t *testing.T) {
 		"the one that is there is let go": {released: "mlx5_0", expected: Expected{Groups: []ExpectedGroup{{"mlx5_*", isMlx5, 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := host(t, healthy().with(c.files), workingWorker())
+			s := newHost(t, healthyTree().with(c.files), workingWorker())
 			s.Released = func(device string) string {
 				if device == c.released {
 					return "released until 12:00"
@@ -61,7 +61,7 @@ func TestHostWithAllExpectedDevicesHasNoFinding(t *testing.T) {
 }
 
 func TestTooFewExpectedDevicesAreAFailure(t *testing.T) {
-	s := host(t, healthy().with(tree{"sys/class/infiniband/mlx5_9/node_type": "1: CA\n"}), workingWorker()) // which is not watched
+	s := newHost(t, healthyTree().with(tree{"sys/class/infiniband/mlx5_9/node_type": "1: CA\n"}), workingWorker()) // which is not watched
 	expectDevices(s, Expected{Groups: []ExpectedGroup{{"mlx5_[0-9]", func(device string) bool { return strings.HasPrefix(device, "mlx5_") }, 2}}})
 	r := Run(t.Context(), s)
 	require.Equal(t, Fail, r.Status)
@@ -73,6 +73,6 @@ func TestTooFewExpectedDevicesAreAFailure(t *testing.T) {
 }
 
 func TestConfigurationThatExpectsNothingHasNoFinding(t *testing.T) {
-	r := Run(t.Context(), host(t, healthy(), workingWorker()))
+	r := Run(t.Context(), newHost(t, healthyTree(), workingWorker()))
 	require.Empty(t, r.resultsOf("expected"))
 }

@@ -158,11 +158,11 @@ func checkHostList(x *examination) []Result {
 	case h.listErr != nil:
 		r.Text = oneLine(withoutPath(h.listErr))
 	case h.list.Len() == 0:
-		r.Text = "it has no hosts, so that this one neither probes others nor answers them"
+		r.Text = "it has no hosts, so this host neither probes others nor answers them"
 	case !h.isListed:
-		r.Text = fmt.Sprintf("it has no host %q, so that this one neither probes others nor answers them: add it, or set fabric.host", h.Host)
+		r.Text = fmt.Sprintf("it has no host %q, so this host neither probes others nor answers them: add it, or set fabric.host", h.Host)
 	case h.list.Len() < 2:
-		r.Status, r.Text = Warn, "it has no other host than this one, so that none is probed"
+		r.Status, r.Text = Warn, "it lists no host but this one, so none is probed"
 	default:
 		r.Status, r.Fix = OK, advice.Line{}
 		r.Text = fmt.Sprintf("%d hosts in %d groups, list %s; %s of %s pings %d of them",
@@ -204,7 +204,7 @@ func checkGreetings(x *examination) []Result {
 		results = append(results, x.checkGreeting(g))
 	}
 	if len(results) == 0 {
-		return []Result{{Check: "fabric_peers", Status: Skipped, Text: "there is no host to greet"}}
+		return []Result{{Check: "fabric_peers", Status: Skipped, Text: "there is no other host to contact"}}
 	}
 	return results
 }
@@ -224,7 +224,7 @@ func (x *examination) checkGreeting(g *greeting) Result {
 	case g.err != nil:
 		r.Text = oneLine(g.err)
 	case g.theirDigest != x.fabric.list.Digest():
-		r.Text = fmt.Sprintf("it answers, and has another list: %s instead of %s", g.theirDigest, x.fabric.list.Digest())
+		r.Text = fmt.Sprintf("it answers, but has another list: %s instead of %s", g.theirDigest, x.fabric.list.Digest())
 	default:
 		r.Status, r.Fix, r.Text = OK, advice.Line{}, "it answers, and has the same list"
 	}

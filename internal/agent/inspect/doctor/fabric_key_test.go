@@ -49,8 +49,8 @@ func TestFilesThatTheUserMayNotReadAreNamed(t *testing.T) {
 	}
 }
 
-// certificate returns a PEM certificate for a name. It is valid until some days after the clock of probingHost.
-func certificate(t *testing.T, name string, days int) string {
+// newCertificate returns a PEM certificate for a name. It is valid until some days after the clock of probingHost.
+func newCertificate(t *testing.T, name string, days int) string {
 	t.Helper()
 	_, key := newKey(t)
 	return certificateOf(t, key, name, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), days)
@@ -89,16 +89,16 @@ func TestCertificatesAreReportedWithTheirEnd(t *testing.T) {
 		text           []string
 	}{
 		{
-			"valid", certificateOf(t, own, "gpu01", from, 365), certificate(t, "", 1000) + certificate(t, "", 30), []Status{OK, OK, OK},
+			"valid", certificateOf(t, own, "gpu01", from, 365), newCertificate(t, "", 1000) + newCertificate(t, "", 30), []Status{OK, OK, OK},
 			[]string{keyText, "valid until 2027-11-25", "valid until 2026-12-25"},
 		},
 		{
-			"the old authority has expired", certificateOf(t, own, "gpu01", from, 365), certificate(t, "", -30) + certificate(t, "", 1000),
+			"the old authority has expired", certificateOf(t, own, "gpu01", from, 365), newCertificate(t, "", -30) + newCertificate(t, "", 1000),
 			[]Status{OK, OK, OK},
 			[]string{keyText, "valid until 2027-11-25", "valid until 2029-08-21; 1 of its 2 certificates not valid now"},
 		},
 		{
-			"the new authority is not valid yet", certificateOf(t, own, "gpu01", from, 365), certificate(t, "", 10) + later, []Status{OK, OK, Warn},
+			"the new authority is not valid yet", certificateOf(t, own, "gpu01", from, 365), newCertificate(t, "", 10) + later, []Status{OK, OK, Warn},
 			[]string{keyText, "valid until 2027-11-25", "expires on 2026-12-05; 1 of its 2 certificates not valid now"},
 		},
 		{
@@ -106,11 +106,11 @@ func TestCertificatesAreReportedWithTheirEnd(t *testing.T) {
 			[]string{keyText, "valid until 2027-11-25", "not valid before 2026-12-01: no host accepts it"},
 		},
 		{
-			"near their end", certificateOf(t, own, "gpu01", from, 3), certificate(t, "", 14), []Status{OK, Warn, Warn},
+			"near their end", certificateOf(t, own, "gpu01", from, 3), newCertificate(t, "", 14), []Status{OK, Warn, Warn},
 			[]string{"", "expires on 2026-11-28", "expires on 2026-12-09"},
 		},
 		{
-			"expired", certificateOf(t, own, "gpu01", from, 0), certificate(t, "", -30) + certificate(t, "", -20), []Status{OK, Fail, Fail},
+			"expired", certificateOf(t, own, "gpu01", from, 0), newCertificate(t, "", -30) + newCertificate(t, "", -20), []Status{OK, Fail, Fail},
 			[]string{"", "expired on 2026-11-25: no host accepts it", "expired on 2026-10-26"},
 		},
 		{
@@ -148,7 +148,7 @@ func TestAKeyOfAnotherCertificateIsAFailure(t *testing.T) {
 		files, c, _ := probingFixture()
 		c.KeyFile, c.TLSCert, c.TLSKey, c.TLSCA = "", "/"+tlsCert, "/"+tlsKey, "/"+tlsCA
 		s, _ := probingHost(t, files.with(tree{
-			tlsKey: text, tlsCert: certificateOf(t, own, "gpu01", from, 365), tlsCA: certificate(t, "", 1000),
+			tlsKey: text, tlsCert: certificateOf(t, own, "gpu01", from, 365), tlsCA: newCertificate(t, "", 1000),
 		}), c)
 		r := Run(t.Context(), s)
 		found := r.resultsOf("fabric_key")

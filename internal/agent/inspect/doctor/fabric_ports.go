@@ -44,11 +44,11 @@ func checkFabricPorts(x *examination) []Result {
 	case len(x.devices) == 0:
 		r.Status, r.Text = Skipped, "there is no device"
 	case ports == 0 && iwarp > 0:
-		r.Status, r.Text, r.Fix = Warn, "all devices are of iWARP, which does not probe other hosts", x.editConfig()
+		r.Status, r.Text, r.Fix = Warn, "all devices use iWARP, with which other hosts are not probed", x.editConfig()
 	case ports == 0:
 		r.Status, r.Text, r.Fix = Warn, "fabric.devices matches none of the devices that are watched", x.editConfig()
 	case len(active) == 0:
-		r.Status, r.Text = Warn, fmt.Sprintf("none of %d ports is active, so that no host is probed", ports)
+		r.Status, r.Text = Warn, fmt.Sprintf("none of %d ports is active, so no host is probed", ports)
 		r.Fix = x.command(advice.ShowRDMALinks)
 	default:
 		r.Text = fmt.Sprintf("%d of %d ports are active: %s", len(active), ports, strings.Join(active, ", "))
@@ -84,7 +84,7 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 	case len(gids) == 0 && x.lacksGIDs(d, port):
 		return Result{Status: Skipped, Text: "no GID, so nothing can use RoCE on this port, as on an Ethernet function of a cloud; no host is probed from it"}
 	case len(gids) == 0:
-		return Result{Status: Fail, Fix: x.showRoCE(d), Text: "it has no GID at all, and other hosts are probed by one"}
+		return Result{Status: Fail, Fix: x.showRoCE(d), Text: "it has no GID, which probes to other hosts need"}
 	}
 	gids = slices.DeleteFunc(gids, func(g verbs.GID) bool {
 		return g.Type != verbs.GIDRoCEv2 || x.fabric.GIDIndex >= 0 && g.Index != x.fabric.GIDIndex
@@ -93,12 +93,12 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 	switch {
 	case len(gids) == 0 && x.fabric.GIDIndex >= 0:
 		return Result{Status: Fail, Fix: x.editConfig(),
-			Text: fmt.Sprintf("GID index %d, which probe.gid_index names, has no GID of RoCE v2", x.fabric.GIDIndex)}
+			Text: fmt.Sprintf("the GID at index %d (probe.gid_index) is not of RoCE v2", x.fabric.GIDIndex)}
 	case len(gids) == 0:
-		return Result{Status: Fail, Fix: show, Text: "it has no GID of RoCE v2, and other hosts are probed by no other"}
+		return Result{Status: Fail, Fix: show, Text: "it has no GID of RoCE v2, which probes to other hosts need"}
 	case len(families) == 0:
 		return Result{Status: Warn, Fix: show,
-			Text: "its GIDs of RoCE v2 are link-local: they reach only hosts on the same network segment that have no others either"}
+			Text: "its GIDs of RoCE v2 are all link-local: it reaches only hosts on the same network segment, and only if these have no other GIDs either"}
 	}
 	return Result{Text: "RoCE v2: " + strings.Join(families, ", ")}
 }

@@ -59,7 +59,7 @@ func (n *fakeNetwork) greet(ctx context.Context, h pinglist.Host, digest string)
 // probingFixture returns a healthy host that probes others, and its fabric configuration.
 func probingFixture() (tree, *FabricConfig, *fakeNetwork) {
 	n := &fakeNetwork{answers: map[string]greeting{}}
-	files := healthy().with(tree{
+	files := healthyTree().with(tree{
 		peersFile:                    fiveHosts,
 		keyFile:                      strings.Repeat("k", minKeyLength),
 		port1 + "/gids/1":            ipv4GID + "\n",
@@ -173,7 +173,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a list of one", tree{peersFile: "gpu01 rack1\n"}, nil,
-			finding{"fabric_list", "/" + peersFile, Warn, "no other host than this one", "sudoedit /" + peersFile},
+			finding{"fabric_list", "/" + peersFile, Warn, "no host but this one", "sudoedit /" + peersFile},
 		},
 		{
 			"no key", tree{keyFile: ""}, nil,
@@ -203,7 +203,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"iWARP alone", tree{class + "/node_type": "4: RNIC\n"}, nil,
-			finding{"fabric_ports", "", Warn, "all devices are of iWARP", "sudoedit"},
+			finding{"fabric_ports", "", Warn, "all devices use iWARP", "sudoedit"},
 		},
 		{
 			"only a link-local address", tree{port1 + "/gids/1": ""}, nil,
@@ -215,7 +215,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"an index without a GID", nil, func(c *FabricConfig, _ *fakeNetwork, _ string) { c.GIDIndex = 7 },
-			finding{"fabric_addresses", "mlx5_0 port 1", Fail, "GID index 7, which probe.gid_index names", "sudoedit"},
+			finding{"fabric_addresses", "mlx5_0 port 1", Fail, "the GID at index 7 (probe.gid_index)", "sudoedit"},
 		},
 		{
 			"another traffic class", tree{configTOS: "106\n"}, nil,
@@ -243,7 +243,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a host with another list", nil, answer(greeting{theirDigest: "00112233aabbccdd"}),
-			finding{"fabric_peers", "gpu02", Warn, "it answers, and has another list: 00112233aabbccdd instead of " + digest, doctorThere},
+			finding{"fabric_peers", "gpu02", Warn, "it answers, but has another list: 00112233aabbccdd instead of " + digest, doctorThere},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestAListThatIsMissingLeavesNoHostToGreet(t *testing.T) {
 	files, c, n := probingFixture()
 	s, _ := probingHost(t, files.with(tree{peersFile: ""}), c)
 	r := Run(t.Context(), s)
-	require.Equal(t, []Result{{Check: "fabric_peers", Status: Skipped, Text: "there is no host to greet"}}, r.resultsOf("fabric_peers"))
+	require.Equal(t, []Result{{Check: "fabric_peers", Status: Skipped, Text: "there is no other host to contact"}}, r.resultsOf("fabric_peers"))
 	require.Empty(t, n.asked)
 }
 
@@ -318,7 +318,7 @@ func TestProbesBetweenHostsPinMemoryToo(t *testing.T) {
 	s.LockedMemory = 128 << 10 // enough for the other probes
 	r := Run(t.Context(), s)
 	require.Equal(t, Fail, r.resultsOf("locked_memory")[0].Status)
-	require.Contains(t, r.resultsOf("locked_memory")[0].Text, "hardware pins up to 928 KiB for the probes of one device")
+	require.Contains(t, r.resultsOf("locked_memory")[0].Text, "one hardware device pin up to 928 KiB")
 	c.IncludesDevice = func(string) bool { return false }
 	r = Run(t.Context(), s)
 	require.Equal(t, OK, r.resultsOf("locked_memory")[0].Status)

@@ -69,8 +69,8 @@ const (
 	mlx5GID = "fe80:0000:0000:0000:0a00:27ff:fe00:0001"
 )
 
-// healthy returns a Debian host with one RoCE card.
-func healthy() tree {
+// healthyTree returns the files of a Debian host with one RoCE card.
+func healthyTree() tree {
 	return tree{
 		"etc/os-release":                               "ID=debian\n",
 		"proc/sys/kernel/osrelease":                    "6.12.57+deb13-amd64\n",
@@ -184,13 +184,13 @@ func workingWorker() *fakeWorker {
 	}
 }
 
-// host returns a System over a tree.
-func host(t *testing.T, files tree, w Worker) *System {
+// newHost returns a System that reads the files of a tree.
+func newHost(t *testing.T, files tree, w Worker) *System {
 	t.Helper()
 	return hostAt(files.write(t), w)
 }
 
-// hostAt is like host, for a tree that has already been written to root.
+// hostAt is like newHost, for a tree that has already been written to root.
 func hostAt(root string, w Worker) *System {
 	s := newSystem(root)
 	s.Version, s.UID = "1.2.3", 998

@@ -26,7 +26,7 @@ func checkLibrary(x *examination) []Result {
 	r := Result{Check: "libibverbs"}
 	switch {
 	case x.worker == nil || x.versionErr != nil:
-		r.Status, r.Text = Warn, "not looked for, because the worker program, which loads it, cannot be used"
+		r.Status, r.Text = Warn, "not checked, because the worker program, which loads it, cannot be used"
 		r.Fix = x.installWorker()
 	case x.libraryErr != nil:
 		r.Status, r.Text, r.Fix = Fail, x.libraryErr.Error(), x.installLibrary()
@@ -34,7 +34,7 @@ func checkLibrary(x *examination) []Result {
 		r.Text = fmt.Sprintf("version %s (%s)", x.libraryVersion(), x.library)
 		if x.olderThan(minLibraryRelease) {
 			r.Status = Warn
-			r.Text += fmt.Sprintf(", older than %d, from which on everything works", minLibraryRelease)
+			r.Text += fmt.Sprintf(", older than %d, the first release with which everything works", minLibraryRelease)
 			r.Fix = x.installLibrary()
 		}
 		if lacks := x.listLackingProviders(); lacks != "" {
@@ -96,7 +96,7 @@ func (x *examination) missingProvider(d *device, want string) Result {
 	r := Result{Check: "providers", Subject: d.Name, Status: Fail, Fix: x.installLibrary(),
 		Text: fmt.Sprintf("its driver %s needs the provider library of %s, which ", d.Driver, want)}
 	if since := newProviders()[want]; x.olderThan(since) {
-		r.Text += fmt.Sprintf("rdma-core has from release %d on, and here is %s; if there is none newer, a newer release of the distribution has it",
+		r.Text += fmt.Sprintf("rdma-core contains from release %d on, but here is %s; upgrade rdma-core, and if there is no newer one, the distribution",
 			since, x.libraryVersion())
 	} else {
 		r.Text += "is not installed"

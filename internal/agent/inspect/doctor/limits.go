@@ -45,7 +45,7 @@ func checkLockedMemory(x *examination) []Result {
 		r.Text = "unlimited (CAP_IPC_LOCK)"
 	case x.LockedMemory < uint64(needed):
 		r.Status, r.Fix = Fail, x.raiseLimit(fmt.Sprintf("LimitMEMLOCK=%dM", max(8, (needed+mib-1)/mib)))
-		r.Text += fmt.Sprintf(", and hardware pins up to %s for the probes of one device", formatSize(uint64(needed)))
+		r.Text += fmt.Sprintf(", but the probes of one hardware device pin up to %s", formatSize(uint64(needed)))
 	case x.LockedMemory <= warningLimit:
 		r.Status, r.Fix = Warn, x.raiseLimit("LimitMEMLOCK=8M")
 		r.Text += ", for which libibverbs prints a warning"
@@ -127,11 +127,11 @@ func checkContainer(x *examination) []Result {
 	var bad []Result
 	if need := uint64(otherFiles + filesPerWorker*len(x.devices)); x.OpenFiles < need {
 		bad = append(bad, Result{Check: name, Status: Fail, Fix: x.raiseLimit("LimitNOFILE=4096"),
-			Text: fmt.Sprintf("%d files may be open, and %d devices need %d", x.OpenFiles, len(x.devices), need)})
+			Text: fmt.Sprintf("only %d files may be open, but %d devices need %d", x.OpenFiles, len(x.devices), need)})
 	}
 	if m := strings.Fields(x.read("proc/self/uid_map")); len(m) == 3 && m[2] != "4294967295" {
 		bad = append(bad, Result{Check: name, Status: Warn, Fix: x.command(advice.ShareUsers),
-			Text: "in a user namespace the kernel sends no uevents: devices that come are noticed within 10 s only"})
+			Text: "the kernel sends no uevents to a user namespace: it can take 10 s until a new device is noticed"})
 	}
 	for i := range x.devices {
 		bad = append(bad, x.checkCgroupLimits(name, x.devices[i].Name)...)
@@ -165,7 +165,7 @@ func (x *examination) checkCgroupLimits(name, device string) []Result {
 			}
 			if limit-taken < needed[what] {
 				bad = append(bad, Result{Check: name, Subject: device, Status: Fail,
-					Text: fmt.Sprintf("the rdma cgroup allows %d %s, of which %d are taken, and a worker needs %d", limit, what, taken, needed[what]),
+					Text: fmt.Sprintf("the rdma cgroup allows %d %s, of which %d are in use, but a worker needs %d", limit, what, taken, needed[what]),
 					Fix:  x.command(advice.LiftCgroupLimit, device, what, "/"+dir+"/rdma.max")})
 			}
 		}

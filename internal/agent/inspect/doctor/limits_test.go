@@ -19,10 +19,10 @@ func TestLockedMemoryIsCountedForEachVector(t *testing.T) {
 		"one of many": {63, nil, 2 << 20, finding{Text: "the limit is 2 MiB; probes pin up to 64 KiB for one device"}},
 		"all":         {63, all, 8 << 20, finding{Text: "the limit is 8 MiB; probes pin up to 3 MiB for one device"}},
 		"all, too many for the limit": {63, all, 2 << 20, finding{
-			Status: Fail, Text: "the limit is 2 MiB, and hardware pins up to 3 MiB for the probes of one device", Fix: "LimitMEMLOCK=8M",
+			Status: Fail, Text: "the limit is 2 MiB, but the probes of one hardware device pin up to 3 MiB", Fix: "LimitMEMLOCK=8M",
 		}},
 		"all, too many for the usual limit": {200, all, 8 << 20, finding{
-			Status: Fail, Text: "the limit is 8 MiB, and hardware pins up to 12 MiB for the probes of one device", Fix: "LimitMEMLOCK=13M",
+			Status: Fail, Text: "the limit is 8 MiB, but the probes of one hardware device pin up to 12 MiB", Fix: "LimitMEMLOCK=13M",
 		}},
 		"no probes": {63, func(int) int { return 0 }, 48 << 10, finding{Text: "the limit is 48 KiB; no device here pins any"}},
 	} {
@@ -31,7 +31,7 @@ func TestLockedMemoryIsCountedForEachVector(t *testing.T) {
 			try := w.trials[verbs.MethodRCWrite]
 			try.Attr.Vectors = row.vectors
 			w.trials[verbs.MethodRCWrite] = try
-			s := host(t, healthy(), w)
+			s := newHost(t, healthyTree(), w)
 			s.Config, s.LockedMemory = "/etc/telegraf/telegraf.d/rdma_events.conf", row.limit
 			s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Vectors: row.probed}, nil }
 			r := Run(t.Context(), s)

@@ -58,12 +58,12 @@ func (x *examination) findIdleCards(check string) []Result {
 			continue // the driver has no card
 		}
 		r := Result{Check: check, Status: Skipped,
-			Text: fmt.Sprintf("there are cards of %s, but %s, which makes RDMA devices of them, is not loaded", driver, module),
+			Text: fmt.Sprintf("there are cards with driver %s, but %s, which creates their RDMA devices, is not loaded", driver, module),
 		}
 		if len(x.devices) == 0 {
 			r.Status, r.Fix = Warn, x.command(advice.LoadDriver, module)
 		} else {
-			r.Text += ": not watched, as long as nobody needs them"
+			r.Text += ": they are not watched, which is right if nobody needs them for RDMA"
 		}
 		results = append(results, r)
 	}

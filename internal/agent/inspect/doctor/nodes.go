@@ -41,7 +41,7 @@ func (x *examination) checkNode(d *device) Result {
 	case errors.Is(err, fs.ErrNotExist):
 		r.Status, r.Text, r.Fix = Fail, node+" is missing", x.makeNode(d.node)
 	case errors.Is(err, unix.EPERM):
-		r.Status, r.Text, r.Fix = Fail, node+" is refused by the kernel, whatever its mode is", x.allowNode()
+		r.Status, r.Text, r.Fix = Fail, node+" is refused by the kernel, independent of its mode", x.allowNode()
 	case errors.Is(err, unix.EACCES):
 		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("user %d may not read and write %s", x.UID, node), x.command(advice.OpenNode, node)
 	default:

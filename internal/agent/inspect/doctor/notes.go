@@ -56,7 +56,7 @@ func checkExtState(x *examination) []Result {
 		switch {
 		case a.err != nil:
 			r.Status = Skipped
-			r.Text = "no snapshot will say why a link is gone: " + oneLine(a.err)
+			r.Text = "snapshots will not contain the reason why a link is lost: " + oneLine(a.err)
 		case a.link.ExtState != "":
 			r.Text = "its driver says why there is no link: " + strings.TrimSpace(a.link.ExtState+" "+a.link.ExtSubstate)
 		case a.link.Up:
@@ -72,12 +72,12 @@ func checkExtState(x *examination) []Result {
 // checkKernelLog reports whether rdma-events report can read the kernel log. It never fails, because nothing else reads
 // the log.
 func checkKernelLog(x *examination) []Result {
-	r := Result{Check: "dmesg_restrict", Text: "this user can read the kernel's lines, for rdma-events report"}
+	r := Result{Check: "dmesg_restrict", Text: "this user can read the kernel log, so rdma-events report includes it"}
 	if err := x.KernelLog(); err != nil {
 		r.Status = Skipped
-		r.Text = fmt.Sprintf("rdma-events report has no kernel lines when this user runs it: %v", err)
+		r.Text = fmt.Sprintf("rdma-events report does not include the kernel log if this user runs it: %v", err)
 		if x.read("proc/sys/kernel/dmesg_restrict") == "1" {
-			r.Text += "; kernel.dmesg_restrict is 1, so it takes root or CAP_SYSLOG"
+			r.Text += "; kernel.dmesg_restrict is 1, so only root or CAP_SYSLOG may read it"
 		}
 	}
 	return []Result{r}

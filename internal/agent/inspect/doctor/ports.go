@@ -93,7 +93,7 @@ func (x *examination) describeRefusal(d *device, read, errno string) (text strin
 		return fmt.Sprintf("%s ends with EIO: the device has failed and may recover, or its firmware refuses the read; the kernel log "+
 			"says which", read), x.command(advice.ShowKernelLogOf, d.kernelLogWord())
 	}
-	return fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
+	return fmt.Sprintf("its firmware refuses %s (%s), as on a restricted function, and each refusal may add a line to the "+
 		"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), x.editConfig()
 }
 

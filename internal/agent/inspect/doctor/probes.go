@@ -23,7 +23,7 @@ func checkProbes(x *examination) []Result {
 		if x.worker == nil || x.versionErr != nil {
 			fix = x.installWorker()
 		}
-		return []Result{{Check: name, Status: Warn, Fix: fix, Text: "not tried, because worker program or library cannot be used"}}
+		return []Result{{Check: name, Status: Warn, Fix: fix, Text: "not tried, because the worker program or the library cannot be used"}}
 	}
 	var results []Result
 	for i := range x.devices {
@@ -101,7 +101,7 @@ func (x *examination) checkProbe(d *device, port int) Result {
 	switch {
 	case lost:
 		r.Status, r.Fix = Fail, x.command(advice.ShowInterrupts, d.interruptWord())
-		r.Text += "; completions come and their events do not: look at interrupts"
+		r.Text += "; completions arrive, but their events do not: check the interrupts"
 	case len(works) > 0:
 	case x.portState(d.Name, port) != "ACTIVE" && x.expectsDown(d, port):
 		r.Status, r.Text = Skipped, "none works while the port is not active, and expected_down lists it: "+r.Text

@@ -11,7 +11,7 @@ import (
 
 // fourAlike returns a host with four ports of one board type. mlx5_3 has a quarter of the rate of the others.
 func fourAlike() tree {
-	files := healthy().with(tree{
+	files := healthyTree().with(tree{
 		class + "/board_id":    "MT_0000000223\n",
 		port1 + "/rate":        "400 Gb/sec (4X NDR)\n",
 		"proc/net/route":       "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n",
@@ -72,7 +72,7 @@ func TestRatesAreComparedWithinARole(t *testing.T) {
 		"another device's role says nothing new": {role: roleOf("mlx5_8", verbs.RoleStorage), want: Warn},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := host(t, fourAlike(), workingWorker())
+			s := newHost(t, fourAlike(), workingWorker())
 			s.CarriesDefaultRoute = func(netdev string) bool { return netdev == c.carries }
 			s.Config = "/etc/telegraf/rdma_events.conf"
 			s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Role: c.role}, nil }
@@ -97,7 +97,7 @@ func roleOf(device, role string) func(string, int) string {
 }
 
 func TestPortBelowItsConfiguredRateIsAWarning(t *testing.T) {
-	s := host(t, healthy(), workingWorker())
+	s := newHost(t, healthyTree(), workingWorker())
 	s.Config = "/etc/telegraf/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) {
 		return PluginConfig{ExpectedRate: func(device string, port int) float64 { return 400 }}, nil

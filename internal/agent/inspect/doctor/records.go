@@ -20,13 +20,13 @@ func checkRecords(x *examination) []Result {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && x.plugin.Records == "":
 		r.Status = Skipped
-		r.Text = fmt.Sprintf("there is no %s: nothing is recorded unless recorder.directory is set; the package's unit file makes it", dir)
+		r.Text = fmt.Sprintf("there is no %s, which the package's unit file creates: nothing is recorded unless recorder.directory is set", dir)
 	case err != nil:
 		r.Status, r.Text = Warn, err.Error()
 		r.Fix = x.command(advice.MakeRecords, dir)
 	case !info.IsDir() || info.Mode().Perm()&0o022 != 0:
 		r.Status = Warn
-		r.Text = fmt.Sprintf("nothing is recorded: %s is no directory of the plugin's user alone (mode %04o)", dir, info.Mode().Perm())
+		r.Text = fmt.Sprintf("nothing is recorded: %s is not a directory that only the plugin's user can access (mode %04o)", dir, info.Mode().Perm())
 		r.Fix = x.command(advice.CloseRecords, dir)
 	default:
 		r.Text = "what happens is recorded in " + dir

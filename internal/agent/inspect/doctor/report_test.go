@@ -11,8 +11,8 @@ import (
 
 // A check without a device to examine tells nothing about devices, so its status is not OK.
 func TestWithoutADeviceItsChecksAreSkipped(t *testing.T) {
-	files := healthy().with(tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""})
-	r := Run(context.Background(), host(t, files, workingWorker()))
+	files := healthyTree().with(tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""})
+	r := Run(context.Background(), newHost(t, files, workingWorker()))
 	for _, check := range []string{"device_nodes", "ports", "ext_state", "probes", "events", "removal"} {
 		results := r.resultsOf(check)
 		require.Len(t, results, 1, check)

@@ -131,7 +131,7 @@ func (x *examination) readPlugin(config string) {
 	}
 	r := Result{Check: telegrafName, Subject: config, Text: "can be used"}
 	if c.Simulated {
-		r.Status, r.Text, r.Fix = Warn, "simulates devices and watches none of this host", x.command(advice.EditFile, config)
+		r.Status, r.Text, r.Fix = Warn, "simulates devices, and watches no device of this host", x.command(advice.EditFile, config)
 	}
 	x.telegraf = append(x.telegraf, r)
 }

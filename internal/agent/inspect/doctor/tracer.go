@@ -124,7 +124,7 @@ func checkTracerProgram(x *examination) []Result {
 		r.Status, r.Text = Warn, fmt.Sprintf("%s has version %s, and this program %s", a.path, a.version, x.Version)
 	case err == nil && info.Mode()&0o001 != 0:
 		r.Status, r.Fix = Warn, x.giveCaps()
-		r.Text = fmt.Sprintf("any user may execute %s (mode %04o), and can learn what the processes of others do", a.path, info.Mode().Perm())
+		r.Text = fmt.Sprintf("any user may execute %s (mode %04o), and so learn what the processes of other users do", a.path, info.Mode().Perm())
 	default:
 		r.Text, r.Fix = fmt.Sprintf("%s, version %s", a.path, a.version), advice.Line{}
 	}
@@ -309,7 +309,7 @@ func checkKernelTypes(x *examination) []Result {
 		r.Status, r.Text, r.Fix = Warn, "ib_uverbs is not loaded, so there is nothing to trace", x.command(advice.LoadVerbs)
 	default:
 		r.Status, r.Fix = Fail, x.command(advice.ShowModuleFile)
-		r.Text = "ib_uverbs does not describe its types: it was built apart from the kernel, as a vendor's; the kernel's own does"
+		r.Text = "ib_uverbs does not describe its types: it was built separately from the kernel, like the modules of vendors; the kernel's own module does"
 	}
 	return []Result{r}
 }
@@ -343,10 +343,10 @@ func checkPerfParanoid(x *examination) []Result {
 	case level <= maxParanoidForPerfmon:
 		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d: CAP_BPF and CAP_PERFMON are enough", level)
 	case x.tracer.openErr != nil || x.tracer.caps&newCapabilities(capSysAdmin) != 0:
-		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d: it takes CAP_SYS_ADMIN too", level)
+		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d: the tracer needs CAP_SYS_ADMIN too", level)
 	default:
 		r.Status, r.Fix = Fail, x.giveCaps()
-		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d, so it takes CAP_SYS_ADMIN too, which %s lacks", level, x.tracer.path)
+		r.Text = fmt.Sprintf("kernel.perf_event_paranoid is %d, so the tracer needs CAP_SYS_ADMIN too, which %s lacks", level, x.tracer.path)
 	}
 	return []Result{r}
 }
@@ -367,13 +367,13 @@ func checkUnprivilegedBPF(x *examination) []Result {
 
 // checkPIDNamespace checks that this process sees the same process IDs as the kernel.
 func checkPIDNamespace(x *examination) []Result {
-	r := Result{Check: "pid_namespace", Text: "the host's own: the kernel's numbers of processes are those that this one sees"}
+	r := Result{Check: "pid_namespace", Text: "the host's own: this process sees the same process IDs as the kernel"}
 	switch link, err := fs.ReadLink(x.Root, "proc/self/ns/pid"); {
 	case err != nil:
 		r.Status, r.Text = Skipped, withoutPath(err).Error()
 	case link != initialPIDNamespace:
 		r.Status, r.Fix = Warn, x.containerCapabilities()
-		r.Text = "not the host's: hangs are not seen, and the end of a process only when its queues are gone"
+		r.Text = "not the host's: hangs are not detected, and the end of a process is detected only when its queues are gone"
 	}
 	return []Result{r}
 }

@@ -34,9 +34,9 @@ const (
 	trial   = "attached by kprobe in 1.2s"
 )
 
-// traceable returns the healthy host with the tracer's package, on a Red Hat kernel.
-func traceable() tree {
-	return healthy().with(tree{
+// traceableTree returns the files of the healthy host with the tracer's package, on a Red Hat kernel.
+func traceableTree() tree {
+	return healthyTree().with(tree{
 		"usr/bin/rdma-events-tracer":                "ELF",
 		"etc/rdma-events/tracer.caps":               "cap_bpf,cap_perfmon=ep\n",
 		"proc/self/status":                          "NoNewPrivs:\t0\nCapEff:\t0000000000000000\nCapBnd:\t" + allCaps + "\n",
@@ -53,8 +53,8 @@ func traceable() tree {
 	})
 }
 
-// attribute returns the extended attribute of a file that has the capabilities.
-func attribute(set capabilities) []byte {
+// capabilityAttribute returns the extended attribute of a file with the given capabilities.
+func capabilityAttribute(set capabilities) []byte {
 	const flags = 2<<24 | 1 // revision 2, effective at once
 	var raw []byte
 	for _, word := range []uint32{flags, uint32(set & 0xffffffff), 0, uint32(set >> 32), 0} {
@@ -66,10 +66,10 @@ func attribute(set capabilities) []byte {
 // traceableHost returns a host over a tree. Its tracer has the given capabilities and the file mode of the package.
 func traceableHost(t *testing.T, files tree, f *fakeTracer, caps capabilities) *System {
 	t.Helper()
-	s := host(t, files, workingWorker())
+	s := newHost(t, files, workingWorker())
 	s.Applications, s.TracerPath = true, packagedTracer
 	s.OpenTracer = func(string) (Tracer, error) { return f, nil }
-	s.FileCaps = func(string) ([]byte, error) { return attribute(caps), nil }
+	s.FileCaps = func(string) ([]byte, error) { return capabilityAttribute(caps), nil }
 	root := s.Root
 	s.Root = modeFS{root.(fs.ReadLinkFS)}
 	return s
@@ -91,13 +91,13 @@ type modeInfo struct{ fs.FileInfo }
 
 func (m modeInfo) Mode() fs.FileMode { return m.FileInfo.Mode() &^ 0o007 }
 
-func working() *fakeTracer { return &fakeTracer{version: "1.2.3", said: trial} }
+func workingTracer() *fakeTracer { return &fakeTracer{version: "1.2.3", said: trial} }
 
-func needed() capabilities { return newCapabilities(capBPF, capPerfmon) }
+func neededCapabilities() capabilities { return newCapabilities(capBPF, capPerfmon) }
 
 func TestATracerThatCanAttachIsOKThroughout(t *testing.T) {
-	f := working()
-	r := Run(t.Context(), traceableHost(t, traceable(), f, needed()))
+	f := workingTracer()
+	r := Run(t.Context(), traceableHost(t, traceableTree(), f, neededCapabilities()))
 	for _, one := range r.Results {
 		require.Equal(t, OK, one.Status, "%+v", one)
 		require.Empty(t, one.Fix)
@@ -142,11 +142,11 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 		}, finding{"file_capabilities", "", Warn, "unknown form", caps}},
 		"capabilities without a package": {nil, func(s *System, _ *fakeTracer) {
 			s.TracerPath = "/opt/rdma-events-tracer"
-			s.FileCaps = func(string) ([]byte, error) { return attribute(newCapabilities(capBPF)), nil }
+			s.FileCaps = func(string) ([]byte, error) { return capabilityAttribute(newCapabilities(capBPF)), nil }
 		}, finding{"file_capabilities", "", Fail, "/opt/rdma-events-tracer lacks cap_perfmon", "chgrp telegraf /opt/rdma-events-tracer && " +
 			"chmod 0750 /opt/rdma-events-tracer && setcap cap_bpf,cap_perfmon=ep /opt/rdma-events-tracer"}},
 		"a kernel of Debian": {tree{"proc/sys/kernel/perf_event_paranoid": "3\n"}, nil,
-			finding{"perf_paranoid", "", Fail, "kernel.perf_event_paranoid is 3, so it takes CAP_SYS_ADMIN too", wide}},
+			finding{"perf_paranoid", "", Fail, "kernel.perf_event_paranoid is 3, so the tracer needs CAP_SYS_ADMIN too", wide}},
 		"a unit of the administrator": {tree{"proc/812": "", unit + ".d/override.conf": "[Service]\nNoNewPrivileges=yes\n"}, nil,
 			finding{"privilege_limits", "", Fail, "telegraf.service has NoNewPrivileges=yes", "NoNewPrivileges=no"}},
 		"a running Telegraf": {tree{"proc/812/status": "NoNewPrivs:\t1\n", unit: "[Service]\nNoNewPrivileges=true\n"}, nil,
@@ -160,7 +160,7 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 		"a kernel without types": {tree{"sys/kernel/btf": ""}, nil,
 			finding{"kernel_types", "", Fail, "CONFIG_DEBUG_INFO_BTF", "grep CONFIG_DEBUG_INFO_BTF= /boot/config-6.12.57+deb13-amd64"}},
 		"a module of a vendor": {tree{"sys/kernel/btf/ib_uverbs": ""}, nil,
-			finding{"kernel_types", "", Fail, "built apart from the kernel", "modinfo -F filename ib_uverbs"}},
+			finding{"kernel_types", "", Fail, "built separately from the kernel", "modinfo -F filename ib_uverbs"}},
 		"no module": {tree{"sys/kernel/btf/ib_uverbs": "", "sys/module/ib_uverbs": ""}, nil,
 			finding{"kernel_types", "", Warn, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"}},
 		"lockdown": {tree{"sys/kernel/security/lockdown": "none integrity [confidentiality]\n"}, nil,
@@ -173,8 +173,8 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 			finding{"tracer_trial", "", Warn, trial + "; this kernel has no ib_uverbs_release_ucq", "-try"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := working()
-			s := traceableHost(t, traceable().with(tt.files), f, needed())
+			f := workingTracer()
+			s := traceableHost(t, traceableTree().with(tt.files), f, neededCapabilities())
 			if tt.change != nil {
 				tt.change(s, f)
 			}
@@ -194,19 +194,19 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 }
 
 func TestATracerWithCAP_SYS_ADMINAttachesToAParanoidKernel(t *testing.T) {
-	files := traceable().with(tree{"proc/sys/kernel/perf_event_paranoid": "4\n"})
-	r := Run(t.Context(), traceableHost(t, files, working(), needed()|newCapabilities(capSysAdmin)))
+	files := traceableTree().with(tree{"proc/sys/kernel/perf_event_paranoid": "4\n"})
+	r := Run(t.Context(), traceableHost(t, files, workingTracer(), neededCapabilities()|newCapabilities(capSysAdmin)))
 	require.Equal(t, OK, r.Status)
-	require.Equal(t, "kernel.perf_event_paranoid is 4: it takes CAP_SYS_ADMIN too", r.resultsOf("perf_paranoid")[0].Text)
+	require.Equal(t, "kernel.perf_event_paranoid is 4: the tracer needs CAP_SYS_ADMIN too", r.resultsOf("perf_paranoid")[0].Text)
 }
 
 func TestAnAdministratorsDropInComesAfterTheUnit(t *testing.T) {
 	const dir = "systemd/system/telegraf.service"
-	files := traceable().with(tree{
+	files := traceableTree().with(tree{
 		"proc/812": "", "usr/lib/" + dir: "[Service]\nNoNewPrivileges=yes\n", "etc/" + dir: "",
 		"etc/" + dir + ".d/10-mine.conf": "[Service]\nNoNewPrivileges=no\n",
 	})
-	r := Run(t.Context(), traceableHost(t, files, working(), needed()))
+	r := Run(t.Context(), traceableHost(t, files, workingTracer(), neededCapabilities()))
 	require.Equal(t, OK, r.resultsOf("privilege_limits")[0].Status)
 }
 
@@ -222,7 +222,7 @@ func TestATracerIsExaminedOnlyWhereItIsUsed(t *testing.T) {
 		"events of a simulator": {PluginConfig{Events: true, Simulated: true}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := traceableHost(t, traceable(), working(), needed())
+			s := traceableHost(t, traceableTree(), workingTracer(), neededCapabilities())
 			s.Applications = row.asked
 			s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 			row.plugin.TracerPath = "/opt/tracer"
@@ -230,7 +230,7 @@ func TestATracerIsExaminedOnlyWhereItIsUsed(t *testing.T) {
 			opened := ""
 			s.OpenTracer = func(path string) (Tracer, error) {
 				opened = path
-				return working(), nil
+				return workingTracer(), nil
 			}
 			r := Run(t.Context(), s)
 			require.Equal(t, row.want, len(r.resultsOf("tracer_program")) == 1)

@@ -15,7 +15,7 @@ import (
 // withSMI returns a host with a sub-device that has no node.
 func withSMI() tree {
 	const smi = "sys/class/infiniband/smi0"
-	return healthy().with(tree{smi + "/node_type": "1: CA\n", smi + "/device": "-> ../../../devices/0000:3b:00.0", smi + "/ports/1/state": "4: ACTIVE\n",
+	return healthyTree().with(tree{smi + "/node_type": "1: CA\n", smi + "/device": "-> ../../../devices/0000:3b:00.0", smi + "/ports/1/state": "4: ACTIVE\n",
 		smi + "/ports/1/link_layer": "InfiniBand\n", smi + "/ports/1/gids/0": mlx5GID + "\n", smi + "/ports/1/pkeys/0": "0xffff\n"})
 }
 
@@ -39,7 +39,7 @@ func TestSMISubDeviceIsNoted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workingWorker()
-			s := host(t, withSMI(), w)
+			s := newHost(t, withSMI(), w)
 			s.Types = types
 			r := Run(t.Context(), s)
 			require.Equal(t, OK, r.Status, "%+v", r.Results)
@@ -62,7 +62,7 @@ func TestDeviceWhoseNodeIsMissingIsAFailure(t *testing.T) {
 		"the host has no more file": func() (map[string]hotplug.Type, error) { return nil, unix.ENFILE },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := host(t, withSMI(), workingWorker())
+			s := newHost(t, withSMI(), workingWorker())
 			s.Types = types
 			r := Run(t.Context(), s)
 			require.Equal(t, Fail, r.Status)
@@ -76,7 +76,7 @@ func TestDeviceWhoseNodeIsMissingIsAFailure(t *testing.T) {
 
 func TestDeviceWithoutAProviderThatNobodyUsesIsNoted(t *testing.T) {
 	w := workingWorker()
-	s := host(t, healthy().with(tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/i40e"}), w)
+	s := newHost(t, healthyTree().with(tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/i40e"}), w)
 	noTrial(status.ReasonUnwatchable, "there is none for irdma")(s, w)
 	r := Run(t.Context(), s)
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
@@ -88,7 +88,7 @@ func TestPortWithoutGIDsByDesignIsNoted(t *testing.T) {
 	w := workingWorker()
 	refused := openedTrial(inspect.PortTrial{Refused: "the port has no usable GID"})
 	w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: refused, verbs.MethodUDSend: refused, verbs.MethodFlush: refused}
-	r := Run(t.Context(), host(t, healthy().with(tree{port1 + "/gids": ""}), w))
+	r := Run(t.Context(), newHost(t, healthyTree().with(tree{port1 + "/gids": ""}), w))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
 	for _, check := range []string{"addresses", "probes"} {
 		require.Len(t, r.resultsOf(check), 1)
@@ -100,7 +100,7 @@ func TestPortWithoutGIDsByDesignIsNoted(t *testing.T) {
 
 func TestPortWithoutGIDsInABondWithAnAddressIsAWarning(t *testing.T) {
 	files := tree{port1 + "/gids": "", "sys/devices/card/net/eth0/master": "-> ../../../../class/net/bond0", "sys/class/net/bond0/bonding/slaves": "eth0\n"}
-	s := host(t, healthy().with(files), workingWorker())
+	s := newHost(t, healthyTree().with(files), workingWorker())
 	s.HasAddress = func(netdev string) bool { return netdev == "bond0" }
 	r := Run(t.Context(), s)
 	require.Equal(t, Warn, r.resultsOf("addresses")[0].Status)

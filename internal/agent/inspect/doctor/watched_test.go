@@ -14,7 +14,7 @@ import (
 // hostWithPortsDown returns a host with a port that is administratively down and a second port without a link.
 func hostWithPortsDown() tree {
 	const port2 = class + "/ports/2"
-	return healthy().with(tree{
+	return healthyTree().with(tree{
 		port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n", port1 + "/gids": "", port1 + "/gid_attrs": "",
 		port2 + "/state": "1: DOWN\n", port2 + "/phys_state": "2: Polling\n", port2 + "/link_layer": "Ethernet\n", port2 + "/pkeys/0": "0xffff\n",
 	})
@@ -31,7 +31,7 @@ func nothingWorks(w *fakeWorker) {
 func TestPortsThatMayBeDownOrAreNotWatchedNeedNoRepair(t *testing.T) {
 	w := workingWorker()
 	nothingWorks(w)
-	s := host(t, hostWithPortsDown(), w)
+	s := newHost(t, hostWithPortsDown(), w)
 	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
 	s.Plugin = func(string) (PluginConfig, error) {
 		return PluginConfig{
@@ -63,7 +63,7 @@ func TestNodeThatCannotBeOpenedHasOneRepair(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workingWorker()
-			s := host(t, healthy(), w)
+			s := newHost(t, healthyTree(), w)
 			noTrial(c.reason, "libibverbs lists 0 devices")(s, w)
 			nodeError(c.err)(s, w)
 			r := Run(t.Context(), s)
@@ -88,7 +88,7 @@ func TestDeviceThatFailedIsNotOneToLeaveOut(t *testing.T) {
 			if c.query != "" {
 				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: openedTrial(inspect.PortTrial{Query: c.query, Refused: "input/output error"})}
 			}
-			r := Run(t.Context(), host(t, healthy().with(c.files), w))
+			r := Run(t.Context(), newHost(t, healthyTree().with(c.files), w))
 			require.Equal(t, Warn, r.Status, "%+v", r.Results)
 			for _, one := range r.Results {
 				require.NotContains(t, one.Text+one.Fix.String(), "devices_exclude")
@@ -104,25 +104,25 @@ func TestFlushThatLosesItsEventAloneIsNoFault(t *testing.T) {
 	lost := inspect.PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
 	w := workingWorker()
 	w.trials[verbs.MethodFlush] = openedTrial(lost)
-	r := Run(t.Context(), host(t, healthy(), w))
+	r := Run(t.Context(), newHost(t, healthyTree(), w))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
 	require.Contains(t, r.resultsOf("probes")[0].Text, "flush ends as lost_event")
 
 	w = workingWorker()
 	w.trials[verbs.MethodRCWrite] = openedTrial(lost)
-	r = Run(t.Context(), host(t, healthy(), w))
+	r = Run(t.Context(), newHost(t, healthyTree(), w))
 	require.Equal(t, Fail, r.resultsOf("probes")[0].Status, "the other methods do not lose their events")
 }
 
 func TestCardThatNobodyUsesIsNotedBesideOthers(t *testing.T) {
 	files := tree{"sys/bus/pci/drivers/ice/0000:af:00.0/x": "\n"}
-	r := Run(t.Context(), host(t, healthy().with(files), workingWorker()))
+	r := Run(t.Context(), newHost(t, healthyTree().with(files), workingWorker()))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
 	one := r.resultsOf("kernel_modules")[0]
 	require.Equal(t, Skipped, one.Status)
-	require.Contains(t, one.Text, "irdma, which makes RDMA devices of them, is not loaded: not watched")
+	require.Contains(t, one.Text, "irdma, which creates their RDMA devices, is not loaded: they are not watched")
 
-	r = Run(t.Context(), host(t, healthy().with(files).with(tree{class: "", "sys/class/infiniband_verbs": ""}), workingWorker()))
+	r = Run(t.Context(), newHost(t, healthyTree().with(files).with(tree{class: "", "sys/class/infiniband_verbs": ""}), workingWorker()))
 	require.Equal(t, Warn, r.resultsOf("kernel_modules")[0].Status)
 	require.Equal(t, "sudo modprobe irdma", r.resultsOf("kernel_modules")[0].Fix.String())
 }

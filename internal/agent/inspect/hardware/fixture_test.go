@@ -80,8 +80,8 @@ func (w *fakeWorker) probing(o verbs.Options) []verbs.Item {
 
 func goodRound(string) verbs.Round { return verbs.Round{Wake: 5000, Get: 10, Total: 6000} }
 
-// mlx5 returns a worker of a RoCE device with one port on which everything works.
-func mlx5() *fakeWorker {
+// mlx5Worker returns a worker of a RoCE device with one port, on which everything works.
+func mlx5Worker() *fakeWorker {
 	return &fakeWorker{
 		attr:  verbs.DeviceAttr{Name: "mlx5_0", Ports: 1, Vectors: 8, EventsSupported: true, Driver: "mlx5_core", Transport: "infiniband"},
 		port:  verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkEthernet, HasLinkDowned: true},
@@ -91,8 +91,8 @@ func mlx5() *fakeWorker {
 
 const class = "class/infiniband/mlx5_0/"
 
-// files creates a sysfs. An empty text in more removes a file that exists by default.
-func files(t *testing.T, more map[string]string) string {
+// writeSysfs creates a sysfs and returns its path. An empty text in more removes a file that exists by default.
+func writeSysfs(t *testing.T, more map[string]string) string {
 	t.Helper()
 	all := map[string]string{
 		"class/infiniband_verbs/abi_version":           "6",

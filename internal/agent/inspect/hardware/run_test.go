@@ -19,7 +19,7 @@ import (
 // run tries a device in a synctest bubble, because a real run takes long.
 func runTrial(t *testing.T, w *fakeWorker, o Options, change func(*Host), more map[string]string) (r *Report, err error) {
 	t.Helper()
-	sys := files(t, more)
+	sys := writeSysfs(t, more)
 	synctest.Test(t, func(t *testing.T) {
 		h := hostOf(t, w, sys)
 		if change != nil {
@@ -30,7 +30,7 @@ func runTrial(t *testing.T, w *fakeWorker, o Options, change func(*Host), more m
 	return r, err
 }
 
-func tried(r *Report) map[string]bool {
+func triedMethods(r *Report) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range r.Methods {
 		if m.Tried {
@@ -41,10 +41,10 @@ func tried(r *Report) map[string]bool {
 }
 
 func TestWithoutTerminalOnlyDatagramsAreSent(t *testing.T) {
-	w := mlx5()
+	w := mlx5Worker()
 	r, err := runTrial(t, w, Options{Device: "mlx5_0"}, nil, nil)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"ud_send": true}, tried(r))
+	require.Equal(t, map[string]bool{"ud_send": true}, triedMethods(r))
 	require.Equal(t, Allowed{}, r.Allowed)
 	require.Contains(t, r.Methods[1].Why, "-yes")
 	require.False(t, r.Auto[0].Tried)
@@ -55,10 +55,10 @@ func TestWithoutTerminalOnlyDatagramsAreSent(t *testing.T) {
 }
 
 func TestYesTriesAllButTheFlap(t *testing.T) {
-	w := mlx5()
+	w := mlx5Worker()
 	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"ud_send": true, "rc_write": true, "flush": true}, tried(r))
+	require.Equal(t, map[string]bool{"ud_send": true, "rc_write": true, "flush": true}, triedMethods(r))
 	require.Equal(t, []Auto{{Port: 1, Tried: true, Method: "rc_write", Reason: "as preferred"}}, r.Auto)
 	require.Nil(t, r.Flap)
 	require.Empty(t, r.Problems)
@@ -84,10 +84,10 @@ func TestOperatorIsAskedByName(t *testing.T) {
 		{[]bool{false, true, false}, map[string]bool{"ud_send": true, "flush": true}},
 	} {
 		a := &answers{yes: c.yes}
-		r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0"}, func(h *Host) { h.Ask = a.ask },
+		r, err := runTrial(t, mlx5Worker(), Options{Device: "mlx5_0"}, func(h *Host) { h.Ask = a.ask },
 			map[string]string{class + "ports/1/hw_counters/resp_cqe_flush_error": "0"})
 		require.NoError(t, err)
-		require.Equal(t, c.tried, tried(r))
+		require.Equal(t, c.tried, triedMethods(r))
 		require.Len(t, a.asked, 3)
 		require.Contains(t, a.asked[0], "default GID")
 		require.Contains(t, a.asked[1], "resp_cqe_flush_error")
@@ -97,7 +97,7 @@ func TestOperatorIsAskedByName(t *testing.T) {
 }
 
 func TestFlapIsWatchedIfWanted(t *testing.T) {
-	w := mlx5()
+	w := mlx5Worker()
 	w.more = []verbs.Item{
 		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 1, First: 7e9, HoldMax: 9}},
 		{Run: &verbs.Run{Type: verbs.EventPortActive, Port: 1, Count: 2, First: 8e9}},
@@ -143,7 +143,7 @@ func TestOtherUsersAreARefusal(t *testing.T) {
 					return map[int]string{4711: "perftest", 4712: "rdma-events-worker"}[pid], pid / 100 * 100
 				}
 			}
-			w := mlx5()
+			w := mlx5Worker()
 			r, err := runTrial(t, w, Options{Device: "mlx5_0"}, who, nil)
 			if c.says != "" {
 				require.ErrorContains(t, err, c.says)
@@ -160,7 +160,7 @@ func TestOtherUsersAreARefusal(t *testing.T) {
 
 func TestFileHasNoIdentity(t *testing.T) {
 	const named = "rocex525400123456"
-	w := mlx5()
+	w := mlx5Worker()
 	w.attr.Name, w.attr.NodeGUID, w.attr.SysImageGUID, w.attr.PCIAddress = named, "5254:00ff:fe12:3456", "5254:00ff:fe12:3457", "0000:3b:00.0"
 	w.port.NetDev, w.port.LID, w.port.SMLID = "enx525400123456", 4242, 4243
 	w.round = nil
@@ -183,7 +183,7 @@ func TestFileHasNoIdentity(t *testing.T) {
 }
 
 func TestRefusedMethodSaysWhy(t *testing.T) {
-	w := mlx5()
+	w := mlx5Worker()
 	w.round = nil
 	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
@@ -195,16 +195,16 @@ func TestRefusedMethodSaysWhy(t *testing.T) {
 }
 
 func TestNoDefaultGIDMeansNoConnectedQueuePair(t *testing.T) {
-	r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0", Yes: true}, nil, map[string]string{class + "ports/1/gids/0": ""})
+	r, err := runTrial(t, mlx5Worker(), Options{Device: "mlx5_0", Yes: true}, nil, map[string]string{class + "ports/1/gids/0": ""})
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"ud_send": true, "flush": true}, tried(r))
+	require.Equal(t, map[string]bool{"ud_send": true, "flush": true}, triedMethods(r))
 	require.Contains(t, r.Methods[1].Why, "no default GID")
 	require.False(t, r.Auto[0].Tried)
 	require.Equal(t, -1, r.Device.Ports[0].DefaultGID)
 }
 
 func TestRoundsAreSummedByOutcomeAndStage(t *testing.T) {
-	w, n := mlx5(), int64(0)
+	w, n := mlx5Worker(), int64(0)
 	w.round = func(string) verbs.Round {
 		if n++; n%5 == 0 {
 			return verbs.Round{Outcome: verbs.OutcomeLostEvent, Status: "lost_event"}
@@ -221,7 +221,7 @@ func TestRoundsAreSummedByOutcomeAndStage(t *testing.T) {
 }
 
 func TestCallsAreTimedAndCounted(t *testing.T) {
-	r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0"}, nil, nil)
+	r, err := runTrial(t, mlx5Worker(), Options{Device: "mlx5_0"}, nil, nil)
 	require.NoError(t, err)
 	calls := map[string]Timed{}
 	for _, c := range r.Commands {
@@ -236,7 +236,7 @@ func TestCallsAreTimedAndCounted(t *testing.T) {
 }
 
 func TestCountersAreThoseWithoutTraffic(t *testing.T) {
-	r, err := runTrial(t, mlx5(), Options{Device: "mlx5_0"}, nil, nil)
+	r, err := runTrial(t, mlx5Worker(), Options{Device: "mlx5_0"}, nil, nil)
 	require.NoError(t, err)
 	require.Equal(t, []Counter{
 		{Name: "hw_counters/req_cqe_flush_error_none"},
@@ -247,7 +247,7 @@ func TestCountersAreThoseWithoutTraffic(t *testing.T) {
 }
 
 func TestDeviceThatIsNotOpenedIsAFileToo(t *testing.T) {
-	w := mlx5()
+	w := mlx5Worker()
 	w.why = "a verbs call hangs"
 	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
@@ -256,7 +256,7 @@ func TestDeviceThatIsNotOpenedIsAFileToo(t *testing.T) {
 }
 
 func TestWorkerStuckInTheKernelIsTheLast(t *testing.T) {
-	w := mlx5()
+	w := mlx5Worker()
 	w.stuck = true
 	a := &answers{yes: []bool{true}}
 	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, func(h *Host) { h.Ask = a.ask }, nil)
@@ -283,16 +283,16 @@ func (h hangingFS) Open(name string) (fs.File, error) {
 }
 
 func TestHungReadingEndsTheReadings(t *testing.T) {
-	sys := files(t, nil)
+	sys := writeSysfs(t, nil)
 	synctest.Test(t, func(t *testing.T) {
-		h := hostOf(t, mlx5(), sys)
+		h := hostOf(t, mlx5Worker(), sys)
 		gate := make(chan struct{})
 		h.Sys = hangingFS{h.Sys, class + "ports/1/hw_counters/out_of_sequence", gate}
 		r, err := Run(t.Context(), h, Options{Device: "mlx5_0", Yes: true})
 		close(gate)
 		require.NoError(t, err)
 		require.LessOrEqual(t, r.TookNS, RunTimeout.Nanoseconds())
-		require.Equal(t, map[string]bool{"ud_send": true, "rc_write": true, "flush": true}, tried(r), "probes go on")
+		require.Equal(t, map[string]bool{"ud_send": true, "rc_write": true, "flush": true}, triedMethods(r), "probes go on")
 		errs := map[string]string{}
 		for _, c := range r.Counters {
 			errs[c.Name] = c.Error
@@ -310,7 +310,7 @@ func TestHungReadingEndsTheReadings(t *testing.T) {
 }
 
 func TestRunIsOverAfterTwoMinutes(t *testing.T) {
-	w := mlx5()
+	w := mlx5Worker()
 	w.attr.Ports = 16
 	w.round = func(string) verbs.Round { time.Sleep(time.Second); return verbs.Round{} }
 	r, err := runTrial(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
@@ -323,11 +323,11 @@ func TestRunIsOverAfterTwoMinutes(t *testing.T) {
 }
 
 func TestInterruptedRunHasNoFile(t *testing.T) {
-	sys := files(t, nil)
+	sys := writeSysfs(t, nil)
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		_, err := Run(ctx, hostOf(t, mlx5(), sys), Options{Device: "mlx5_0"})
+		_, err := Run(ctx, hostOf(t, mlx5Worker(), sys), Options{Device: "mlx5_0"})
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }

@@ -114,13 +114,13 @@ func (x *run) timeFile(ctx context.Context, file string) Timed {
 			break
 		}
 		took = append(took, one.Nanoseconds())
-		sleep(ctx, callInterval)
+		sleepContext(ctx, callInterval)
 	}
 	t.Times = summarizeTimes(took)
 	return t
 }
 
-func sleep(ctx context.Context, d time.Duration) {
+func sleepContext(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -24,7 +24,7 @@ func TestTheNameHasHostAndTime(t *testing.T) {
 	require.Equal(t, "report-unknown-20261123T163504Z", Name("", moment))
 }
 
-func sample() []Result {
+func sampleResults() []Result {
 	return []Result{
 		{Description: Description{"timeline.txt", "t"}, File: File{Data: Text("09:12\n")}},
 		{Description: Description{"gone", "g"}, Missing: errors.New("no luck")},
@@ -34,8 +34,8 @@ func sample() []Result {
 
 func TestAnArchiveHasTheFilesInTheirOrderAndEqualArgumentsGiveEqualBytes(t *testing.T) {
 	var first, second bytes.Buffer
-	require.NoError(t, Archive(&first, "report-x", moment, "list\n", sample()))
-	require.NoError(t, Archive(&second, "report-x", moment, "list\n", sample()))
+	require.NoError(t, Archive(&first, "report-x", moment, "list\n", sampleResults()))
+	require.NoError(t, Archive(&second, "report-x", moment, "list\n", sampleResults()))
 	require.Equal(t, first.Bytes(), second.Bytes())
 
 	z, err := gzip.NewReader(&first)

@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// text returns a part with one file.
-func text(name string, stage int, file func(context.Context) (File, error)) Part {
+// newTextPart returns a part with one file.
+func newTextPart(name string, stage int, file func(context.Context) (File, error)) Part {
 	return newFilePart(Description{name, "a part"}, stage, time.Second, file)
 }
 
-// summary returns each file's name with its content or the reason why it is missing.
-func summary(made []Result) []string {
+// resultTexts returns each file's name, with its content or the reason why it is missing.
+func resultTexts(made []Result) []string {
 	var all []string
 	for i := range made {
 		m := &made[i]
@@ -32,19 +32,19 @@ func summary(made []Result) []string {
 	return all
 }
 
-func good(content string) func(context.Context) (File, error) {
+func fileWith(content string) func(context.Context) (File, error) {
 	return func(context.Context) (File, error) { return File{Data: Text(content)}, nil }
 }
 
 func TestAPartThatFailsOrPanicsLosesNoOther(t *testing.T) {
 	made := Collect(t.Context(), []Part{
-		text("a", stageRest, good("1")),
-		text("b", stageRest, func(context.Context) (File, error) { return File{}, errors.New("no luck") }),
-		text("c", stageRest, func(context.Context) (File, error) { panic("index of nothing") }),
-		text("d", stageRest, func(context.Context) (File, error) { return File{}, nil }),
-		text("e", stageDevices, good("2")),
+		newTextPart("a", stageRest, fileWith("1")),
+		newTextPart("b", stageRest, func(context.Context) (File, error) { return File{}, errors.New("no luck") }),
+		newTextPart("c", stageRest, func(context.Context) (File, error) { panic("index of nothing") }),
+		newTextPart("d", stageRest, func(context.Context) (File, error) { return File{}, nil }),
+		newTextPart("e", stageDevices, fileWith("2")),
 	}, time.Now)
-	require.Equal(t, []string{"a 1", "b! no luck", "c! panic: index of nothing", "d! it was not made", "e 2"}, summary(made))
+	require.Equal(t, []string{"a 1", "b! no luck", "c! panic: index of nothing", "d! it was not made", "e 2"}, resultTexts(made))
 }
 
 func TestAPartThatHangsIsLeftBehindAndTheOthersAreMade(t *testing.T) {
@@ -52,14 +52,14 @@ func TestAPartThatHangsIsLeftBehindAndTheOthersAreMade(t *testing.T) {
 		release := make(chan struct{})
 		begin := time.Now()
 		made := Collect(t.Context(), []Part{
-			text("hangs", stageDevices, func(context.Context) (File, error) { <-release; return File{Data: Text("late")}, nil }),
-			text("stops", stageDevices, func(ctx context.Context) (File, error) {
+			newTextPart("hangs", stageDevices, func(context.Context) (File, error) { <-release; return File{Data: Text("late")}, nil }),
+			newTextPart("stops", stageDevices, func(ctx context.Context) (File, error) {
 				<-ctx.Done()
 				return File{Data: Text("half"), Lacks: []string{"the other half"}}, nil
 			}),
-			text("next", stageRest, good("1")),
+			newTextPart("next", stageRest, fileWith("1")),
 		}, time.Now)
-		require.Equal(t, []string{"hangs! it did not end in time, and is left behind: its limit is 1s", "stops half", "next 1"}, summary(made))
+		require.Equal(t, []string{"hangs! it did not end in time, and is left behind: its limit is 1s", "stops half", "next 1"}, resultTexts(made))
 		require.Equal(t, time.Second+grace, time.Since(begin))
 		require.Equal(t, []string{"hangs: it did not end in time, and is left behind: its limit is 1s", "stops: the other half"}, MissingLines(made))
 		close(release)
@@ -77,9 +77,9 @@ func TestStagesFollowEachOtherAndTheFilesKeepTheirOrder(t *testing.T) {
 		}
 	}
 	made := Collect(t.Context(), []Part{
-		text("a", stageDoctor, at(2)), text("b", stageDevices, at(0)), text("c", stageRest, at(1)), text("d", stageDevices, at(0)),
+		newTextPart("a", stageDoctor, at(2)), newTextPart("b", stageDevices, at(0)), newTextPart("c", stageRest, at(1)), newTextPart("d", stageDevices, at(0)),
 	}, time.Now)
-	require.Equal(t, []string{"a ok", "b ok", "c ok", "d ok"}, summary(made))
+	require.Equal(t, []string{"a ok", "b ok", "c ok", "d ok"}, resultTexts(made))
 }
 
 func TestSoManyPartsOfAStageAreMadeAtOnceAndNoMore(t *testing.T) {
@@ -87,7 +87,7 @@ func TestSoManyPartsOfAStageAreMadeAtOnceAndNoMore(t *testing.T) {
 		var now, most atomic.Int32
 		var parts []Part
 		for i := range 3 * maxParallel {
-			parts = append(parts, text(fmt.Sprint(i), stageDevices, func(context.Context) (File, error) {
+			parts = append(parts, newTextPart(fmt.Sprint(i), stageDevices, func(context.Context) (File, error) {
 				most.Store(max(most.Load(), now.Add(1)))
 				time.Sleep(500 * time.Millisecond)
 				now.Add(-1)
@@ -104,10 +104,10 @@ func TestSoManyPartsOfAStageAreMadeAtOnceAndNoMore(t *testing.T) {
 func TestAfterTheEndOfTheContextNothingIsMade(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	made := Collect(ctx, []Part{
-		text("a", stageDevices, func(context.Context) (File, error) { cancel(); return File{Data: Text("1")}, nil }),
-		text("b", stageRest, good("2")),
+		newTextPart("a", stageDevices, func(context.Context) (File, error) { cancel(); return File{Data: Text("1")}, nil }),
+		newTextPart("b", stageRest, fileWith("2")),
 	}, time.Now)
-	require.Equal(t, "b! context canceled", summary(made)[1])
+	require.Equal(t, "b! context canceled", resultTexts(made)[1])
 }
 
 func TestSeveralFilesOfAPartAreMissingForOneReason(t *testing.T) {
@@ -134,7 +134,7 @@ func TestATextFromOutsideIsOneLineThatATerminalShows(t *testing.T) {
 // Output of a device or about a damaged directory must not be longer than a person can read.
 func TestOfManyLinesTheFirstAreShown(t *testing.T) {
 	many := make([]string, 1000)
-	made := Collect(t.Context(), []Part{text("a", stageRest, func(context.Context) (File, error) {
+	made := Collect(t.Context(), []Part{newTextPart("a", stageRest, func(context.Context) (File, error) {
 		return File{Data: Text("1"), Lacks: many, Notes: many, Removed: many}, nil
 	})}, time.Now)
 	for _, lines := range [][]string{made[0].Lacks, made[0].Notes, made[0].Removed} {

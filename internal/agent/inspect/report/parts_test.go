@@ -15,18 +15,18 @@ import (
 	"rdma_events/internal/device/snapshot"
 )
 
-func now() time.Time { return moment }
+func fixedTime() time.Time { return moment }
 
-// one makes a part with one file.
-func one(t *testing.T, p Part) Result {
+// collectPart collects a part that has one file.
+func collectPart(t *testing.T, p Part) Result {
 	t.Helper()
-	made := Collect(t.Context(), []Part{p}, now)
+	made := Collect(t.Context(), []Part{p}, fixedTime)
 	require.Len(t, made, 1)
 	return made[0]
 }
 
-// printing returns a RunProcess that prints a text and returns an error.
-func printing(text string, err error) RunProcess {
+// newPrinter returns a RunProcess that prints a text and returns an error.
+func newPrinter(text string, err error) RunProcess {
 	return func(context.Context) ([]byte, error) { return []byte(text), err }
 }
 
@@ -37,7 +37,7 @@ const entries = `{"part":"attributes","begun":true}
 
 func TestADeviceThatHangsKeepsWhatItAnsweredBefore(t *testing.T) {
 	held := errors.New("no answer within 10s, and process cannot be killed: the kernel holds process 4711, which is left behind")
-	m := one(t, Device("mlx5_0", printing(entries, held), now))
+	m := collectPart(t, Device("mlx5_0", newPrinter(entries, held), fixedTime))
 	require.NoError(t, m.Missing)
 	require.Equal(t, "devices/mlx5_0.json", m.Name)
 	require.Equal(t, []string{"gids of port 1: not answered when the process ended", held.Error()}, m.Lacks)
@@ -46,25 +46,25 @@ func TestADeviceThatHangsKeepsWhatItAnsweredBefore(t *testing.T) {
 	require.Equal(t, moment, doc.Time)
 	require.Contains(t, doc.Parts, "attributes")
 
-	m = one(t, Device("mlx5_0", printing("", held), now))
+	m = collectPart(t, Device("mlx5_0", newPrinter("", held), fixedTime))
 	require.ErrorIs(t, m.Missing, held)
 	require.Equal(t, "devices/a_b.json", DescribeDevice("a/b").Name)
 }
 
 func TestWhatTheDoctorSaysIsThereEvenIfItFindsFaultsOrIsKilled(t *testing.T) {
-	m := one(t, Doctor(printing("FAIL\n", nil)))
+	m := collectPart(t, Doctor(newPrinter("FAIL\n", nil)))
 	require.NoError(t, m.Missing)
 	require.Empty(t, m.Lacks)
-	m = one(t, Doctor(printing("OK\n", errors.New("no answer within 1m0s"))))
+	m = collectPart(t, Doctor(newPrinter("OK\n", errors.New("no answer within 1m0s"))))
 	require.Equal(t, []string{"no answer within 1m0s"}, m.Lacks)
-	require.Error(t, one(t, Doctor(printing("", nil))).Missing)
+	require.Error(t, collectPart(t, Doctor(newPrinter("", nil))).Missing)
 }
 
 func TestHostAndResourcesAreThoseThatAProcessPrints(t *testing.T) {
-	m := one(t, HostFacts(printing(`{"schema":1,"host":"node17"}`, nil)))
+	m := collectPart(t, HostFacts(newPrinter(`{"schema":1,"host":"node17"}`, nil)))
 	require.NoError(t, m.Missing)
 	require.Contains(t, string(m.Data.(Text)), `"host": "node17"`)
-	require.ErrorContains(t, one(t, HostFacts(printing("panic: x", nil))).Missing, "read what was printed")
+	require.ErrorContains(t, collectPart(t, HostFacts(newPrinter("panic: x", nil))).Missing, "read what was printed")
 
 	counts := ReadResources(moment, []string{"mlx5_0", "gone0"}, func(device string) (map[string]uint64, error) {
 		if device == "gone0" {
@@ -74,11 +74,11 @@ func TestHostAndResourcesAreThoseThatAProcessPrints(t *testing.T) {
 	})
 	text, err := json.Marshal(counts)
 	require.NoError(t, err)
-	m = one(t, ResourceCounts(printing(string(text), nil)))
+	m = collectPart(t, ResourceCounts(newPrinter(string(text), nil)))
 	require.Equal(t, []string{"no such RDMA device gone0"}, m.Lacks)
 	require.JSONEq(t, `{"schema": 1, "time": "2026-11-23T16:35:04.123456789Z", "devices": [
 		{"device": "mlx5_0", "resources": {"qp": 3}}, {"device": "gone0", "error": "no such RDMA device gone0"}]}`, string(m.Data.(Text)))
-	m = one(t, ResourceCounts(printing("", OmittedError("simulated"))))
+	m = collectPart(t, ResourceCounts(newPrinter("", OmittedError("simulated"))))
 	require.Empty(t, MissingLines([]Result{m}))
 	require.Equal(t, []string{"simulated"}, m.omittedLines())
 }
@@ -86,18 +86,18 @@ func TestHostAndResourcesAreThoseThatAProcessPrints(t *testing.T) {
 func TestTheConfigurationIsThereWithoutSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rdma_events.conf")
 	require.NoError(t, os.WriteFile(path, []byte("[[inputs.rdma_events]]\ntoken = 'hunter2'\n"), 0o600))
-	m := one(t, Config(path, someOptions))
+	m := collectPart(t, Config(path, someOptions))
 	require.Equal(t, "[inputs]\n\n  [[inputs.rdma_events]]\n    token = \"removed\"\n", string(m.Data.(Text)))
 	require.Equal(t, []string{"inputs.rdma_events[0].token"}, m.Removed)
 
 	require.NoError(t, os.WriteFile(path, []byte("token = hunter2\n"), 0o600))
-	m = one(t, Config(path, someOptions))
+	m = collectPart(t, Config(path, someOptions))
 	require.EqualError(t, m.Missing, path+": it is no TOML: line 1, before variables of the environment are put in")
-	require.Empty(t, MissingLines([]Result{one(t, Config("", someOptions))}))
-	require.ErrorIs(t, one(t, Config("/nonexistent/f", someOptions)).Missing, os.ErrNotExist)
+	require.Empty(t, MissingLines([]Result{collectPart(t, Config("", someOptions))}))
+	require.ErrorIs(t, collectPart(t, Config("/nonexistent/f", someOptions)).Missing, os.ErrNotExist)
 }
 
 func TestAnEmptyPartSaysWhy(t *testing.T) {
-	m := one(t, MissingPart(Description{"devices", "snapshots"}, errors.New("this host has no RDMA device now")))
+	m := collectPart(t, MissingPart(Description{"devices", "snapshots"}, errors.New("this host has no RDMA device now")))
 	require.Equal(t, []string{"devices: this host has no RDMA device now"}, MissingLines([]Result{m}))
 }
