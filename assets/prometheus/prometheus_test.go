@@ -266,9 +266,14 @@ func TestLastingProblemIsShownBetweenItsReports(t *testing.T) {
 [[inputs.execd]]
   command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1))
     case $n in
-    1) printf 'rdma_problem,host=other,device=mlx5_0,port=1,alert=port-down,severity=critical active=1i,since_ns=1800000000000000000i,text=\"a\",do=\"b\"\\n' ;;
-    10) printf 'rdma_problem,host=other,device=mlx5_0,port=1,alert=port-down,severity=critical active=0i,since_ns=1800000000000000000i,text=\"a\",do=\"b\"\\n' ;;
+    1) on=1 ;;
+    10) on=0 ;;
+    *) on= ;;
     esac
+    if [ -n \"$on\" ]; then
+      printf 'rdma_problem,host=other,device=mlx5_0,port=1,alert=port-down,severity=critical '
+      printf 'active=%di,since_ns=1800000000000000000i,text=\"a\",do=\"b\"\\n' $on
+    fi
     printf 'rdma_collector,host=other uptime_ns=%d000000000i\\n' $n
   done"""]
   signal = "STDIN"
