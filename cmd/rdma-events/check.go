@@ -114,7 +114,7 @@ func describeConfig(path string, c *agent.Config, here []verbs.Found, odd []stri
 	}
 	b.WriteString(describeFabric(c, here))
 	for _, one := range odd {
-		fmt.Fprintf(&b, "odd: %s\n", one)
+		fmt.Fprintf(&b, "warning: %s\n", one)
 	}
 	b.WriteString("ok\n")
 	return b.String()

@@ -208,7 +208,7 @@ func requirePings(c *agent.FabricConfig) error {
 	case l.Own.Group == "":
 		return fmt.Errorf("fabric.peers_file = %q has no host %q: add it, or set fabric.host to the name that it has there", c.PeersFile, l.Own.Name)
 	case len(l.Pings) == 0:
-		return fmt.Errorf("fabric.peers_file = %q has no other host than this one: it has to be the list of all hosts", c.PeersFile)
+		return fmt.Errorf("fabric.peers_file = %q lists no host but this one: it must list all hosts", c.PeersFile)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestTheDemonstrationOfTheFabricHasItsHosts(t *testing.T) {
 func TestAHostWithNoOtherIsNotProbed(t *testing.T) {
 	for want, list := range map[string]string{
 		`has no host "gpu01": add it, or set fabric.host`: "gpu02 rack1\n",
-		"has no other host than this one":                 "gpu01 rack1\n",
+		"lists no host but this one":                      "gpu01 rack1\n",
 	} {
 		c, err := loadConfig(fabricConfig(t, list, "fabric.host = \"gpu01\"\n"))
 		require.NoError(t, err)

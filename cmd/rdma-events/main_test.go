@@ -178,9 +178,9 @@ func TestCheckSaysWhatAConfigurationMeansHere(t *testing.T) {
 	require.Equal(t, path+`: backend sim, probe auto every 1s
 devices here: sim0, sim1, sim2, sim3
 watched: sim0, sim1
-odd: devices: "mlx5_*" matches no device that is here now
-odd: expected_down: mlx4_0:2: mlx4_0 is not here now
-odd: expect: mlx5_7 is not here now, so it is reported as missing
+warning: devices: "mlx5_*" matches no device that is here now
+warning: expected_down: mlx4_0:2: mlx4_0 is not here now
+warning: expect: mlx5_7 is not here now, so it is reported as missing
 ok
 `, stdout.String())
 }
@@ -228,10 +228,10 @@ func TestCheckFindsAnOddFabric(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	for _, tt := range []struct{ list, options, want string }{
-		{"gpu01 rack1\ngpu02 rack1\n", "", `odd: fabric.peers_file: it has no host "gpu99", so that this host neither probes others nor answers them; ` +
+		{"gpu01 rack1\ngpu02 rack1\n", "", `warning: fabric.peers_file: it has no host "gpu99", so that this host neither probes others nor answers them; ` +
 			"add it, or set fabric.host to the name that it has there\n"},
-		{"gpu99 rack1\n", "", "odd: fabric.peers_file: it lists no host but this one, so none is probed\n"},
-		{"gpu99 rack1\ngpu02 rack1\n", `fabric.devices = ["sim0", "mlx5_*"]`, `odd: fabric.devices: "mlx5_*" matches no device that is watched here` + "\n"},
+		{"gpu99 rack1\n", "", "warning: fabric.peers_file: it lists no host but this one, so none is probed\n"},
+		{"gpu99 rack1\ngpu02 rack1\n", `fabric.devices = ["sim0", "mlx5_*"]`, `warning: fabric.devices: "mlx5_*" matches no device that is watched here` + "\n"},
 	} {
 		list := configFile(t, tt.list)
 		path := configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\nbackend = \"sim\"\nfabric.host = \"gpu99\"\n"+
@@ -239,7 +239,7 @@ func TestCheckFindsAnOddFabric(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		require.Equal(t, exitWarning, runCommand([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
 		require.Contains(t, stdout.String(), tt.want)
-		require.Equal(t, 1, strings.Count(stdout.String(), "odd: "), stdout.String())
+		require.Equal(t, 1, strings.Count(stdout.String(), "warning: "), stdout.String())
 	}
 }
 

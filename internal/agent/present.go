@@ -143,7 +143,7 @@ func (c *Config) fabricMismatches(found []verbs.Found) (all []string) {
 		all = append(all, fmt.Sprintf("fabric.peers_file: it has no host %q, so that this host neither probes others nor answers them; "+
 			"add it, or set fabric.host to the name that it has there", l.Own.Name))
 	case l.Hosts < 2:
-		all = append(all, "fabric.peers_file: it has no other host than this one, so that none is probed")
+		all = append(all, "fabric.peers_file: it lists no host but this one, so none is probed")
 	}
 	return all
 }

@@ -297,7 +297,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 		},
 		"a port that fell while nothing was recorded": {
 			of: func(t *testing.T) []*story {
-				return []*story{healthyStory(t, "n1").restart("10:20:00", "10:10:00", "boot", false).look("10:20:01", "mlx5_0", "down").look("10:20:01", "mlx5_1", "active")}
+				return []*story{healthyStory(t, "n1").restart("10:20:00", "10:10:00", "boot", false).look("10:20:01", "mlx5_0", "down").
+					look("10:20:01", "mlx5_1", "active")}
 			},
 			want: []string{
 				"first 10:20:01 n1 mlx5_0:1 found down when recording went on; not recovered",

@@ -24,7 +24,8 @@ func recordStream(host string, failure error, seconds ...int64) iter.Seq2[Stored
 
 func TestMergeKeepsTheOrderOfEachHost(t *testing.T) {
 	var order []string
-	for k, err := range Merge([]iter.Seq2[StoredRecord, error]{recordStream("a", nil, 10, 30, 5, 40), recordStream("b", nil, 10, 20, 35), recordStream("c", nil)}) {
+	streams := []iter.Seq2[StoredRecord, error]{recordStream("a", nil, 10, 30, 5, 40), recordStream("b", nil, 10, 20, 35), recordStream("c", nil)}
+	for k, err := range Merge(streams) {
 		require.NoError(t, err)
 		order = append(order, k.Host+string(rune('0'+k.Sequence)))
 	}
