@@ -12,7 +12,7 @@ PROMETHEUS_OPERATOR := v0.85.0
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
 # Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
 # third larger.
-LARGE_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.http,outputs.prometheus_client,processors.starlark,parsers.influx,serializers.influx,serializers.prometheusremotewrite
+LARGE_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.http,outputs.loki,outputs.prometheus_client,processors.override,processors.parser,processors.starlark,parsers.influx,parsers.prometheus,serializers.influx,serializers.prometheusremotewrite
 digest = $(shell printf %s '$(1)' | sha256sum | cut -c1-8)
 # The name of this Telegraf contains the digest of its tags in build/tools too: an old checkout builds it anew when they change.
 TELEGRAF_LARGE := $(TOOLS)/telegraf-large-$(TELEGRAF)-$(call digest,$(LARGE_TAGS))

@@ -2,6 +2,7 @@ package prometheus_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -172,8 +173,11 @@ func (s *scraped) requireTyped() {
 			continue
 		}
 		want := dto.MetricType_GAUGE
-		if strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") {
+		switch {
+		case strings.HasSuffix(name, "_total"):
 			want = dto.MetricType_COUNTER
+		case name == "rdma_cq_probe_wake_seconds":
+			want = dto.MetricType_HISTOGRAM
 		}
 		require.Equal(s.t, want, f.GetType(), name)
 		if strings.HasSuffix(name, "_info") || strings.HasSuffix(name, "_status") {
@@ -228,10 +232,45 @@ func TestAChangedReasonEndsTheSeriesOfTheOneBefore(t *testing.T) {
 	require.True(t, s.is(1, "rdma_async_events_total", "event=port_err"))
 	_, moments := s.families["rdma_port_change_transitions"]
 	require.False(t, moments)
-	require.Contains(t, s.families, "rdma_cq_probe_wake_seconds_bucket")
-	_, ok := s.value("rdma_cq_probe_wake_seconds_bucket", "le=2e-05")
-	require.True(t, ok, "a bound of 20 us in seconds")
+	s.requireHistogram("device=sim0", "method=ud_send", "port=1", "vector=0", "host=h1")
 	s.requireTyped()
+	s.requireLint()
+}
+
+// requireHistogram requires that the wake-up latencies of a probe with these labels are a histogram that adds up.
+func (s *scraped) requireHistogram(labels ...string) {
+	s.t.Helper()
+	for _, m := range s.families["rdma_cq_probe_wake_seconds"].GetMetric() {
+		have := labelsOf(m)
+		if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(have, l) }) {
+			continue
+		}
+		require.Len(s.t, have, len(labels), "no label besides these")
+		h := m.GetHistogram()
+		require.Len(s.t, h.GetBucket(), 17)
+		require.InDelta(s.t, 5e-6, h.GetBucket()[0].GetUpperBound(), 0, "5 us in seconds")
+		require.True(s.t, math.IsInf(h.GetBucket()[16].GetUpperBound(), 1))
+		require.Positive(s.t, h.GetSampleCount())
+		require.Equal(s.t, h.GetSampleCount(), h.GetBucket()[16].GetCumulativeCount())
+		mean := h.GetSampleSum() / float64(h.GetSampleCount())
+		require.Positive(s.t, mean)
+		require.Less(s.t, mean, 0.5, "the latencies of the simulator are microseconds; the sum is in seconds")
+		return
+	}
+	require.Fail(s.t, "no histogram", "%v: %v", labels, s.families["rdma_cq_probe_wake_seconds"])
+}
+
+// requireLint requires that promtool finds nothing to object to in a scrape.
+func (s *scraped) requireLint() {
+	s.t.Helper()
+	response, err := http.Get("http://" + s.address + "/metrics")
+	require.NoError(s.t, err)
+	defer response.Body.Close()
+	check := exec.Command(rig.Program(s.t, "PROMTOOL_BIN", "tools/promtool"), "check", "metrics")
+	check.Stdin = response.Body
+	out, err := check.CombinedOutput()
+	require.NoError(s.t, err, string(out))
+	require.Empty(s.t, string(out))
 }
 
 // With both, other outputs get the original points.
@@ -239,6 +278,8 @@ func TestOriginalPointsPassBesideThem(t *testing.T) {
 	t.Parallel()
 	s, r := startTelegraf(t, `[[inputs.rdma_events]]
   backend = "sim"
+  [inputs.rdma_events.probe]
+    histogram = true
   [inputs.rdma_events.sim]
     profile = "fleet1"
 `, "detail = false", "detail = true", "both = false", "both = true", "string_as_label = false", "string_as_label = false\n  tagpass = {for = [\"prometheus\"]}")
@@ -248,6 +289,8 @@ func TestOriginalPointsPassBesideThem(t *testing.T) {
 	for name, f := range s.families {
 		require.NotEqual(t, dto.MetricType_UNTYPED, f.GetType(), name)
 	}
+	s.await("a histogram", func() bool { return s.families["rdma_cq_probe_wake_seconds"] != nil })
+	s.requireHistogram("device=sim0", "method=ud_send", "port=1", "vector=0", "host=h1", "for=prometheus")
 	points := r.Await("the original and the shaped point", time.Minute, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_port", "for", "").Text("state_name") == "active" &&
 			len(rig.Select(points, "rdma_port", "for", "prometheus")) > 0

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,11 +24,8 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	synctest.Test(t, func(t *testing.T) {
 		var s statusKeeper
-		var emitted []string // by the judgement
-		s.start(dir, "v1", func(p measure.Point) {
-			of := p.(*measure.Problem)
-			emitted = append(emitted, fmt.Sprintf("%s active=%t", of.Alert, of.Active))
-		}, time.Now, slog.New(slog.DiscardHandler))
+		var emitted problemLog
+		s.start(dir, "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
 		defer func() { s.stop(t.Context()) }()
 		port := func(state verbs.PortState) *measure.Port {
 			return &measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: state, ExpectedUp: true, At: time.Now()}
@@ -54,7 +53,7 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 		s.rememberState(port(verbs.PortActive))
 		time.Sleep(2 * judgeInterval)
 		require.Empty(t, problems())
-		require.Equal(t, []string{"port-down active=true", "port-down active=false"}, emitted)
+		require.Equal(t, []string{"port-down active=true", "port-down active=false"}, emitted.read())
 	})
 }
 
@@ -62,17 +61,35 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 func TestProblemsAreEmittedWithoutAStatusFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s statusKeeper
-		var emitted []measure.Point
-		s.start("", "v1", func(p measure.Point) { emitted = append(emitted, p) }, time.Now, slog.New(slog.DiscardHandler))
+		var emitted problemLog
+		s.start("", "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
 		defer func() { s.stop(t.Context()) }()
 		missing := func() []measure.Point {
 			return []measure.Point{&measure.Device{Device: "mlx5_0", Opens: 1, Reason: "no_device", At: time.Now()}}
 		}
 		s.storeInterval(missing(), time.Now())
-		require.Empty(t, emitted, "a device has to be missing for a minute")
+		require.Empty(t, emitted.read(), "a device has to be missing for a minute")
 		time.Sleep(time.Minute)
 		s.storeInterval(missing(), time.Now())
-		require.Len(t, emitted, 1)
-		require.Equal(t, "device-missing", emitted[0].(*measure.Problem).Alert)
+		require.Equal(t, []string{"device-missing active=true"}, emitted.read())
 	})
+}
+
+// problemLog collects the problems that a judgement emits. It may be used concurrently.
+type problemLog struct {
+	mu       sync.Mutex
+	problems []string
+}
+
+func (l *problemLog) add(p measure.Point) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	problem := p.(*measure.Problem)
+	l.problems = append(l.problems, fmt.Sprintf("%s active=%t", problem.Alert, problem.Active))
+}
+
+func (l *problemLog) read() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.problems)
 }

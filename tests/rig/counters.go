@@ -14,7 +14,7 @@ var counters = map[string][]string{
 	"rdma_cq_probe": {
 		"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released", "spurious", "late", "resent", "disturbed",
 	},
-	"rdma_cq_probe_histogram": {"wake_bucket"},
+	"rdma_cq_probe_histogram": {"wake_bucket", "wake_ns_sum"},
 	"rdma_app_async":          {"processes", "queued", "read", "discarded", "skipped", "destroyed_unacked"},
 	"rdma_tracer":             {"restarts", "gaps", "blind_ns", "lost_records", "map_full", "cpu_ns"},
 	"rdma_device":             {"opens", "removals", "unplanned_removals", "function_removals", "fatals", "worker_restarts", "crashes"},

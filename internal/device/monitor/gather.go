@@ -118,7 +118,7 @@ func (d *Device) gatherSeries(g *gathering) {
 		g.probes = append(g.probes, v)
 		if p.histogram != nil {
 			g.probes = append(g.probes, &measure.Histogram{
-				Device: d.name, ProbeKey: p.ProbeKey, Below: p.histogram.Cumulative(), At: g.now,
+				Device: d.name, ProbeKey: p.ProbeKey, Below: p.histogram.Cumulative(), Sum: p.histogram.Sum(), At: g.now,
 			})
 		}
 	}

@@ -179,7 +179,7 @@ func TestDirectoryThatCannotBeMadeAgainIsNamed(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	why := startFailure(new(testSpec()), err)
 	require.Contains(t, why.Message, d.Path()+" was removed: make runtime directory: ")
-	require.Contains(t, why.Message, "make directories there")
+	require.Contains(t, why.Message, "create directories there")
 	require.NotContains(t, why.Message, "child_path")
 	require.NotContains(t, why.Message, "\n")
 }

@@ -126,7 +126,7 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 		},
 		"is of another release": {
 			status.ReasonCrashed,
-			"cannot be started: /proc/self/exe is from another release (contract 2, wanted 1): install rdma-events and test-child of the same", nil,
+			"cannot be started: /proc/self/exe is from another release (contract 2 instead of 1): install rdma-events and test-child of the same release", nil,
 		},
 		"has no shared memory": {
 			status.ReasonCrashed, `(/proc/self/exe) could not set itself up: "open ledger: stat shared file: bad file descriptor"`, nil,

@@ -22,13 +22,18 @@ func Bounds() []time.Duration { return slices.Clone(bounds[:]) }
 // Histogram is empty.
 type Histogram struct {
 	counts [len(bounds) + 1]uint64
+	sum    int64
 }
 
 // Add counts the value v, in ns.
 func (h *Histogram) Add(v int64) {
 	i, _ := slices.BinarySearch(bounds[:], time.Duration(v))
 	h.counts[i]++
+	h.sum += v
 }
+
+// Sum returns the sum of all values, in ns.
+func (h *Histogram) Sum() int64 { return h.sum }
 
 // Cumulative returns, for each bound and finally for +Inf, the number of values that are
 // less than or equal to it.

@@ -63,7 +63,7 @@ func filledPoints() []Point {
 	own := eventCounts(10, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ)
 	own = append(own, EventCount{Type: 33, Total: 2, Rate: 0.2})
 	probe := filledProbe()
-	histogram := &Histogram{Device: probe.Device, ProbeKey: probe.ProbeKey, Below: make([]uint64, 17), At: at(0)}
+	histogram := &Histogram{Device: probe.Device, ProbeKey: probe.ProbeKey, Below: make([]uint64, 17), Sum: 8_500_000_000, At: at(0)}
 	for i := range histogram.Below {
 		histogram.Below[i] = uint64(i * 100)
 	}

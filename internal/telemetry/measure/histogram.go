@@ -14,6 +14,7 @@ type Histogram struct {
 	Device string
 	verbs.ProbeKey
 	Below []uint64 // rounds whose event came within each of aggregate.Bounds, and finally within any time
+	Sum   int64    // ns, sum of the latencies of all rounds whose event came
 	At    time.Time
 }
 
@@ -38,13 +39,16 @@ func (*Histogram) Events() uint64 { return 0 }
 func (h *Histogram) Lines(add func(Line)) {
 	bounds := aggregate.Bounds()
 	for i, below := range h.Below {
-		le := "+Inf"
+		le := inf
 		if i < len(bounds) {
 			le = strconv.FormatInt(bounds[i].Nanoseconds(), 10)
 		}
 		add(histogramTable.line(&bucket{h, le, below}))
 	}
 }
+
+// inf is the value of the tag le without a bound.
+const inf = "+Inf"
 
 // bucket holds the values of one line of a Histogram.
 type bucket struct {
@@ -67,5 +71,7 @@ var histogramTable = table[bucket]{
 	fields: []field[bucket]{
 		counter("wake_bucket", "rounds whose event came within the bound",
 			func(b *bucket) uint64 { return b.below }),
+		markCumulative(optionalInt("wake_ns_sum", "ns", "sum of the latencies of these rounds; only with le = +Inf",
+			func(b *bucket) (int64, bool) { return b.hist.Sum, b.le == inf })),
 	},
 }
