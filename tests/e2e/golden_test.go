@@ -165,7 +165,8 @@ func varies(measurement, field string) bool {
 		return true
 	case "calls":
 		return measurement == "rdma_command"
-	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "resent", "disturbed", "wake_bucket", "wake_ns_sum":
+	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "resent", "disturbed",
+		"wake_bucket", "wake_ns_sum":
 		return strings.HasPrefix(measurement, "rdma_cq_probe") || measurement == "rdma_host"
 	}
 	return false
