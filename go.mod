@@ -10,6 +10,7 @@ require (
 	github.com/gobwas/glob v0.2.3
 	github.com/grafana/grafana-openapi-client-go v0.0.0-20260330113218-ee77c4f6f90e
 	github.com/hashicorp/go-hclog v1.6.3
+	github.com/go-logfmt/logfmt v0.6.1
 	github.com/hashicorp/go-plugin v1.8.0
 	github.com/influxdata/influxql v1.1.0
 	github.com/influxdata/line-protocol/v2 v2.2.1

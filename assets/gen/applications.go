@@ -46,10 +46,13 @@ func appsDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 // errorMarks marks the error events of applications.
 func (b *board) errorMarks() grafana.Annotation {
 	a := b.annotation("Application errors", "dark-orange", "event", "app,host,device,number",
-		`SELECT "count", "app", "device", "event", "host", "number" FROM {rdma_app_event} WHERE {filter}`+filteredByApp+errorEvents()+
-			` ORDER BY time DESC LIMIT 1000`,
-		`sum by (host, device, app) (increase(`+appErrors("FILTER,APPS,")+`[$__interval])) > 0.5`)
-	if b.engine == Prometheus {
+		query{
+			text: `SELECT "count", "app", "device", "event", "host", "number" FROM {rdma_app_event} WHERE {filter}` + filteredByApp + errorEvents() +
+				` ORDER BY time DESC LIMIT 1000`,
+			prom: `sum by (host, device, app) (increase(` + appErrors("FILTER,APPS,") + `[$__interval])) > 0.5`,
+			logs: appErrorLogs(),
+		})
+	if !b.hasMoments() {
 		a.TagKeys = "host,device,app"
 	}
 	return a
@@ -205,7 +208,7 @@ func (b *board) appHangs() {
 	const by = ` by (PLACE, host, plugin_instance, device, app, object) `
 	const lasts = `rdma_app_hang_threads{FILTER,APPS} > 0`
 	width := 12
-	if b.engine == Prometheus { // it has no table of events beside it
+	if !b.hasMoments() { // there is no table of events beside it
 		width = 24
 	}
 	b.table(panel{
@@ -238,7 +241,7 @@ func (b *board) appHangs() {
 
 // appErrorEvents adds a table of the last error events. A scrape has no moments.
 func (b *board) appErrorEvents() {
-	if b.engine == Prometheus {
+	if !b.hasMoments() {
 		return
 	}
 	b.table(panel{
@@ -251,7 +254,7 @@ func (b *board) appErrorEvents() {
 			"events that are not errors: the panel of types below counts them.",
 		},
 		queries: []query{{text: `SELECT "host", "device", "app", "event", "number", "pid", "unit", "count" FROM {rdma_app_event}
-			WHERE {filter}` + filteredByApp + errorEvents() + ` ORDER BY time DESC LIMIT 200`}},
+			WHERE {filter}` + filteredByApp + errorEvents() + ` ORDER BY time DESC LIMIT 200`, logs: appErrorLogs()}},
 	}, b.toRow(), column{name: "Time"}, column{name: "host"}, column{name: "device"}, column{name: "app"}, column{name: "event"},
 		column{name: "number"}, column{name: "pid"}, column{name: "unit"}, column{name: "count"})
 }

@@ -27,13 +27,13 @@ func deviceDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.deviceLatency()
 	b.row(33, "Commands to the firmware")
 	b.deviceCommands()
-	if e == InfluxDB { // Prometheus has no single events, only counters
+	if b.hasMoments() {
 		b.row(28, "What happened")
 		b.deviceHappenings()
 	}
 	b.collapsed(31, "Plugin internals", b.deviceInternals)
 	marks := []grafana.Annotation{b.portChanges(), b.gidMoves()}
-	if e == InfluxDB {
+	if b.hasMoments() {
 		marks = append(marks, b.causes())
 	}
 	return b.dashboard(deviceUID, "RDMA device", "One RDMA device of one host: ports, events, probes.", "30s",
@@ -43,17 +43,23 @@ func deviceDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 // portChanges marks every change of a port's state.
 func (b *board) portChanges() grafana.Annotation {
 	return b.annotation("Port changes", "orange", "state_to", "port,state_from,witness",
-		`SELECT "code_to", "port", "state_from", "state_to", "witness" FROM {rdma_port_change} WHERE {filter}`+
-			ofPorts+` ORDER BY time DESC LIMIT 1000`,
-		`increase(rdma_port_transitions_total{FILTER,PORTS}[$__interval]) > 0.5`)
+		query{
+			text: `SELECT "code_to", "port", "state_from", "state_to", "witness" FROM {rdma_port_change} WHERE {filter}` +
+				ofPorts + ` ORDER BY time DESC LIMIT 1000`,
+			prom: `increase(rdma_port_transitions_total{FILTER,PORTS}[$__interval]) > 0.5`,
+			logs: &logQuery{"rdma_port_change", []string{logsOfPorts}},
+		})
 }
 
 // gidMoves marks every move of a GID to another index.
 func (b *board) gidMoves() grafana.Annotation {
 	return b.annotation("GID moves", "yellow", "gid", "port,index_from,index_to",
-		`SELECT "gid", "port", "index_from", "index_to" FROM {rdma_gid_change} WHERE {filter}`+ofPorts+
-			` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`,
-		`increase(rdma_port_gid_moves_total{FILTER,PORTS}[$__interval]) > 0.5`)
+		query{
+			text: `SELECT "gid", "port", "index_from", "index_to" FROM {rdma_gid_change} WHERE {filter}` + ofPorts +
+				` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`,
+			prom: `increase(rdma_port_gid_moves_total{FILTER,PORTS}[$__interval]) > 0.5`,
+			logs: &logQuery{"rdma_gid_change", []string{logsOfPorts, `action="moved"`}},
+		})
 }
 
 // orDevice is like ofPorts, for a measurement that also has points about the whole device.
@@ -62,8 +68,11 @@ const orDevice = ` AND ("port" =~ /^$port$/ OR "port" = '')`
 // causes marks the evidence with a certain cause.
 func (b *board) causes() grafana.Annotation {
 	return b.annotation("Causes", "purple", "cause", "port,trigger,ext_state",
-		`SELECT "cause", "port", "trigger", "ext_state" FROM {rdma_evidence} WHERE {filter}`+orDevice+
-			` AND "cause" != '' ORDER BY time DESC LIMIT 1000`, "")
+		query{
+			text: `SELECT "cause", "port", "trigger", "ext_state" FROM {rdma_evidence} WHERE {filter}` + orDevice +
+				` AND "cause" != '' ORDER BY time DESC LIMIT 1000`,
+			logs: &logQuery{"rdma_evidence", []string{logsOrDevice, `cause!=""`}},
+		})
 }
 
 func (b *board) deviceFacts() {
@@ -449,7 +458,7 @@ func (b *board) deviceHappenings() {
 			"each trigger, if a port has more than ten in a minute; why a peer went away.",
 		},
 		queries: []query{{text: `SELECT "port", "trigger", "cause", "admin_up", "carrier", "ext_state", "top", "left_out" FROM {rdma_evidence}
-			WHERE {filter}` + orDevice + ` ORDER BY time DESC LIMIT 200`}},
+			WHERE {filter}` + orDevice + ` ORDER BY time DESC LIMIT 200`, logs: &logQuery{"rdma_evidence", []string{logsOrDevice}}}},
 	}, nil, column{name: "Time"}, column{name: "port"}, column{name: "trigger"}, column{name: "cause"},
 		column{name: "admin_up", title: "admin up"}, column{name: "carrier"}, column{name: "ext_state", title: "link"},
 		column{name: "top", title: "counters that moved"}, column{name: "left_out", title: "left out"})
@@ -463,7 +472,7 @@ func (b *board) deviceHappenings() {
 			"nothing.", "if many have the witness `query`, events of the device are lost.", "changes while no plugin ran.",
 		},
 		queries: []query{{text: `SELECT "port", "state_from", "state_to", "witness", "lasted_ns", "transitions" FROM {rdma_port_change}
-			WHERE {filter}` + ofPorts + ` ORDER BY time DESC LIMIT 200`}},
+			WHERE {filter}` + ofPorts + ` ORDER BY time DESC LIMIT 200`, logs: &logQuery{"rdma_port_change", []string{logsOfPorts}}}},
 	}, nil, column{name: "Time"}, column{name: "port"}, column{name: "state_from", title: "from"}, column{name: "state_to", title: "to"},
 		column{name: "witness"}, column{name: "lasted_ns", title: "lasted", unit: b.names.unit("rdma_port_change.lasted_ns")},
 		column{name: "transitions"})
@@ -474,7 +483,7 @@ func (b *board) deviceHappenings() {
 			"docs/reference/metrics.md lists the types; types named `unknown_` are newer than the plugin.", "events of applications' queue pairs and queues.",
 		},
 		queries: []query{{text: `SELECT "event", "scope", "port", "count", "hold_ns" FROM {rdma_async_event}
-			WHERE {filter} ORDER BY time DESC LIMIT 200`}},
+			WHERE {filter} ORDER BY time DESC LIMIT 200`, logs: &logQuery{measurement: "rdma_async_event"}}},
 	}, nil, column{name: "Time"}, column{name: "event"}, column{name: "scope"}, column{name: "port"}, column{name: "count"},
 		column{name: "hold_ns", title: "hold", unit: b.names.unit("rdma_async_event.hold_ns")})
 }

@@ -72,6 +72,7 @@ func forPrometheus(o *Options, metrics []measure.Metric) ([]File, error) {
 		document{"dashboards/applications.json", func() ([]byte, error) { return appsDashboard(n, Prometheus, o).Marshal() }},
 		document{"dashboards/fabric.json", func() ([]byte, error) { return fabricDashboard(n, Prometheus, o).Marshal() }},
 		document{"telegraf.conf", func() ([]byte, error) { return telegrafFile(o, metrics) }},
+		document{"loki.conf", func() ([]byte, error) { return lokiFile(o, metrics), nil }},
 		document{"rules.yml", func() ([]byte, error) { return promRules(o) }},
 		document{"prometheusrule.yaml", func() ([]byte, error) { return promObject(o) }},
 		document{"prometheus.yml", func() ([]byte, error) { return []byte(prometheusFile), nil }},

@@ -95,6 +95,15 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 			InfluxDB, func(o *Options) { o.DataSource = "mine" },
 			[]string{"datasourceUid: mine", "uid: mine", `"value": "mine"`}, []string{"rdma-influxdb"},
 		},
+		"a Loki": {
+			Prometheus, func(o *Options) { o.Loki = "my-loki" },
+			[]string{`"uid": "my-loki"`, `| logfmt | device=~\"$device\" | port=~\"$port\"`, `"title": "Port changes"`}, nil,
+		},
+		"no Loki": {Prometheus, func(*Options) {}, nil, []string{`"type": "loki"`, `"title": "Causes"`}},
+		"labels of Loki's streams": {
+			Prometheus, func(o *Options) { o.Labels = []string{"room"}; o.Loki = "my-loki" },
+			[]string{`"host", "instance", "room"`, `room=~\"$room\",host=~\"$host\"} | logfmt`}, []string{`rack`},
+		},
 		"a shared database": {
 			InfluxDB, func(o *Options) { o.Place, _ = influxdb.In("telegraf") },
 			[]string{`"rdma_raw"."rdma_port"`, "dbName: telegraf", `ON "telegraf"`}, []string{"ALTER"},

@@ -35,6 +35,9 @@ type Options struct {
 	Interval time.Duration
 	// DataSource is the UID of the data source in Grafana. "" is rdma-influxdb; in the dashboards for Prometheus, the first one there.
 	DataSource string
+	// Loki is the UID of a Loki in Grafana from which the dashboards for Prometheus read points of single moments. "": they
+	// show none.
+	Loki string
 	// Place is the database and retention policy in which an InfluxDB keeps the points.
 	Place influxdb.Place
 }
@@ -74,8 +77,10 @@ func (o *Options) Check() error {
 	if o.Interval < time.Second || o.Interval%time.Second != 0 {
 		return fmt.Errorf("-interval %s %w: want whole seconds, 1s or more", o.Interval, ErrOption)
 	}
-	if o.DataSource != "" && !sourceUID.MatchString(o.DataSource) {
-		return fmt.Errorf("-datasource %q %w: want the UID of a data source in Grafana", o.DataSource, ErrOption)
+	for flag, uid := range map[string]string{"datasource": o.DataSource, "loki": o.Loki} {
+		if uid != "" && !sourceUID.MatchString(uid) {
+			return fmt.Errorf("-%s %q %w: want the UID of a data source in Grafana", flag, uid, ErrOption)
+		}
 	}
 	return nil
 }

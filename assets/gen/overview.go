@@ -36,8 +36,11 @@ func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 // fatalEvents marks every device that its driver gave up.
 func (b *board) fatalEvents() grafana.Annotation {
 	return b.annotation("Device fatal", "dark-red", "device", "host",
-		`SELECT "count", "device", "host" FROM {rdma_async_event} WHERE {filter} AND "event" = 'device_fatal' ORDER BY time DESC LIMIT 1000`,
-		`increase(rdma_device_fatals_total{FILTER}[$__interval]) > 0.5`)
+		query{
+			text: `SELECT "count", "device", "host" FROM {rdma_async_event} WHERE {filter} AND "event" = 'device_fatal' ORDER BY time DESC LIMIT 1000`,
+			prom: `increase(rdma_device_fatals_total{FILTER}[$__interval]) > 0.5`,
+			logs: &logQuery{"rdma_async_event", []string{`event="device_fatal"`}},
+		})
 }
 
 // brokenNow returns the thresholds of a count that is red from 1 on. With degradedNow it is orange instead.

@@ -141,9 +141,9 @@ func (b *board) counting(count string, by ...string) {
 	}, t...)
 }
 
-// latestCauses adds a table of what is known for certain. A scrape has no moments.
+// latestCauses adds a table of the triggers whose cause is certain.
 func (b *board) latestCauses() {
-	if b.engine == Prometheus {
+	if !b.hasMoments() {
 		return
 	}
 	b.table(panel{
@@ -155,7 +155,7 @@ func (b *board) latestCauses() {
 			"triggers without a certain cause: the Device dashboard has them too.",
 		},
 		queries: []query{{text: `SELECT "cause", "ext_state", "top" FROM {rdma_evidence} WHERE {filter} AND "cause" != ''
-			GROUP BY ` + byPort + `, "trigger" ORDER BY time DESC LIMIT 100`}},
+			GROUP BY ` + byPort + `, "trigger" ORDER BY time DESC LIMIT 100`, logs: &logQuery{"rdma_evidence", []string{`cause!=""`}}}},
 	}, b.toRow(), append([]column{{name: "Time"}}, b.placed(column{name: "port"}, column{name: "trigger"}, column{name: "cause"},
 		column{name: "ext_state", title: "link"}, column{name: "top", title: "counters that moved"})...)...)
 	b.first(100, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": true}}}})

@@ -349,6 +349,9 @@ func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...col
 		}
 		made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, c.overrides(links)...)
 	}
+	if slices.ContainsFunc(made.Targets, func(t grafana.Target) bool { return t.MaxLines > 0 }) {
+		made.Transformations = lokiColumns(columns)
+	}
 	if len(made.Targets) > 1 {
 		made.Transformations = append(made.Transformations, grafana.Transform{ID: "merge", Options: map[string]any{}})
 	}

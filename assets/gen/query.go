@@ -14,9 +14,10 @@ import (
 // whose range is longer. In prom FILTER stands for the dashboard's condition, PORTS,
 // PROBES and APPS for those of the chosen ports, vectors and applications, and PLACE for the labels of places.
 type query struct {
-	text  string // InfluxQL
-	prom  string // PromQL
-	alias string // the name of the series; $tag_port stands for the tag or label port
+	text  string    // InfluxQL
+	prom  string    // PromQL
+	logs  *logQuery // the same of a Loki, in dashboards for Prometheus; nil: it has no answer
+	alias string    // the name of the series; $tag_port stands for the tag or label port
 }
 
 // inInterval asks for the least or the greatest value of each series in each interval of a panel, or for its last one if no
@@ -83,6 +84,9 @@ func (b *board) promQL(text string) string {
 		Replace(withoutGaps(strings.Join(strings.Fields(text), " ")))
 }
 
+// momentsShown is the number of the newest moments that a table shows.
+const momentsShown = 200
+
 // target returns a query for the board's engine. ok is false if it has none in that language.
 func (b *board) target(q query, kind, format string) (t grafana.Target, ok bool) {
 	if b.engine == InfluxDB {
@@ -94,6 +98,9 @@ func (b *board) target(q query, kind, format string) (t grafana.Target, ok bool)
 			DataSource: b.dataSource(), RawQuery: true, ResultFormat: format,
 			Query: b.influxQL(q.text, labels), Alias: q.alias,
 		}, q.text != ""
+	}
+	if q.logs != nil {
+		return b.lokiTarget(q.logs, momentsShown), b.options.Loki != ""
 	}
 	instant := format == "table" || kind == "stat"
 	return grafana.Target{

@@ -28,6 +28,11 @@ const (
 // errorEvents is the condition of InfluxQL for these types.
 func errorEvents() string { return ` AND "event" =~ /^(` + errorTypes() + `)$/` }
 
+// appErrorLogs asks a Loki for events of these types.
+func appErrorLogs() *logQuery {
+	return &logQuery{"rdma_app_event", []string{logsOfApps, `event=~"` + errorTypes() + `"`}}
+}
+
 // appErrors are the counters of these types, in Prometheus. filter ends with a comma, or is "".
 func appErrors(filter string) string {
 	return `rdma_app_async_events_total{` + filter + `event=~"` + errorTypes() + `"}`

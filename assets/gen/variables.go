@@ -170,9 +170,13 @@ func (b *board) toRow() map[string]grafana.DataLink {
 	}
 }
 
-// annotation marks moments in all panels. text and tags are columns of InfluxDB's answer.
-func (b *board) annotation(name, color, text, tags, influxQL, promQL string) grafana.Annotation {
+// annotation marks moments in all panels. text and tags are columns of InfluxDB's answer, and fields of Loki's.
+func (b *board) annotation(name, color, text, tags string, q query) grafana.Annotation {
+	influxQL, promQL := q.text, q.prom
 	a := grafana.Annotation{DataSource: *b.dataSource(), Enable: true, IconColor: color, Name: name}
+	if b.engine == Prometheus && b.options.Loki != "" {
+		return b.lokiAnnotation(a, text, tags, q.logs)
+	}
 	if b.engine == Prometheus {
 		a.Expr, a.Step, a.TitleFormat, a.TagKeys = b.promQL(promQL), "60s", name, "host,device,port"
 		return a

@@ -60,6 +60,8 @@ type Annotation struct {
 	Step        string `json:"step,omitempty"`
 	TitleFormat string `json:"titleFormat,omitempty"`
 	TagKeys     string `json:"tagKeys,omitempty"`
+	// Of a Loki, besides: the text of a mark.
+	TextFormat string `json:"textFormat,omitempty"`
 }
 
 // AnnotationTarget is the query of an annotation, with the columns for its text
@@ -161,6 +163,10 @@ type Target struct {
 	Range        bool   `json:"range,omitempty"`
 	Format       string `json:"format,omitempty"` // time_series or table
 	LegendFormat string `json:"legendFormat,omitempty"`
+
+	// Of a Loki, besides Expr:
+	QueryType string `json:"queryType,omitempty"` // range
+	MaxLines  int    `json:"maxLines,omitempty"`
 }
 
 // Transform changes a panel's data before it is drawn.

@@ -35,6 +35,7 @@ func (o *assetsFlags) define(stderr io.Writer) *flag.FlagSet {
 	set.StringVar(&o.labels, "labels", strings.Join(o.options.Labels, ","), "tags with the location of a host, from the widest to the narrowest")
 	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "interval of Telegraf's agent")
 	set.StringVar(&o.options.DataSource, "datasource", "", "UID of Grafana's data source (default rdma-influxdb, or any for Prometheus)")
+	set.StringVar(&o.options.Loki, "loki", "", "for Prometheus: UID of a Loki in Grafana that has the events (see loki.conf); default no events")
 	set.StringVar(&o.database, "database", "", "InfluxDB database shared with other inputs, such as telegraf (default a separate one, rdma)")
 	return set
 }
