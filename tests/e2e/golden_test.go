@@ -165,6 +165,8 @@ func varies(measurement, field string) bool {
 		return true
 	case "calls":
 		return measurement == "rdma_command"
+	case "text": // it may have a count
+		return measurement == "rdma_problem"
 	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "resent", "disturbed",
 		"wake_bucket", "wake_ns_sum":
 		return strings.HasPrefix(measurement, "rdma_cq_probe") || measurement == "rdma_host"

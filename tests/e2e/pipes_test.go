@@ -123,7 +123,7 @@ count = 1000
 	if !rig.IsFull(t, rig.Children(t, r.PID())[0], 2) {
 		t.Error("want standard error full all the time")
 	}
-	rig.AwaitText(t, stderr, "trace of the crash")
+	rig.AwaitText(t, stderr, "traceback of the crash")
 	rig.Fill(t, stderr)
 	ours := processes(t, r)
 	began := time.Now()
