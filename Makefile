@@ -97,12 +97,13 @@ bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniba
 	go test -tags bench -run TestBench -count=1 -v ./internal/device/native
 
 .PHONY: lint
-lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, formats, eBPF objects, licences, Telegraf's readme linter
+lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) $(TOOLS)/actionlint-$(ACTIONLINT) ## linters, quarantines, formats, eBPF objects, licences, Telegraf's readme linter
 	@# Without -trimpath: cgo's cached output of another checkout would be used, and its files would not be found.
 	GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags $(ALL_TAGS) ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/device/native' ':!internal/conformance' || { echo 'C types live only in internal/device/native and internal/conformance'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
 	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
+	$(TOOLS)/actionlint-$(ACTIONLINT) .github/workflows/*.yml
 	git ls-files -z '*.c' '*.h' | xargs -0 clang-format --dry-run --Werror
 	@scripts/bpf.sh
 	go run ./packaging/licences -check docs/reference/licences.md

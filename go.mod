@@ -6,14 +6,15 @@ require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/cilium/ebpf v0.22.0
 	github.com/fsnotify/fsnotify v1.10.1
+	github.com/go-logfmt/logfmt v0.6.1
 	github.com/go-openapi/strfmt v0.27.0
 	github.com/gobwas/glob v0.2.3
 	github.com/grafana/grafana-openapi-client-go v0.0.0-20260330113218-ee77c4f6f90e
 	github.com/hashicorp/go-hclog v1.6.3
-	github.com/go-logfmt/logfmt v0.6.1
 	github.com/hashicorp/go-plugin v1.8.0
 	github.com/influxdata/influxql v1.1.0
 	github.com/influxdata/line-protocol/v2 v2.2.1
+	github.com/in-toto/attestation v1.2.0
 	github.com/influxdata/telegraf v1.39.3
 	github.com/landlock-lsm/go-landlock v0.11.0
 	github.com/prometheus/client_model v0.6.2
@@ -23,6 +24,7 @@ require (
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.5
+	golang.org/x/mod v0.43.0
 	golang.org/x/net v0.60.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/time v0.16.0

@@ -153,6 +153,7 @@ func TestReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
 	p.run("scripts/release.sh", "fill", "dist") // again, over the files of the first time
 	want := append([]string{
 		"rdma-events-assets_1.2.3.tar.gz", "rdma-events-image_1.2.3_amd64.oci.tar", "rdma-events_1.2.3.spdx.json",
+		"rdma-events_1.2.3.intoto.json",
 	}, packages...)
 	var summed []string
 	sums, err := os.ReadFile(filepath.Join(p.dir, "dist/SHA256SUMS"))
@@ -177,6 +178,29 @@ func TestReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
 			require.Regexp(t, arch+"/"+program+`( |\n|$)`, string(asked))
 		}
 	}
+}
+
+// The releaser names a key. Who has its public key verifies the checksums, and by them all files.
+func TestReleaseIsSignedWithTheNamedKey(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.pack("v1.2.3")
+	p.run("scripts/release.sh", "fill", "dist")
+	require.Contains(t, p.refused("sign", "dist", "missing"), "name the file of an SSH key with KEY=")
+	key := filepath.Join(t.TempDir(), "key")
+	p.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", key)
+	p.run("scripts/release.sh", "sign", "dist", key)
+	public, err := os.ReadFile(key + ".pub")
+	require.NoError(t, err)
+	p.write("signers", "releases@example.com "+string(public))
+	verify := "cd dist && ssh-keygen -Y verify -f ../signers -I releases@example.com -n rdma_events-release -s SHA256SUMS.sig <SHA256SUMS"
+	p.run("sh", "-c", verify)
+	p.run("sh", "-c", "cd dist && sha256sum --quiet -c SHA256SUMS")
+	p.run("scripts/release.sh", "sign", "dist", key) // again, over the first signature
+	p.run("sh", "-c", verify)
+	p.run("sh", "-c", "echo >>dist/SHA256SUMS")
+	out, err := p.command("sh", "-c", verify).CombinedOutput()
+	require.Error(t, err, "changed checksums: %s", out)
 }
 
 func TestReleaseWithOtherFilesIsRefused(t *testing.T) {

@@ -29,10 +29,12 @@ try-image: setup-test build ## build the image without a registry, and run it as
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' TELEGRAF='$(TELEGRAF)' scripts/try-image.sh build/image
 	RDMA_EVENTS_REQUIRE=image go test -count=1 -tags lab -run TestTheImage -v ./tests/lab
 
+# KEY is the file of the SSH key that signs a release, or the public key of one that an agent holds.
 .PHONY: release
-release: ## the files of a version, tried, into dist/; wants an annotated tag, its heading in CHANGELOG.md and make test-full's logs
+release: ## the files of a version, tried, into dist/, signed with KEY=FILE; wants an annotated tag, its heading in CHANGELOG.md and make test-full's logs
 	@scripts/release.sh allowed
 	@scripts/released.sh
 	@scripts/test-full.sh passed
 	$(MAKE) try-packages try-image
 	scripts/release.sh fill dist
+	$(if $(KEY),scripts/release.sh sign dist '$(KEY)',@echo "dist is not signed: sign it with scripts/release.sh sign dist KEY")

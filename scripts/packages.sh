@@ -55,7 +55,7 @@ refresh() {
 group=${1:-}
 packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
 needs_kernel=
-extra="bpftrace lsof make mandoc zsh qemu-system-x86 busybox-static e2fsprogs kmod xz-utils iproute2 rdma-core ibverbs-utils
+extra="bpftrace lsof make mandoc openssh-client zsh qemu-system-x86 busybox-static e2fsprogs kmod xz-utils iproute2 rdma-core ibverbs-utils
 perftest libcap2-bin"
 # What makes the eBPF objects: another version of the compiler gives other bytes.
 bpf="clang-16 llvm-16 libbpf-dev"

@@ -1,13 +1,16 @@
 #!/bin/bash
-# The parts of `make release` that are a release's own. Nothing is published or signed.
+# The parts of `make release` that are a release's own. Nothing is published.
 #
 #   scripts/release.sh allowed    fail unless the checked-out commit is a version: nothing
 #                                 is changed, an annotated tag vX.Y.Z points at it, and
 #                                 CHANGELOG.md has a heading for it
 #   scripts/release.sh fill DIR   add to the packages in DIR the dashboards and rules, the
-#                                 image that make try-image has built, the SPDX list and
-#                                 the checksums; fail unless DIR then has a release's files
-#                                 and no other
+#                                 image that make try-image has built, the SPDX list, the
+#                                 provenance and the checksums; fail unless DIR then has a
+#                                 release's files and no other
+#   scripts/release.sh sign DIR KEY
+#                                 sign the checksums with an SSH key: its file, or the public
+#                                 key of one that an agent holds
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,11 +54,13 @@ files() {
 	assets_name "$version"
 	image_name "$version"
 	spdx_name "$version"
+	provenance_name "$version"
 }
 
 assets_name() { echo "rdma-events-assets_$1.tar.gz"; }
 image_name() { echo "rdma-events-image_$1_$(go env GOHOSTARCH).oci.tar"; }
 spdx_name() { echo "rdma-events_$1.spdx.json"; }
+provenance_name() { echo "rdma-events_$1.intoto.json"; }
 
 # Unpacks the programs of the tarballs: what is listed and run is what is released.
 unpack() {
@@ -91,6 +96,24 @@ spdx() {
 		"$work"/a*64/rdma-events-tracer
 }
 
+# Writes where all files so far come from.
+provenance() {
+	local version=$1 statement=$work/statement
+	go run ./packaging/provenance -version "v$version" -commit "$(git rev-parse HEAD)" -go "$(go env GOVERSION)" \
+		-home packaging/home -out "$statement" "$dist"/*
+	mv "$statement" "$dist/$(provenance_name "$version")"
+}
+
+# The namespace keeps the signature from being used for anything else.
+sign() {
+	local key=$2
+	[ -e "$key" ] || refuse "there is no $key: name the file of an SSH key with KEY="
+	cd "$1"
+	rm -f SHA256SUMS.sig
+	ssh-keygen -q -Y sign -f "$key" -n rdma_events-release SHA256SUMS
+	echo "signed $1/SHA256SUMS with $key"
+}
+
 fill() {
 	local version difference
 	dist=$(realpath "$1")
@@ -99,11 +122,12 @@ fill() {
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
 	umask 022
-	rm -f "$dist/SHA256SUMS"
+	rm -f "$dist/SHA256SUMS" "$dist/SHA256SUMS.sig" "$dist/$(provenance_name "$version")"
 	unpack "$version"
 	assets "$version"
 	image "$version"
 	spdx "$version"
+	provenance "$version"
 	difference=$(diff <(files "$version" | sort) <(find "$dist" -mindepth 1 -printf '%P\n' | sort)) ||
 		refuse "$1 has not the files of a release (<: missing, >: not one of them):
 $difference"
@@ -115,8 +139,9 @@ $difference"
 case ${1:-} in
 allowed) allowed ;;
 fill) fill "${2:?the directory of the packages}" ;;
+sign) sign "${2:?the directory of the packages}" "$(realpath -m "${3:?an SSH key}")" ;;
 *)
-	echo "usage: ${0##*/} allowed | fill DIR" >&2
+	echo "usage: ${0##*/} allowed | fill DIR | sign DIR KEY" >&2
 	exit 2
 	;;
 esac

@@ -21,7 +21,10 @@ lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 
 part() {
 	case $1 in
-	schema) make test-schema ;;
+	schema)
+		make test-schema
+		go test -count=1 -tags schema -v -run '^TestProgramsAreInstalled' ./packaging
+		;;
 	rules) go test -count=1 -timeout 39m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins ;;
 	race) go test -race -count=1 -timeout 30m ./... ;;
 	release-rxe) lab -timeout 39m -run '^(TestGuests|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;

@@ -5,6 +5,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME:%=%/.cache),$(CURDIR)/build/local)/rdma_e
 TELEGRAF := 1.39.3
 GOLANGCI := v2.11.4
 NFPM := v2.43.4
+ACTIONLINT := v1.7.12
 INFLUXDB := 1.8.3
 KUSTOMIZE := v5.8.2
 KUBECTL_VALIDATE := v0.0.4
@@ -18,7 +19,7 @@ digest = $(shell printf %s '$(1)' | sha256sum | cut -c1-8)
 TELEGRAF_LARGE := $(TOOLS)/telegraf-large-$(TELEGRAF)-$(call digest,$(LARGE_TAGS))
 
 .PHONY: setup setup-run setup-test setup-lint setup-package
-setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TELEGRAF_LARGE) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/alertmanager $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TELEGRAF_LARGE) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/alertmanager $(TOOLS)/golangci-lint-$(GOLANGCI) $(TOOLS)/actionlint-$(ACTIONLINT) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -67,6 +68,8 @@ $(TOOLS)/influxd-$(INFLUXDB): | build/cache
 	$(call named,influxd)
 $(TOOLS)/golangci-lint-$(GOLANGCI): | build/cache
 	$(call tool,golangci-lint-$(GOLANGCI),github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI))
+$(TOOLS)/actionlint-$(ACTIONLINT): | build/cache
+	$(call tool,actionlint-$(ACTIONLINT),github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT))
 $(TOOLS)/nfpm-$(NFPM): | build/cache
 	$(call tool,nfpm-$(NFPM),github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM))
 $(TOOLS)/kustomize-$(KUSTOMIZE): | build/cache

@@ -10,10 +10,11 @@ import (
 	"runtime"
 
 	"rdma_events/internal/applications/tracer"
+	"rdma_events/internal/sys/build"
 )
 
 // version is set by the linker.
-var version = "dev"
+var version string
 
 // init keeps main on the first thread, as tracer.Serve requires.
 func init() { runtime.LockOSThread() }
@@ -22,7 +23,7 @@ func main() {
 	if len(os.Args) == 2 {
 		switch os.Args[1] {
 		case "-version", "--version":
-			fmt.Println(tracer.ProgramName, version)
+			fmt.Println(tracer.ProgramName, build.Version(version))
 			return
 		case "-try", "--try":
 			if err := tryAttach(os.Stdout); err != nil {

@@ -17,12 +17,13 @@ import (
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"
 	"rdma_events/internal/fabric/endpoint"
+	"rdma_events/internal/sys/build"
 	"rdma_events/internal/sys/confine"
 	"rdma_events/internal/sys/status"
 )
 
 // version is set by the linker.
-var version = "dev"
+var version string
 
 // init keeps main on the first thread, as worker.Serve requires.
 func init() { runtime.LockOSThread() }
@@ -52,7 +53,7 @@ func watchDevice(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o ver
 func answerFlag(args []string) (code int, ok bool) {
 	switch {
 	case len(args) == 1 && (args[0] == "-version" || args[0] == "--version"):
-		fmt.Println("rdma-events-worker", version)
+		fmt.Println("rdma-events-worker", build.Version(version))
 		return 0, true
 	case len(args) == 1 && args[0] == "-library": // for rdma-events doctor
 		return printLibrary(), true

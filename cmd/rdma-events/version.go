@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"rdma_events/internal/sys/build"
 )
 
 // version and commit are set by the linker with -X main.version and -X main.commit.
@@ -20,9 +22,8 @@ func describeBuild() string {
 	return fmt.Sprintf("%s (commit %s, %s)", buildVersion(), cmp.Or(commit, buildRevision(info), "unknown"), runtime.Version())
 }
 
-// buildVersion returns the version alone. If the linker did not set it, it is
-// "dev", as in the worker program.
-func buildVersion() string { return cmp.Or(version, "dev") }
+// buildVersion returns the version alone.
+func buildVersion() string { return build.Version(version) }
 
 func buildRevision(info *debug.BuildInfo) string {
 	var rev, dirty string
