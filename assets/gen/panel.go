@@ -306,7 +306,7 @@ var widths = map[string]int{
 	"processes": 92, "contexts": 82, "PDs": 50, "CQs": 50, "SRQs": 50, "queue pairs": 100, "in RTS": 56, "in error": 66,
 	"attached": 82, "hooks": 64, "missing hooks": 116, "gaps": 50, "blind": 78, "lost records": 104, "map full": 78, "applications": 90,
 	"peer_host": 88, "peer_device": 92, "peer_group": 90, "own_group": 90, "own group": 84, "anywhere": 78, "there": 54, "back": 54,
-	"severity": 70, "problem": 220, "since": 110, "what": 330, "of": 100,
+	"severity": 70, "problem": 200, "since": 120, "what": 240, "what to do": 380, "of": 100,
 	"bad across": 88, "pairs across": 96, "bad within": 86, "observers": 82, "list": 140, "worst": 78,
 	"trigger": 128, "cause": 128, "admin up": 82, "carrier": 64, "link": 128, "counters that moved": 320,
 }
