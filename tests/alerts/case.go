@@ -34,8 +34,8 @@ var (
 	counting = regexp.MustCompile(`^(-?[0-9.]+)([+-][0-9.]+)$`)
 )
 
-// values returns the values of each minute: float64, string, or nil where there is none.
-func values(notation string) ([]any, error) {
+// parseNotation returns one value for each minute: a float64, a string, or nil for a minute without a value.
+func parseNotation(notation string) ([]any, error) {
 	var all []any
 	for word := range strings.FieldsSeq(notation) {
 		times := 0
@@ -84,7 +84,7 @@ func (s *Series) tags() map[string]string {
 func (s *Series) minutes() ([]map[string]any, error) {
 	var all []map[string]any
 	for name, notation := range s.Fields {
-		column, err := values(notation)
+		column, err := parseNotation(notation)
 		if err != nil {
 			return nil, fmt.Errorf("%s of %s: %w", name, s.Measurement, err)
 		}

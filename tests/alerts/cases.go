@@ -20,13 +20,13 @@ func Cases() []Case {
 	return slices.Concat(portCases(), deviceCases(), commandCases(), probeCases(), applicationCases(), fabricCases(), pluginCases())
 }
 
-func one(measurement, tags string, fields map[string]string) []Series {
+func newSeries(measurement, tags string, fields map[string]string) []Series {
 	return []Series{{measurement, tags, fields}}
 }
 
-// grows returns the cases of an alert about a counter that grew by n within minutes.
-func grows(alert, measurement, tags, field string, n string, counts string, tooFew string, minutes int) []Case {
-	of := func(values string) []Series { return one(measurement, tags, map[string]string{field: values}) }
+// growthCases returns the cases of an alert about a counter that grew by n within minutes.
+func growthCases(alert, measurement, tags, field string, n string, counts string, tooFew string, minutes int) []Case {
+	of := func(values string) []Series { return newSeries(measurement, tags, map[string]string{field: values}) }
 	return []Case{
 		{alert, field + ", enough at once", of("0x40 " + n + "x180"), []int{42}, []int{40, 43 + minutes}},
 		{alert, field + ", enough over some minutes", of("0x39 " + counts + " " + n + "x60"), []int{44}, []int{39}},
@@ -36,20 +36,20 @@ func grows(alert, measurement, tags, field string, n string, counts string, tooF
 	}
 }
 
-func grows1(alert, measurement, tags, field string, minutes int) []Case {
-	return grows(alert, measurement, tags, field, "1", "0 1", "0", minutes)
+func growthOf1(alert, measurement, tags, field string, minutes int) []Case {
+	return growthCases(alert, measurement, tags, field, "1", "0 1", "0", minutes)
 }
 
-func grows3(alert, measurement, tags, field string, minutes int) []Case {
-	return grows(alert, measurement, tags, field, "3", "0 1 2", "2", minutes)
+func growthOf3(alert, measurement, tags, field string, minutes int) []Case {
+	return growthCases(alert, measurement, tags, field, "3", "0 1 2", "2", minutes)
 }
 
 func portCases() []Case {
 	port := func(up, expected string) []Series {
-		return one("rdma_port", ofPort, map[string]string{"up": up, "expected_up": expected})
+		return newSeries("rdma_port", ofPort, map[string]string{"up": up, "expected_up": expected})
 	}
 	rate := func(rate, expected, up string) []Series {
-		return one("rdma_port", ofPort, map[string]string{"rate_gbps": rate, "rate_expected_gbps": expected, "up": up})
+		return newSeries("rdma_port", ofPort, map[string]string{"rate_gbps": rate, "rate_expected_gbps": expected, "up": up})
 	}
 	return slices.Concat([]Case{
 		{"port-down", "down and back", port("1x20 0x30 1x20", "1x71"), []int{23, 50}, []int{20, 21, 55}},
@@ -61,50 +61,52 @@ func portCases() []Case {
 		{"port-down", "the device is gone", port("1x20 _x60", "1x20 _x60"), nil, []int{25, 40}},
 		{
 			"port-down", "an older plugin, which says nothing of what is expected",
-			one("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40},
+			newSeries("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40},
 		},
 
 		{
-			"port-flapping", "once an hour", one("rdma_port", ofPort, map[string]string{"flaps_day": "0x20 1x59 2x59 3x59 4x59 5x59 6x59"}),
+			"port-flapping", "once an hour", newSeries("rdma_port", ofPort, map[string]string{"flaps_day": "0x20 1x59 2x59 3x59 4x59 5x59 6x59"}),
 			[]int{325}, []int{300, 310},
 		},
 	},
-		grows3("port-flapping", "rdma_port", ofPort, "flaps", 30),
+		growthOf3("port-flapping", "rdma_port", ofPort, "flaps", 30),
 		[]Case{
 			{"link-slow", "came back slower", rate("100x20 25x60", "100x80", "1x80"), []int{28, 70}, []int{20, 25}},
 			{"link-slow", "slower for three minutes", rate("100x20 25x2 100x60", "100x80", "1x80"), nil, []int{22, 26, 30}},
 			{"link-slow", "as fast as expected", rate("25x80", "25x80", "1x80"), nil, []int{28, 70}},
-			{"link-slow", "nothing is expected", one("rdma_port", ofPort, map[string]string{"rate_gbps": "100x20 25x60", "up": "1x80"}), nil, []int{28, 70}},
+			{"link-slow", "nothing is expected", newSeries("rdma_port", ofPort, map[string]string{"rate_gbps": "100x20 25x60", "up": "1x80"}), nil, []int{28, 70}},
 			{"link-slow", "slower, and down", rate("100x20 25x60", "100x80", "1x20 0x60"), nil, []int{28, 70}},
 		},
-		grows1("link-degrading", "rdma_port", ofPort, "fec_uncorrectable_active", 120),
+		growthOf1("link-degrading", "rdma_port", ofPort, "fec_uncorrectable_active", 120),
 		[]Case{
-			{"link-degrading", "corrected blocks, and those of a link that comes up", one("rdma_port", ofPort, map[string]string{
+			{"link-degrading", "corrected blocks, and those of a link that comes up", newSeries("rdma_port", ofPort, map[string]string{
 				"fec_corrected_blocks": "0+1000x60", "fec_uncorrectable_blocks": "0x20 5x39", "fec_uncorrectable_active": "0x60",
 			}), nil, []int{22, 50}},
-			{"bond-leg-down", "one of two", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 1x30 2x20"}), []int{23, 50}, []int{20, 55}},
-			{"bond-leg-down", "all of them for a moment", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 0 2x50"}), nil, []int{21, 22, 23}},
-			{"bond-leg-down", "no bond", one("rdma_port", ofPort, map[string]string{"up": "1x60"}), nil, []int{10, 40}},
+			{"bond-leg-down", "one of two", newSeries("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 1x30 2x20"}),
+				[]int{23, 50}, []int{20, 55}},
+			{"bond-leg-down", "all of them for a moment", newSeries("rdma_port", ofPort, map[string]string{"legs": "2x71",
+				"legs_up": "2x20 0 2x50"}), nil, []int{21, 22, 23}},
+			{"bond-leg-down", "no bond", newSeries("rdma_port", ofPort, map[string]string{"up": "1x60"}), nil, []int{10, 40}},
 		},
-		grows1("link-disagrees", "rdma_port", ofPort, "missed_transitions", 30),
-		grows1("gid-moved", "rdma_port", ofPort, "gid_moves", 30),
+		growthOf1("link-disagrees", "rdma_port", ofPort, "missed_transitions", 30),
+		growthOf1("gid-moved", "rdma_port", ofPort, "gid_moves", 30),
 	)
 }
 
 func deviceCases() []Case {
 	device := func(present, reason string) []Series {
-		return one("rdma_device", ofDevice, map[string]string{"present": present, "reason": reason})
+		return newSeries("rdma_device", ofDevice, map[string]string{"present": present, "reason": reason})
 	}
 	pcie := func(speed, width string) []Series {
-		return one("rdma_device", ofDevice, map[string]string{
+		return newSeries("rdma_device", ofDevice, map[string]string{
 			"pcie_speed_gts": speed, "pcie_speed_best_gts": "32x60", "pcie_width": width, "pcie_width_best": "16x60",
 		})
 	}
 	async := func(field, values string) []Series {
-		return one("rdma_async", ofPort, map[string]string{field: values})
+		return newSeries("rdma_async", ofPort, map[string]string{field: values})
 	}
 	lacks := func(devices string) []Series {
-		return one(collector, "", map[string]string{"expected_missing": devices})
+		return newSeries(collector, "", map[string]string{"expected_missing": devices})
 	}
 	return slices.Concat([]Case{
 		{"device-missing", "missing and back", device("1x20 0x30 1x20", "okx20 removedx30 okx20"), []int{23, 50}, []int{20, 21, 55}},
@@ -116,14 +118,14 @@ func deviceCases() []Case {
 		{"device-missing", "gone, and nothing could open it", device("1x20 0x30", "unwatchablex50"), nil, []int{23, 40}},
 		{"device-missing", "borrowed by a pod", device("1x50", "okx20 other_netnsx30"), nil, []int{23, 40}},
 		{"device-missing", "another device was renamed", slices.Concat(device("1x20 0x30", "okx20 removedx30"),
-			one("rdma_device", "device=mlx5_1", map[string]string{"present": "0x50", "reason": "renamedx50"})), []int{23}, []int{20}},
+			newSeries("rdma_device", "device=mlx5_1", map[string]string{"present": "0x50", "reason": "renamedx50"})), []int{23}, []int{20}},
 		{"device-missing", "reset within a minute", device("1x20 0 1x20", "okx20 removed okx20"), nil, []int{21, 22, 23}},
 		{"devices-too-few", "one too few, and back", lacks("0x20 1x30 0x20"), []int{23, 50}, []int{20, 21, 55}},
 		{"devices-too-few", "two too few since the host started", lacks("2x1500"), []int{2, 1480}, nil},
 		{"devices-too-few", "a reset within a minute", lacks("0x20 1 0x20"), nil, []int{21, 22, 23}},
-		{"devices-too-few", "no section counts", one(collector, "", map[string]string{"devices": "0x60"}), nil, []int{10, 40}},
+		{"devices-too-few", "no section counts", newSeries(collector, "", map[string]string{"devices": "0x60"}), nil, []int{10, 40}},
 	},
-		grows1("device-fatal", "rdma_device", ofDevice, "fatals", 30),
+		growthOf1("device-fatal", "rdma_device", ofDevice, "fatals", 30),
 		[]Case{
 			{"node-missing", "the file is deleted and made again", device("1x71", "okx20 node_missingx30 okx20"), []int{23, 50}, []int{20, 55}},
 			{"node-missing", "a container that was not given it", device("1x71", "unwatchablex71"), nil, []int{23, 50}},
@@ -135,13 +137,13 @@ func deviceCases() []Case {
 			{"pcie-degraded", "slower for three minutes", pcie("32x20 16x2 32x30", "16x60"), nil, []int{22, 25, 30}},
 			{"pcie-degraded", "a virtual function", device("1x60", "okx60"), nil, []int{8, 50}},
 		},
-		grows1("function-removed", "rdma_device", ofDevice, "function_removals", 30),
-		grows3("device-flapping", "rdma_device", ofDevice, "unplanned_removals", 30),
+		growthOf1("function-removed", "rdma_device", ofDevice, "function_removals", 30),
+		growthOf3("device-flapping", "rdma_device", ofDevice, "unplanned_removals", 30),
 		[]Case{
 			{"unacked-events", "held by a worker that died", async("released", "0x20 1x60"), []int{25}, []int{20, 22, 57}},
 			{"unacked-events", "unacknowledged for long", async("unacked", "0x20 1x20 0x20"), []int{28}, []int{23, 45}},
 			{"unacked-events", "unacknowledged for a minute", async("unacked", "0x20 1 0x20"), nil, []int{21, 22, 28, 30}},
-			{"unacked-events", "all acknowledged", one("rdma_async", ofPort, map[string]string{"unacked": "0x60", "released": "4x60"}), nil, []int{10, 30}},
+			{"unacked-events", "all acknowledged", newSeries("rdma_async", ofPort, map[string]string{"unacked": "0x60", "released": "4x60"}), nil, []int{10, 30}},
 		},
 	)
 }
@@ -156,7 +158,7 @@ func commandCases() []Case {
 	}
 	return []Case{
 		{"command-stuck", "stuck", calls("0x20 1x30 0x20", "45000x71"), []int{22, 50}, []int{20, 55}},
-		{"command-stuck", "of a port for management", one("rdma_command", ofCall+management, map[string]string{"stuck": "0x20 1x30 0x20"}),
+		{"command-stuck", "of a port for management", newSeries("rdma_command", ofCall+management, map[string]string{"stuck": "0x20 1x30 0x20"}),
 			[]int{22, 50}, []int{20, 55}},
 		{"command-stuck", "stuck before any call has ended", calls("1x60", "_x60"), []int{2, 40}, nil},
 		{"command-stuck", "stuck until the device is gone", calls("0x20 1x10 _x30", "45000x30 _x30"), []int{25}, []int{20, 40}},
@@ -171,22 +173,22 @@ func commandCases() []Case {
 
 func probeCases() []Case {
 	return slices.Concat(
-		grows3("probe-errors", "rdma_cq_probe", ofProbe, "errors", 15),
-		grows3("lost-events", "rdma_cq_probe", ofProbe, "lost_events", 15),
-		grows3("lost-completions", "rdma_cq_probe", ofProbe, "lost_completions", 15),
-		grows3("lost-completions", "rdma_cq_probe", ofProbe+management, "lost_completions", 15),
+		growthOf3("probe-errors", "rdma_cq_probe", ofProbe, "errors", 15),
+		growthOf3("lost-events", "rdma_cq_probe", ofProbe, "lost_events", 15),
+		growthOf3("lost-completions", "rdma_cq_probe", ofProbe, "lost_completions", 15),
+		growthOf3("lost-completions", "rdma_cq_probe", ofProbe+management, "lost_completions", 15),
 	)
 }
 
 func applicationCases() []Case {
 	unread := func(tags, values string) []Series {
-		return one("rdma_app_async", tags, map[string]string{"unread_errors": values})
+		return newSeries("rdma_app_async", tags, map[string]string{"unread_errors": values})
 	}
 	hang := func(tags, values string) []Series {
-		return one("rdma_app_hang", tags+",object=qp", map[string]string{"threads": values})
+		return newSeries("rdma_app_hang", tags+",object=qp", map[string]string{"threads": values})
 	}
 	tracer := func(attached, reason string) []Series {
-		return one("rdma_tracer", "", map[string]string{"attached": attached, "reason": reason})
+		return newSeries("rdma_tracer", "", map[string]string{"attached": attached, "reason": reason})
 	}
 	return []Case{
 		{"app-errors-unread", "unread for two minutes", unread(ofApp, "0x20 2x20 0x20"), []int{24, 40}, []int{20, 22, 45}},
@@ -211,16 +213,16 @@ func applicationCases() []Case {
 
 func fabricCases() []Case {
 	return []Case{
-		{"fabric-own-link", "bad and well again", one("rdma_fabric_port", ofFabric, map[string]string{"bad": "0x20 1x30 0x20"}), []int{23, 50}, []int{20, 55}},
-		{"fabric-own-link", "of a port for management", one("rdma_fabric_port", ofFabric+management, map[string]string{"bad": "0x20 1x30 0x20"}),
+		{"fabric-own-link", "bad and well again", newSeries("rdma_fabric_port", ofFabric, map[string]string{"bad": "0x20 1x30 0x20"}), []int{23, 50}, []int{20, 55}},
+		{"fabric-own-link", "of a port for management", newSeries("rdma_fabric_port", ofFabric+management, map[string]string{"bad": "0x20 1x30 0x20"}),
 			[]int{23, 50}, []int{20, 55}},
-		{"fabric-own-link", "well", one("rdma_fabric_port", ofFabric, map[string]string{"bad": "0x60"}), nil, []int{10, 40}},
+		{"fabric-own-link", "well", newSeries("rdma_fabric_port", ofFabric, map[string]string{"bad": "0x60"}), nil, []int{10, 40}},
 	}
 }
 
 func pluginCases() []Case {
 	device := func(state, reason string) []Series {
-		return one("rdma_device", ofDevice, map[string]string{"worker_state": state, "reason": reason})
+		return newSeries("rdma_device", ofDevice, map[string]string{"worker_state": state, "reason": reason})
 	}
 	return slices.Concat([]Case{
 		{"worker-down", "refused", device("runningx20 backing_offx30 runningx20", "okx20 no_permissionx30 okx20"), []int{24, 50}, []int{20, 22, 56}},
@@ -230,14 +232,15 @@ func pluginCases() []Case {
 		{"worker-down", "its node is missing", device("backing_offx60", "node_missingx60"), nil, []int{10, 30}},
 		{"worker-down", "stopped, as the device is missing", device("stoppedx60", "removedx60"), nil, []int{10, 30}},
 	},
-		grows3("worker-restarts", "rdma_device", ofDevice, "crashes", 30),
-		grows3("plugin-late", collector, "", "skipped_intervals", 30),
-		grows1("recorder-failing", collector, "", "record_errors", 30),
-		grows1("recorder-failing", collector, "", "record_lost", 30),
+		growthOf3("worker-restarts", "rdma_device", ofDevice, "crashes", 30),
+		growthOf3("plugin-late", collector, "", "skipped_intervals", 30),
+		growthOf1("recorder-failing", collector, "", "record_errors", 30),
+		growthOf1("recorder-failing", collector, "", "record_lost", 30),
 		[]Case{
-			{"recorder-failing", "lost after the errors were over", one(collector, "", map[string]string{"record_errors": "0x20 1x90", "record_lost": "0x45 9x90"}),
+			{"recorder-failing", "lost after the errors were over", newSeries(collector, "", map[string]string{"record_errors": "0x20 1x90",
+				"record_lost": "0x45 9x90"}),
 				[]int{30, 50, 55, 70}, []int{20, 80}},
-			{"recorder-failing", "nothing is recorded", one(collector, "", map[string]string{"uptime_ns": "0+60000000000x90"}), nil, []int{10, 40, 60}},
+			{"recorder-failing", "nothing is recorded", newSeries(collector, "", map[string]string{"uptime_ns": "0+60000000000x90"}), nil, []int{10, 40, 60}},
 		},
 	)
 }

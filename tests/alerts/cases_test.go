@@ -27,7 +27,7 @@ import (
 
 const root = "../.."
 
-func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+func historyStart() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 // elsewhere are alerts that one host is judged by and whose cases are not of single series.
 var elsewhere = map[string]string{
@@ -85,10 +85,10 @@ func (c *Case) pointsOf(t *testing.T) [][]measure.Point {
 				continue
 			}
 			tags := s.tags()
-			p := &point{at: start().Add(time.Duration(minute) * time.Minute), line: measure.Line{Name: s.Measurement, Tags: tags, Fields: map[string]any{}}}
+			p := &point{at: historyStart().Add(time.Duration(minute) * time.Minute), line: measure.Line{Name: s.Measurement, Tags: tags, Fields: map[string]any{}}}
 			p.key = measure.Key{Measurement: s.Measurement, Device: tags["device"], Subject: s.Tags}
 			for name, v := range fields {
-				p.line.Fields[name] = typed(t, metric, name, v)
+				p.line.Fields[name] = typedValue(t, metric, name, v)
 			}
 			all[minute] = append(all[minute], p)
 		}
@@ -104,7 +104,7 @@ func metricNamed(t *testing.T, name string) *measure.Metric {
 	return &all[i]
 }
 
-func typed(t *testing.T, m *measure.Metric, name string, v any) any {
+func typedValue(t *testing.T, m *measure.Metric, name string, v any) any {
 	t.Helper()
 	f, ok := m.Field(name)
 	require.True(t, ok, "the table of metrics has no %s.%s", m.Name, name)
@@ -121,7 +121,7 @@ func TestAHostJudgesItsCases(t *testing.T) {
 		t.Run(c.Alert+": "+c.Name, func(t *testing.T) {
 			k := health.NewKeeper("v1", "gpu-17")
 			for minute, points := range c.pointsOf(t) {
-				s := k.Observe(points, start().Add(time.Duration(minute)*time.Minute))
+				s := k.Observe(points, historyStart().Add(time.Duration(minute)*time.Minute))
 				n := 0
 				for _, p := range s.Problems {
 					if p.ID == c.Alert {
@@ -145,8 +145,8 @@ func (c *Case) require(t *testing.T, minute, n int) {
 	}
 }
 
-// named returns the host of a case.
-func named(i int) string { return fmt.Sprintf("h%d", i) }
+// caseHost returns the name of the host of a case.
+func caseHost(i int) string { return fmt.Sprintf("h%d", i) }
 
 func TestInfluxDBJudgesTheCases(t *testing.T) {
 	src := grafana.Source{Server: influx.Start(t), Database: "telegraf"}
@@ -156,7 +156,7 @@ func TestInfluxDBJudgesTheCases(t *testing.T) {
 		var lines bytes.Buffer
 		for _, points := range cases[i].pointsOf(t) {
 			for _, p := range points {
-				p.Lines(func(l measure.Line) { write(&lines, named(i), l, p.Time()) })
+				p.Lines(func(l measure.Line) { writeLine(&lines, caseHost(i), l, p.Time()) })
 			}
 		}
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), cases[i].Name)
@@ -196,7 +196,7 @@ func judgeCases(t *testing.T, src grafana.Source, rule *provisioned.Rule, group 
 			from = last + 1
 		}
 		for at := from; at <= minute; at++ {
-			require.NoError(t, w.Evaluate(t.Context(), src, start().Add(time.Duration(at)*time.Minute+17*time.Second+23*time.Millisecond)))
+			require.NoError(t, w.Evaluate(t.Context(), src, historyStart().Add(time.Duration(at)*time.Minute+17*time.Second+23*time.Millisecond)))
 		}
 		last = minute
 		for i := range cases {
@@ -207,7 +207,7 @@ func judgeCases(t *testing.T, src grafana.Source, rule *provisioned.Rule, group 
 			t.Run(fmt.Sprintf("%s: %s, minute %d", c.Alert, c.Name, minute), func(t *testing.T) {
 				n := 0
 				for _, labels := range w.In(grafana.Firing) {
-					if labels["host"] == named(i) {
+					if labels["host"] == caseHost(i) {
 						n++
 					}
 				}
@@ -217,7 +217,7 @@ func judgeCases(t *testing.T, src grafana.Source, rule *provisioned.Rule, group 
 	}
 }
 
-func write(b *bytes.Buffer, host string, l measure.Line, at time.Time) {
+func writeLine(b *bytes.Buffer, host string, l measure.Line, at time.Time) {
 	fmt.Fprintf(b, "%s,host=%s", l.Name, host)
 	for _, name := range slices.Sorted(maps.Keys(l.Tags)) {
 		fmt.Fprintf(b, ",%s=%s", name, l.Tags[name])
@@ -312,7 +312,7 @@ func (c *Case) inPrometheus(t *testing.T) []prom.UnitSeries {
 			}
 			column := make([]string, 0, len(minutes))
 			for _, fields := range minutes {
-				column = append(column, sample(name, fields[name]))
+				column = append(column, sampleText(name, fields[name]))
 			}
 			all = append(all, prom.UnitSeries{Series: seriesName(s.Measurement, f) + "{" + strings.Join(labels, ",") + "}", Values: strings.Join(column, " ")})
 		}
@@ -352,7 +352,7 @@ func wordsOf(fields map[string]any) string {
 	return strings.Join(all, ",")
 }
 
-func sample(name string, v any) string {
+func sampleText(name string, v any) string {
 	number, ok := v.(float64)
 	switch {
 	case !ok:
@@ -380,9 +380,9 @@ func seriesName(measurement string, f measure.Field) string {
 }
 
 func TestValuesAreThoseOfPromtool(t *testing.T) {
-	got, err := values("0x2 3 _ 1+2x2 okx1")
+	got, err := parseNotation("0x2 3 _ 1+2x2 okx1")
 	require.NoError(t, err)
 	require.Equal(t, []any{0.0, 0.0, 0.0, 3.0, nil, 1.0, 3.0, 5.0, "ok", "ok"}, got)
-	_, err = values("0x99999999999999999999")
+	_, err = parseNotation("0x99999999999999999999")
 	require.ErrorIs(t, err, ErrNotation)
 }

@@ -34,7 +34,7 @@ func TestBench(t *testing.T) {
 	t.Run("scale", func(t *testing.T) { r.add(measureScale(t)) })
 	t.Run("hot path", func(t *testing.T) { r.add(measureHotPath(t)) })
 	var b bytes.Buffer
-	if err := r.Render(&b, head(kernel, time.Since(began))); err != nil {
+	if err := r.Render(&b, reportHead(kernel, time.Since(began))); err != nil {
 		t.Fatal(err)
 	}
 	if err := document.Rewrite(filepath.Join(root, "docs/explanation/performance.md"), "benchmarks", b.String()); err != nil {
@@ -47,17 +47,17 @@ func (r *Report) add(part *Report) {
 	r.Tables = append(r.Tables, part.Tables...)
 }
 
-func head(kernel string, took time.Duration) string {
+func reportHead(kernel string, took time.Duration) string {
 	return fmt.Sprintf(`Written by %[1]smake bench%[1]s of commit %[7]s, in %[2]v.
 Values are the median of the turns with their spread; a ratio is ours through the
 other's, taken in each turn, in which both run one after the other in changing order. The lab is an emulated machine
 with two cores, Linux %[3]s, soft RoCE on a dummy netdev: its ratios mean
 something, its absolute times are some ten times those of real hardware, and its
 speed drifts. Scale and hot path are this machine's: %[4]d cores, %[5]s, %[6]s.
-`, "`", took.Round(time.Second), kernel, runtime.NumCPU(), cpuModel(), runtime.Version(), commit())
+`, "`", took.Round(time.Second), kernel, runtime.NumCPU(), cpuModel(), runtime.Version(), commitName())
 }
 
-func commit() string {
+func commitName() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {
 		return "unknown"
@@ -98,9 +98,9 @@ func measureInLab(t *testing.T) (*Report, string) {
 			"TELEGRAF_BIN=" + filepath.Join(dir, "build/tools/telegraf"),
 			"TELEGRAF_PEER_BIN=" + filepath.Join(dir, "build/tools/telegraf-infiniband"),
 			"NODE_EXPORTER_BIN=" + filepath.Join(dir, "build/tools/prometheus-node-exporter"),
-			"CQPROBE_BIN=" + compile(t, img, "cqprobe"),
-			"ASYNCDRAIN_BIN=" + compile(t, img, "asyncdrain"),
-			"FILESREAD_BIN=" + compile(t, img, "filesread"),
+			"CQPROBE_BIN=" + compileC(t, img, "cqprobe"),
+			"ASYNCDRAIN_BIN=" + compileC(t, img, "asyncdrain"),
+			"FILESREAD_BIN=" + compileC(t, img, "filesread"),
 			"BENCH_REPORT=/out/report.json",
 		},
 	}
@@ -118,7 +118,7 @@ func measureInLab(t *testing.T) (*Report, string) {
 	return r, img.Release
 }
 
-func compile(t *testing.T, img *lab.Image, name string) string {
+func compileC(t *testing.T, img *lab.Image, name string) string {
 	t.Helper()
 	path, err := img.CompileC(t.Context(), filepath.Join(name, name+".c"), "-libverbs")
 	if err != nil {

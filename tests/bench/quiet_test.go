@@ -56,12 +56,12 @@ func measureQuiet(t *testing.T) *Report {
 	}
 	const inGo = "the tables below count what woke the threads: the rest is Go's network poller, its idle threads and its monitor thread (sysmon)"
 	probed := countQuiet(t, devices, "1s")
-	row("wake-ups of the workers, 8 devices, a round a second each", "per round", scaled(probed.workers, 1./devices), 3,
+	row("wake-ups of the workers, 8 devices, a round a second each", "per round", scaleValues(probed.workers, 1./devices), 3,
 		"one wake-up of a round is the probe's thread; "+inGo)
 	row("wake-ups of the host, 8 devices, a round a second each", "a second", probed.host, 2, inGo)
 	calm := countQuiet(t, devices, "0s")
 	const calls = 1./5 + 1./10 // of a device a second: a query of its port, and a command
-	row("wake-ups of the workers, 8 devices, no probes", "per call of the device", scaled(calm.workers, 1/(devices*calls)), 3,
+	row("wake-ups of the workers, 8 devices, no probes", "per call of the device", scaleValues(calm.workers, 1/(devices*calls)), 3,
 		"a worker shows every 2.5 s that it is alive, beside three calls in ten seconds; "+inGo)
 	row("wake-ups of the host, 8 devices, no probes", "a second", calm.host, 2, inGo)
 	one := countQuiet(t, 1, "1s")
@@ -71,7 +71,7 @@ func measureQuiet(t *testing.T) *Report {
 	return &r
 }
 
-func scaled(values []float64, by float64) []float64 {
+func scaleValues(values []float64, by float64) []float64 {
 	var out []float64
 	for _, v := range values {
 		out = append(out, v*by)
@@ -86,10 +86,10 @@ func countQuiet(t *testing.T, devices int, interval string) (q quiet) {
 	for range quietTurns {
 		<-time.After(settling)
 		host := []int{f.cmd.Process.Pid}
-		before, ofHost, ofWorkers := cpuTime(t, append(host, f.workers...)), switches(t, host), switches(t, f.workers)
+		before, ofHost, ofWorkers := cpuTime(t, append(host, f.workers...)), countWakeUps(t, host), countWakeUps(t, f.workers)
 		<-time.After(quietSpan)
-		q.host = append(q.host, (switches(t, host)-ofHost)/quietSpan.Seconds())
-		q.workers = append(q.workers, (switches(t, f.workers)-ofWorkers)/quietSpan.Seconds())
+		q.host = append(q.host, (countWakeUps(t, host)-ofHost)/quietSpan.Seconds())
+		q.workers = append(q.workers, (countWakeUps(t, f.workers)-ofWorkers)/quietSpan.Seconds())
 		q.cpu = append(q.cpu, 100*(cpuTime(t, append(host, f.workers...))-before).Seconds()/quietSpan.Seconds())
 		f.gather(t)
 	}
@@ -127,7 +127,7 @@ func profileQuiet(t *testing.T, interval string) Table {
 	return table
 }
 
-func switches(t *testing.T, pids []int) float64 {
+func countWakeUps(t *testing.T, pids []int) float64 {
 	t.Helper()
 	s, err := CountSwitches(pids)
 	if err != nil {

@@ -75,11 +75,11 @@ func (r *Report) renderFigures(b *strings.Builder, section string) {
 		}
 		if f.Bound != 0 && !f.Met() {
 			notes = append(notes, fmt.Sprintf("- **missed by %s %%**: %s, against %s: %s",
-				number(f.miss()), f.What, cmp.Or(f.OtherIs, "the target"), cmp.Or(f.Missed, "not known why")))
+				formatNumber(f.miss()), f.What, cmp.Or(f.OtherIs, "the target"), cmp.Or(f.Missed, "not known why")))
 		}
 		if b := f.busy(); f.Bound != 0 && b.Ours != nil && !b.Met() {
 			notes = append(notes, fmt.Sprintf("- **missed by %s %% beside a busy core**: %s, against %s",
-				number(b.miss()), f.What, cmp.Or(f.OtherIs, "the target")))
+				formatNumber(b.miss()), f.What, cmp.Or(f.OtherIs, "the target")))
 		}
 	}
 	if rows.Rows == nil {
@@ -130,12 +130,12 @@ func (f *Figure) target() string {
 	if f.Other == nil {
 		unit = " " + f.Unit
 	}
-	text := strings.TrimSpace(fmt.Sprintf("%s %s%s", word, number(f.Bound), unit))
+	text := strings.TrimSpace(fmt.Sprintf("%s %s%s", word, formatNumber(f.Bound), unit))
 	if f.Within {
 		text += ", in the best turn"
 	}
 	if f.BusyBound != 0 {
-		text += fmt.Sprintf("; %s beside a busy core", number(f.BusyBound))
+		text += fmt.Sprintf("; %s beside a busy core", formatNumber(f.BusyBound))
 	}
 	return text
 }
@@ -157,16 +157,16 @@ func Show(values []float64, unit string) string {
 		return "none"
 	}
 	s := spreadOf(values)
-	text := number(s.median)
+	text := formatNumber(s.median)
 	if s.min != s.max {
-		text += fmt.Sprintf(" [%s to %s]", number(s.min), number(s.max))
+		text += fmt.Sprintf(" [%s to %s]", formatNumber(s.min), formatNumber(s.max))
 	}
 	return strings.TrimSpace(text + " " + unit)
 }
 
-// number formats a value with three significant digits, or with all digits if it
+// formatNumber formats a value with three significant digits, or with all digits if it
 // is a whole number.
-func number(v float64) string {
+func formatNumber(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}

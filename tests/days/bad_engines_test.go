@@ -13,7 +13,7 @@ import (
 // the engines can see.
 func TestFaultsFireUntilMended(t *testing.T) {
 	needEngines(t)
-	d := day{every: time.Minute, begin: began().Add(time.Hour)}
+	d := day{every: time.Minute, begin: clockStart().Add(time.Hour)}
 	var phases []time.Time
 	synctest.Test(t, func(t *testing.T) {
 		lines := d.recording(t)
@@ -28,14 +28,14 @@ func TestFaultsFireUntilMended(t *testing.T) {
 	d.changes = append(slices.Clone(phases), d.silent, d.back)
 	begun := time.Now()
 	t.Logf("%d MB of lines from %v to %v", d.lines.Len()>>20, d.begin, d.ends)
-	e := fill(t, &d)
+	e := fillEngines(t, &d)
 	t.Logf("both engines are filled after %v", time.Since(begun).Round(time.Second))
 	f := e.firingInfluxDB(t)
 	t.Logf("InfluxDB is asked after %v", time.Since(begun).Round(time.Second))
 	for _, one := range f.episodes() {
 		t.Logf("%s from %v to %v", one.alert, one.from, one.till)
 	}
-	all := expectations(&d, phases)
+	all := expectedAlerts(&d, phases)
 	f.requireLasting(t, all)
 	e.requireOfPrometheus(t, f, func(at time.Time) []string {
 		var names []string
@@ -56,23 +56,23 @@ type expectation struct {
 	may   [2]time.Time
 }
 
-func within(span [2]time.Time, at time.Time) bool { return at.After(span[0]) && at.Before(span[1]) }
+func inSpan(span [2]time.Time, at time.Time) bool { return at.After(span[0]) && at.Before(span[1]) }
 
-func (x *expectation) allows(at time.Time) bool { return within(x.may, at) }
+func (x *expectation) allows(at time.Time) bool { return inSpan(x.may, at) }
 
 func (x *expectation) requires(at time.Time) bool {
-	return slices.ContainsFunc(x.must, func(span [2]time.Time) bool { return within(span, at) })
+	return slices.ContainsFunc(x.must, func(span [2]time.Time) bool { return inSpan(span, at) })
 }
 
-// expectations returns what has to fire: each fault once it has lasted for its time in a run of the plugin. It begins in the first
-// phase, and is mended at the begin of the last.
-func expectations(d *day, phases []time.Time) []expectation {
+// expectedAlerts returns when each alert must fire and when it may. In each run of the plugin, the alert of a fault fires once the
+// fault has lasted long enough. The faults begin in the first phase and are mended at the start of the last.
+func expectedAlerts(d *day, phases []time.Time) []expectation {
 	const lookBack = 30 * time.Minute
 	// A restart lasts two intervals. Then two points have to be there, and two evaluations to see it.
 	late := 2*d.every + 2*d.every + 2*evaluation
 	last := len(phases) - 1
 	var all []expectation
-	for _, f := range faults() {
+	for _, f := range lastingFaults() {
 		x := expectation{alert: f.problem, may: [2]time.Time{phases[0], phases[last].Add(tolerance + late)}}
 		if f.lingers {
 			x.may[1] = x.may[1].Add(lookBack)

@@ -21,8 +21,9 @@ type fault struct {
 	lingers bool // it is reported for half an hour after it is mended
 }
 
-// faults are those that last until they are mended. What must be reported, and after which time, was written before the day was played.
-func faults() []fault {
+// lastingFaults returns faults that last until they are mended. The expected problem of each fault, and the time after which it must be
+// reported, were written down before the day was first played.
+func lastingFaults() []fault {
 	const hold = time.Minute // of most alerts
 	return []fault{
 		{
@@ -112,14 +113,14 @@ func faults() []fault {
 // A fault of each kind that lasts, at the same time: each is reported in time and stays reported for three days, across two restarts of
 // the plugin, until it is mended.
 func TestFaultsStayReportedUntilMended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { playBadDays(t, ordinary(t), func(time.Time) {}) })
+	synctest.Test(t, func(t *testing.T) { playBadDays(t, settledHost(t), func(time.Time) {}) })
 }
 
 // playBadDays has health judge three days. It calls begins when the faults begin and before each restart, and when they are mended.
 func playBadDays(t *testing.T, h *host, begins func(at time.Time)) {
 	var all, lingering []string
 	begins(h.wall())
-	for _, f := range faults() {
+	for _, f := range lastingFaults() {
 		f.begin(h)
 		all = append(all, f.problem)
 		if f.lingers {
@@ -136,7 +137,7 @@ func playBadDays(t *testing.T, h *host, begins func(at time.Time)) {
 		h.requireLasting(all, 24*time.Hour)
 	}
 	begins(h.wall())
-	for _, f := range faults() {
+	for _, f := range lastingFaults() {
 		f.mend(h)
 	}
 	h.passes(2 * time.Minute)
@@ -157,7 +158,7 @@ func (h *host) requireReported(all []string) {
 			}
 		}
 	}
-	for _, f := range faults() {
+	for _, f := range lastingFaults() {
 		require.Contains(h.t, reported, f.problem, "a fault that is missed")
 		require.LessOrEqual(h.t, reported[f.problem], f.within+2*h.every, f.problem)
 		h.t.Logf("%s is reported after %v", f.problem, reported[f.problem])
@@ -177,7 +178,7 @@ func (h *host) requireLasting(all []string, d time.Duration) {
 // What happened, and does not last, is a problem for as long as its alert looks back.
 func TestFlapsOfADayAreReportedUntilTheyAreOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := ordinary(t)
+		h := settledHost(t)
 		flap := func() {
 			h.state("mlx5_0", 1, verbs.PortDown)
 			h.passes(20 * time.Second)
@@ -219,7 +220,7 @@ func TestCountersAreLookedAtForTheirTimeAndNoLonger(t *testing.T) {
 	} {
 		t.Run(row.problem, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := ordinary(t)
+				h := settledHost(t)
 				row.happens(h)
 				h.passes(time.Minute)
 				require.Contains(t, h.problems(), row.problem)

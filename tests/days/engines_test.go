@@ -90,8 +90,8 @@ type engines struct {
 	series *scrapes.Series
 }
 
-// fill writes the day into both engines, whose files are those for the interval of the day.
-func fill(t *testing.T, d *day) *engines {
+// fillEngines writes the day into both engines. Their files are written for the interval of the day.
+func fillEngines(t *testing.T, d *day) *engines {
 	t.Helper()
 	e := &engines{assets: writeAssets(t, d.every), day: d, influx: grafana.Source{Server: influx.Start(t), Database: "rdma"}}
 	e.series = scrapes.NewSeries(e.firstScrape(), d.every)

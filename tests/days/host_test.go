@@ -34,7 +34,7 @@ const (
 	commandInterval = 10 * time.Second
 )
 
-func began() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+func clockStart() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 // nic is an RDMA device of a host, as the kernel has it.
 type nic struct {
@@ -134,7 +134,9 @@ func newHost(t *testing.T, names ...string) *host {
 // elapsed is CLOCK_MONOTONIC.
 func (h *host) elapsed() time.Duration { return time.Since(h.epoch) + time.Duration(h.jumped.Load()) }
 
-func (h *host) wall() time.Time { return began().Add(h.elapsed() + time.Duration(h.paused.Load())) }
+func (h *host) wall() time.Time {
+	return clockStart().Add(h.elapsed() + time.Duration(h.paused.Load()))
+}
 
 func (h *host) clocks() (wall, mono, boot int64) {
 	return h.wall().UnixNano(), int64(h.elapsed()), int64(h.elapsed() + time.Duration(h.paused.Load()))
@@ -567,13 +569,13 @@ func (h *host) event(name string, port int, e verbs.EventType) {
 func (h *host) problems() []string {
 	var all []string
 	for _, p := range h.plugin.status.Problems {
-		all = append(all, name(&p))
+		all = append(all, problemName(&p))
 	}
 	slices.Sort(all)
 	return all
 }
 
-func name(p *health.Problem) string {
+func problemName(p *health.Problem) string {
 	text := string(p.Severity) + " " + p.ID
 	if p.Device != "" {
 		text += " " + p.Device

@@ -28,7 +28,7 @@ type played struct {
 // Both engines are held to the same table as health.
 func TestRoutineDayFiresNoCriticalAlert(t *testing.T) {
 	needEngines(t)
-	d := day{every: 30 * time.Second, begin: began().Add(time.Hour)}
+	d := day{every: 30 * time.Second, begin: clockStart().Add(time.Hour)}
 	var all []played
 	synctest.Test(t, func(t *testing.T) {
 		lines := d.recording(t)
@@ -41,7 +41,7 @@ func TestRoutineDayFiresNoCriticalAlert(t *testing.T) {
 	})
 	began := time.Now()
 	t.Logf("%d MB of lines from %v to %v", d.lines.Len()>>20, d.begin, d.ends)
-	e := fill(t, &d)
+	e := fillEngines(t, &d)
 	t.Logf("both engines are filled after %v", time.Since(began).Round(time.Second))
 	f := e.firingInfluxDB(t)
 	t.Logf("InfluxDB is asked after %v", time.Since(began).Round(time.Second))

@@ -22,9 +22,9 @@ type action struct {
 // each is the time between two actions. A counter is looked at for half an hour at most, but for flaps in a day.
 const each = 31 * time.Minute
 
-// routine lists the actions of the day and, for each, the alerts that it may raise. The list was written before the day was first
-// played.
-func routine() []action {
+// routineActions returns the actions of the day and, for each, the alerts that it may raise. The list was written before the day was
+// first played.
+func routineActions() []action {
 	return []action{
 		{name: "the host is rebooted, and its links train for 40 s", do: func(h *host) {
 			h.stop()
@@ -176,8 +176,8 @@ func (h *host) reload(name string, lasts time.Duration) {
 	h.review()
 }
 
-// ordinary is a host with six cards on which all has been well for some minutes. A port of the last one is not used.
-func ordinary(t *testing.T) *host {
+// settledHost returns a host with six cards that has been without a problem for some minutes. One port of the last card is unused.
+func settledHost(t *testing.T) *host {
 	h := newOrdinary(t)
 	h.settleIn()
 	return h
@@ -201,13 +201,13 @@ func (h *host) settleIn() {
 }
 
 func TestRoutineDayRaisesNoCriticalProblem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { playRoutineDay(t, ordinary(t), func(*action, time.Time) {}) })
+	synctest.Test(t, func(t *testing.T) { playRoutineDay(t, settledHost(t), func(*action, time.Time) {}) })
 }
 
 // playRoutineDay has health judge each action. It calls begins before each of them.
 func playRoutineDay(t *testing.T, h *host, begins func(a *action, at time.Time)) {
 	warnings := 0
-	for _, a := range routine() {
+	for _, a := range routineActions() {
 		begins(&a, h.wall())
 		begin := len(h.seen)
 		end := h.elapsed() + each
@@ -215,16 +215,16 @@ func playRoutineDay(t *testing.T, h *host, begins func(a *action, at time.Time))
 		h.passes(max(time.Minute, end-h.elapsed()))
 		for _, s := range h.seen[begin:] {
 			of := fmt.Sprintf("%s %s", s.ID, s.Device)
-			t.Logf("%s: %s from %v to %v: %s", a.name, name(&s.Problem), s.from, s.till, s.Text)
+			t.Logf("%s: %s from %v to %v: %s", a.name, problemName(&s.Problem), s.from, s.till, s.Text)
 			if s.Severity == alerts.Critical {
-				t.Errorf("%s: %s", a.name, name(&s.Problem))
+				t.Errorf("%s: %s", a.name, problemName(&s.Problem))
 				continue
 			}
 			warnings++
 			require.Contains(t, a.warnings, of, a.name)
 		}
 	}
-	t.Logf("%d actions, %d warnings", len(routine()), warnings)
+	t.Logf("%d actions, %d warnings", len(routineActions()), warnings)
 	h.passes(each)
 	require.Empty(t, h.problems(), "in the end")
 }

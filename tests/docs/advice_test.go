@@ -20,9 +20,9 @@ import (
 
 var code = regexp.MustCompile("`([^`]+)`")
 
-// unreviewed returns what is wrong with the advice in a text: commands that are not in the table of advice, and those whose risk
-// the text does not name. isCommand reports which code of the text is a command.
-func unreviewed(text string, isCommand func(code string) bool) (wrong []string) {
+// adviceProblems returns the errors in the advice of a text: commands that are not in the table of advice, and commands without their
+// risk in the text. isCommand reports whether a piece of code in the text is a command.
+func adviceProblems(text string, isCommand func(code string) bool) (wrong []string) {
 	for _, found := range code.FindAllStringSubmatch(text, -1) {
 		if !isCommand(found[1]) {
 			continue
@@ -67,9 +67,9 @@ func TestUnreviewedAdviceIsFound(t *testing.T) {
 		"Reset it: `devlink dev reload`, which ends the connections of all applications on the device.": nil,
 		"`rdma link`, `lspci -nn` and `path` of rdma_fabric_peer.":                                      nil,
 	} {
-		require.Equal(t, want, unreviewed(text, isNoField), text)
+		require.Equal(t, want, adviceProblems(text, isNoField), text)
 	}
-	require.Equal(t, []string{"opensm -B: not in internal/agent/advice"}, unreviewed("`opensm -B` or `no_device`", startsProgram))
+	require.Equal(t, []string{"opensm -B: not in internal/agent/advice"}, adviceProblems("`opensm -B` or `no_device`", startsProgram))
 }
 
 func TestAlertsAdviseReviewedCommands(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAlertsAdviseReviewedCommands(t *testing.T) {
 	_, chapters, found := strings.Cut(string(text), "\n## ")
 	require.True(t, found)
 	for line := range strings.Lines(chapters) {
-		for _, one := range unreviewed(line, isNoField) {
+		for _, one := range adviceProblems(line, isNoField) {
 			t.Errorf("%s\n%s", one, line)
 		}
 	}
@@ -87,11 +87,11 @@ func TestAlertsAdviseReviewedCommands(t *testing.T) {
 func TestTroubleshootingAdvisesReviewedCommands(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/how-to/troubleshooting.md"))
 	require.NoError(t, err)
-	for _, one := range unreviewed(string(text), startsProgram) {
+	for _, one := range adviceProblems(string(text), startsProgram) {
 		t.Error(one)
 	}
 	for _, c := range Commands(string(text)) {
-		for _, one := range unreviewed("`"+c.Text+"` "+string(text), func(code string) bool { return code == c.Text }) {
+		for _, one := range adviceProblems("`"+c.Text+"` "+string(text), func(code string) bool { return code == c.Text }) {
 			t.Errorf("line %d: %s", c.Line, one)
 		}
 	}

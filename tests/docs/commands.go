@@ -29,12 +29,12 @@ func Commands(text string) []Command {
 	for n := 0; n < len(lines); n++ {
 		switch line := lines[n]; {
 		case shellOpen.MatchString(line):
-			end := closing(lines, n+1)
+			end := blockEnd(lines, n+1)
 			noTest := shellOpen.FindStringSubmatch(line)[1] != ""
-			all = append(all, block(lines[n+1:end], n+2, noTest)...)
+			all = append(all, blockCommands(lines[n+1:end], n+2, noTest)...)
 			n = end
 		case strings.HasPrefix(line, "```"):
-			n = closing(lines, n+1)
+			n = blockEnd(lines, n+1)
 		case indented.MatchString(line):
 			all = append(all, Command{Line: n + 1, Text: indented.FindStringSubmatch(line)[1]})
 		default:
@@ -46,8 +46,8 @@ func Commands(text string) []Command {
 	return all
 }
 
-// closing returns the index of the line that ends a block.
-func closing(lines []string, from int) int {
+// blockEnd returns the index of the line that ends a code block.
+func blockEnd(lines []string, from int) int {
 	for n := from; n < len(lines); n++ {
 		if strings.HasPrefix(lines[n], "```") {
 			return n
@@ -56,7 +56,7 @@ func closing(lines []string, from int) int {
 	return len(lines)
 }
 
-func block(lines []string, first int, noTest bool) []Command {
+func blockCommands(lines []string, first int, noTest bool) []Command {
 	var all []Command
 	for n := 0; n < len(lines); n++ {
 		begin, text := n, comment.ReplaceAllString(lines[n], "")

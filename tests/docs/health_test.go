@@ -21,7 +21,7 @@ type node struct {
 func newNode(t *testing.T, path, name string) *node {
 	t.Helper()
 	n := &node{t.TempDir()}
-	text := written(t, path)
+	text := slurmFile(t, path)
 	for _, path := range []string{"/proc/uptime", "/run/"} {
 		if path == "/proc/uptime" || strings.Contains(text, path) {
 			require.Contains(t, text, path)
@@ -252,11 +252,11 @@ func TestNHCFailsForCriticalProblemsAndWaitsAfterBoot(t *testing.T) {
 	require.Equal(t, well, n.runNHC(t), "no plugin is installed")
 }
 
-// unit returns the values that the unit rdma-ready.service of docs/how-to/slurm.md gives a key.
-func unit(t *testing.T, key string) []string {
+// unitValues returns the values of a key in the unit rdma-ready.service of docs/how-to/slurm.md.
+func unitValues(t *testing.T, key string) []string {
 	t.Helper()
 	var values []string
-	for line := range strings.Lines(written(t, "/etc/systemd/system/rdma-ready.service")) {
+	for line := range strings.Lines(slurmFile(t, "/etc/systemd/system/rdma-ready.service")) {
 		if value, found := strings.CutPrefix(line, key+"="); found {
 			values = append(values, strings.TrimSpace(value))
 		}
@@ -265,12 +265,12 @@ func unit(t *testing.T, key string) []string {
 }
 
 func TestUnitWaitsAtMostFiveMinutesAfterBoot(t *testing.T) {
-	command, found := strings.CutPrefix(strings.Join(unit(t, "ExecStart"), "\n"), "/bin/sh -c '")
+	command, found := strings.CutPrefix(strings.Join(unitValues(t, "ExecStart"), "\n"), "/bin/sh -c '")
 	require.True(t, found)
 	command = strings.NewReplacer("$$", "$", "%%", "%").Replace(strings.TrimSuffix(command, "'")) // as systemd.service(5) reads them
-	require.Equal(t, []string{"5min"}, unit(t, "TimeoutStartSec"))
-	require.Equal(t, []string{"oneshot"}, unit(t, "Type"))
-	require.Empty(t, unit(t, "RequiredBy"))
+	require.Equal(t, []string{"5min"}, unitValues(t, "TimeoutStartSec"))
+	require.Equal(t, []string{"oneshot"}, unitValues(t, "Type"))
+	require.Empty(t, unitValues(t, "RequiredBy"))
 	for name, row := range map[string]struct{ uptime, status, naps int }{
 		"well":                  {20, 0, 0},
 		"a warning":             {20, 1, 0},
@@ -299,7 +299,7 @@ func TestUnitEndsTheWaitOnceHealthCanTell(t *testing.T) {
 	require.NoError(t, os.Mkdir(n.dir+"/proc", 0o755))
 	n.health(t, 20, 70, tooEarly)
 	n.write(t, "sleep", fmt.Sprintf("#!/bin/sh\necho \"$1\" >>%[1]s/asked\nprintf '#!/bin/sh\\nexit 2\\n' >%[1]s/rdma-events\n", n.dir))
-	command := strings.Join(unit(t, "ExecStart"), "\n")
+	command := strings.Join(unitValues(t, "ExecStart"), "\n")
 	command = strings.NewReplacer("$$", "$", "%%", "%", "/proc/uptime", n.dir+"/proc/uptime").Replace(command)
 	n.run(t, "sh", "-c", command)
 	require.Equal(t, "5\n", n.asked(t))
@@ -311,7 +311,7 @@ func TestUnitIsValid(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"rdma-ready.service": written(t, "/etc/systemd/system/rdma-ready.service"),
+		"rdma-ready.service": slurmFile(t, "/etc/systemd/system/rdma-ready.service"),
 		"telegraf.service":   "[Service]\nExecStart=/bin/true\n",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))

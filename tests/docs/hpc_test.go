@@ -13,8 +13,8 @@ import (
 	"rdma_events/internal/fabric/pinglist"
 )
 
-// written returns the text of a file that docs/how-to/slurm.md has people write.
-func written(t *testing.T, path string) string {
+// slurmFile returns the text of a file that readers of docs/how-to/slurm.md are told to write.
+func slurmFile(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/how-to/slurm.md"))
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestSlurmsLeavesAreTheGroupsOfTheList(t *testing.T) {
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
-	write("rdma-peers", written(t, "/usr/local/sbin/rdma-peers"))
+	write("rdma-peers", slurmFile(t, "/usr/local/sbin/rdma-peers"))
 	write("scontrol", `#!/bin/sh
 case "$*" in
 "show topology") cat <<'EOF'
@@ -81,7 +81,7 @@ func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails(t *testing.T) {
 			write := func(name, text string) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 			}
-			write("rdma-epilog", written(t, "/usr/local/sbin/rdma-epilog"))
+			write("rdma-epilog", slurmFile(t, "/usr/local/sbin/rdma-epilog"))
 			write("rdma-events", "#!/bin/sh\necho \"$*\" >>"+dir+"/asked\necho '"+row.line+"'\nexit "+row.status+"\n")
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "rdma-epilog"))
 			cmd.Env = []string{
@@ -105,7 +105,7 @@ func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails(t *testing.T) {
 	}
 	t.Run("no rdma-events and no place", func(t *testing.T) {
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "rdma-epilog"), []byte(written(t, "/usr/local/sbin/rdma-epilog")), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "rdma-epilog"), []byte(slurmFile(t, "/usr/local/sbin/rdma-epilog")), 0o755))
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "rdma-epilog"))
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "SLURM_JOB_ID=1234", "RDMA_JOB_LOGS=/proc/none"}
 		require.NoError(t, cmd.Run())

@@ -27,13 +27,13 @@ func TestEachStepOfAPathExists(t *testing.T) {
 		steps := step.FindAllStringSubmatch(section, -1)
 		require.Greater(t, len(steps), 5, title)
 		for _, s := range steps {
-			require.Contains(t, functions(t, s[1]), s[2], "%s: %s", title, path.Base(s[1]))
+			require.Contains(t, declaredFunctions(t, s[1]), s[2], "%s: %s", title, path.Base(s[1]))
 		}
 	}
 }
 
-// functions returns the functions that a package declares, methods with the name of their type, and its functions in C.
-func functions(t *testing.T, dir string) map[string]bool {
+// declaredFunctions returns the names of the Go and C functions that a package declares. A method has the name of its type before it.
+func declaredFunctions(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))

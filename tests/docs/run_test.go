@@ -16,8 +16,8 @@ import (
 
 const root = "../.."
 
-// documents returns the paths of all documents that contain commands for people.
-func documents(t *testing.T) []string {
+// documentPaths returns the paths of all documents that contain commands for people.
+func documentPaths(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
 	require.NoError(t, err)
@@ -35,13 +35,13 @@ func TestEveryCommandInTheDocumentsIsRun(t *testing.T) {
 	rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")
 	rig.Program(t, "TELEGRAF_BIN", "tools/telegraf")
 	ran := map[string]bool{} // the commands that run here already
-	for _, path := range documents(t) {
+	for _, path := range documentPaths(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)
 			var here []Command
 			for _, c := range Commands(string(text)) {
-				p := place(c.Text)
+				p := commandPlace(c.Text)
 				switch {
 				case c.NotRun || p.NotRun != "":
 				case p.Where != "":
@@ -66,7 +66,7 @@ func shortTarget(command string) bool {
 // A place is an error if no document contains its command any more.
 func TestEveryPlaceIsOfACommand(t *testing.T) {
 	var all []string
-	for _, path := range documents(t) {
+	for _, path := range documentPaths(t) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, c := range Commands(string(text)) {
@@ -78,7 +78,7 @@ func TestEveryPlaceIsOfACommand(t *testing.T) {
 	}
 }
 
-func place(command string) Place {
+func commandPlace(command string) Place {
 	for _, p := range Places() {
 		if p.Command == command {
 			return p
@@ -114,7 +114,7 @@ func runHere(t *testing.T, commands []Command) {
 	args = append(args, "bash", "tests/docs/run.sh")
 	for _, c := range commands {
 		run := c.Text
-		if p := place(c.Text); p.Run != "" {
+		if p := commandPlace(c.Text); p.Run != "" {
 			run = p.Run
 		}
 		args = append(args, run)
@@ -130,7 +130,7 @@ func runHere(t *testing.T, commands []Command) {
 		require.NoError(t, err)
 		exit, err := strconv.Atoi(strings.TrimSpace(string(status)))
 		require.NoError(t, err)
-		p := place(c.Text)
+		p := commandPlace(c.Text)
 		right := exit == 0 || slices.Contains(p.Exits, exit) && strings.Contains(string(said), p.Prints)
 		if !right {
 			t.Errorf("line %d: %s\nended with %d; run it, list in places.go where it is run, or there why no test runs it:\n%s", c.Line, c.Text, exit, said)

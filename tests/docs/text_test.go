@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reasons returns the constants of type status.Reason, as written in the code.
-func reasons(t *testing.T) []string {
+// statusReasons returns the constants of type status.Reason, as written in the code.
+func statusReasons(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "internal/sys/status/reason.go"), nil, 0)
 	require.NoError(t, err)
@@ -45,13 +45,13 @@ func TestEachReasonHasAChapterInTroubleshooting(t *testing.T) {
 	for _, title := range regexp.MustCompile(`(?m)^### (\w+)$`).FindAllStringSubmatch(chapters, -1) {
 		named = append(named, title[1])
 	}
-	require.ElementsMatch(t, reasons(t), named)
+	require.ElementsMatch(t, statusReasons(t), named)
 }
 
 // Links within the project lead to a file, and to a title in it if they name one.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^):#]*)(#[a-z0-9_-]+)?\)`)
-	for _, path := range documents(t) {
+	for _, path := range documentPaths(t) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
@@ -62,14 +62,14 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			_, err := os.Stat(to)
 			require.NoError(t, err, "%s: %s", path, found[0])
 			if found[2] != "" {
-				require.Contains(t, anchors(t, to), found[2], "%s: %s", path, found[0])
+				require.Contains(t, documentAnchors(t, to), found[2], "%s: %s", path, found[0])
 			}
 		}
 	}
 }
 
-// anchors returns the anchors by which links refer to a document's titles.
-func anchors(t *testing.T, path string) []string {
+// documentAnchors returns the anchors of the titles in a document, as links use them.
+func documentAnchors(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -33,14 +33,14 @@ func TestEachFaultNamesATestThatExists(t *testing.T) {
 			pkg, tests, found := strings.Cut(one, ": ")
 			require.True(t, found, row)
 			for test := range strings.SplitSeq(tests, ", ") {
-				require.Contains(t, declared(t, pkg), test, row)
+				require.Contains(t, declaredTests(t, pkg), test, row)
 				named[pkg] = append(named[pkg], test)
 			}
 		}
 	}
 	others := regexp.MustCompile(`Test\w+`).FindAllString(rest, -1)
 	for _, pkg := range indexed {
-		for _, test := range declared(t, pkg) {
+		for _, test := range declaredTests(t, pkg) {
 			if test != "TestMain" && strings.HasPrefix(test, "Test") && !slices.Contains(named[pkg], test) {
 				require.Contains(t, others, test, "%s: a row of docs/explanation/verification.md, or the list at its end", pkg)
 			}
@@ -48,8 +48,8 @@ func TestEachFaultNamesATestThatExists(t *testing.T) {
 	}
 }
 
-// declared returns the tests and fuzz tests of a package.
-func declared(t *testing.T, pkg string) []string {
+// declaredTests returns the tests and fuzz tests of a package.
+func declaredTests(t *testing.T, pkg string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
 	require.NoError(t, err)

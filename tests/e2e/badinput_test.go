@@ -41,9 +41,9 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		{"glob without an index", "[[inputs.rdma_events]]\n  devices = [\"mlx5\"]\n", []string{"devices = [\"mlx5\"]", "mlx5_*"}},
 		{"simulator without its backend", "[[inputs.rdma_events]]\n[inputs.rdma_events.sim]\n  profile = \"ib8\"\n", []string{"sim.profile", "backend = \"sim\""}},
 		{"no TOML", "[[inputs.rdma_events]\n", []string{"rdma_events.conf", "line 2"}},
-		{"unknown event in a scenario", sim(broken), []string{broken, "port_eror"}},
-		{"scenario that does not parse", sim(unparsable), []string{unparsable}},
-		{"missing scenario", sim("/nowhere/scenario.toml"), []string{"/nowhere/scenario.toml"}},
+		{"unknown event in a scenario", simConfig(broken), []string{broken, "port_eror"}},
+		{"scenario that does not parse", simConfig(unparsable), []string{unparsable}},
+		{"missing scenario", simConfig("/nowhere/scenario.toml"), []string{"/nowhere/scenario.toml"}},
 		{"missing worker", "[[inputs.rdma_events]]\n  backend = \"sim\"\n  worker_path = \"/nowhere/worker\"\n", []string{"worker_path", "/nowhere/worker"}},
 		{"worker others may write", "[[inputs.rdma_events]]\n  backend = \"sim\"\n  worker_path = \"" + writable + "\"\n", []string{writable}},
 	} {
@@ -56,7 +56,7 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 	t.Run("worker that is not ours", func(t *testing.T) {
 		r := rig.Start(t, rig.Config{Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n  devices = [\"sim0\"]\n  worker_path = \"" + stranger + "\"\n"})
 		r.AwaitLog(stranger, 30*time.Second)
-		if lines := about(r.Log(), stranger); len(lines) != 1 {
+		if lines := linesContaining(r.Log(), stranger); len(lines) != 1 {
 			t.Errorf("want one line about the stranger, got %d:\n%s", len(lines), r.Log())
 		} else {
 			t.Log(lines[0])
@@ -64,11 +64,11 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 	})
 }
 
-func sim(scenario string) string {
+func simConfig(scenario string) string {
 	return "[[inputs.rdma_events]]\n  backend = \"sim\"\n[inputs.rdma_events.sim]\n  scenario = \"" + scenario + "\"\n"
 }
 
-func about(log, text string) []string {
+func linesContaining(log, text string) []string {
 	var lines []string
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, text) {

@@ -61,7 +61,7 @@ func (r *recording) awaitLog(t *testing.T, text string) {
 // startRecording starts the plugin with a recorder's directory from systemd.
 func startRecording(t *testing.T, dir, scenario string) *recording {
 	t.Helper()
-	return startRecordingOf(t, dir, sim(writeScenario(t, scenario)))
+	return startRecordingOf(t, dir, simConfig(writeScenario(t, scenario)))
 }
 
 // startRecordingOf is startRecording with a configuration.
@@ -99,10 +99,10 @@ type kept struct {
 	Peer     *rig.Peer
 }
 
-// recorded returns the records of a directory, each of which is as the schema says.
-func recorded(t *testing.T, dir string, args ...string) (all []kept) {
+// readRecords returns the records of a directory, and requires that each fits the schema.
+func readRecords(t *testing.T, dir string, args ...string) (all []kept) {
 	t.Helper()
-	text, code := ask(t, slices.Concat([]string{"events", "-json", "-directory", dir}, args)...)
+	text, code := runCommand(t, slices.Concat([]string{"events", "-json", "-directory", dir}, args)...)
 	require.Contains(t, []int{0, 1}, code) // 1: the record that is being written just now
 	for line := range strings.Lines(text) {
 		schema.Require(t, "events", line)
@@ -113,7 +113,7 @@ func recorded(t *testing.T, dir string, args ...string) (all []kept) {
 	return all
 }
 
-func count(all []kept, is func(*kept) bool) (n int) {
+func countRecords(all []kept, is func(*kept) bool) (n int) {
 	for i := range all {
 		if is(&all[i]) {
 			n++
@@ -127,27 +127,29 @@ func isDrop(k *kept) bool { return k.Event == "port_err" && k.StateTo == "down" 
 func TestEventsAreRecordedAcrossAKillAndReadAnywhere(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(shortDir(t), "rdma_events")
-	line, code := ask(t, "events", "-directory", dir)
+	line, code := runCommand(t, "events", "-directory", dir)
 	require.Empty(t, line)
 	require.Equal(t, 2, code, "nothing was recorded yet")
 
 	first := startRecording(t, dir, everySecond)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(dir)
-		return err == nil && count(recorded(t, dir), isDrop) >= 3
+		return err == nil && countRecords(readRecords(t, dir), isDrop) >= 3
 	}, time.Minute, 200*time.Millisecond)
 	require.NoError(t, first.Process.Signal(syscall.SIGKILL))
 	require.Error(t, first.Wait())
-	before := recorded(t, dir)
-	require.GreaterOrEqual(t, count(before, isDrop), 3)
-	require.Equal(t, 1, count(before, func(k *kept) bool { return k.Kind == "plugin" }))
-	require.Zero(t, count(before, func(k *kept) bool { return k.Kind == "end" }))
+	before := readRecords(t, dir)
+	require.GreaterOrEqual(t, countRecords(before, isDrop), 3)
+	require.Equal(t, 1, countRecords(before, func(k *kept) bool { return k.Kind == "plugin" }))
+	require.Zero(t, countRecords(before, func(k *kept) bool { return k.Kind == "end" }))
 
 	second := startRecording(t, dir, everySecond)
-	require.Eventually(t, func() bool { return count(recorded(t, dir), isDrop) >= count(before, isDrop)+3 }, time.Minute, 200*time.Millisecond)
+	require.Eventually(t, func() bool { return countRecords(readRecords(t, dir), isDrop) >= countRecords(before, isDrop)+3 }, time.Minute, 200*time.Millisecond)
 	second.stop(t)
 	third := startRecording(t, dir, "")
-	require.Eventually(t, func() bool { return count(recorded(t, dir), func(k *kept) bool { return k.Start != nil }) == 3 },
+	require.Eventually(t, func() bool {
+		return countRecords(readRecords(t, dir), func(k *kept) bool { return k.Start != nil }) == 3
+	},
 		time.Minute, 200*time.Millisecond)
 	third.stop(t)
 
@@ -155,7 +157,7 @@ func TestEventsAreRecordedAcrossAKillAndReadAnywhere(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, os.CopyFS(elsewhere, os.DirFS(dir)))
 	require.NoError(t, os.RemoveAll(dir))
-	all := recorded(t, elsewhere)
+	all := readRecords(t, elsewhere)
 	var clean []bool
 	next := uint64(1)
 	for _, k := range all {
@@ -171,11 +173,11 @@ func TestEventsAreRecordedAcrossAKillAndReadAnywhere(t *testing.T) {
 	require.Equal(t, []bool{false, false, true}, clean)
 	require.Equal(t, before, all[:len(before)], "what was written stays")
 
-	require.Equal(t, len(all), len(recorded(t, elsewhere, "-since", "1h")))
-	for _, k := range recorded(t, elsewhere, "-device", "sim1") {
+	require.Equal(t, len(all), len(readRecords(t, elsewhere, "-since", "1h")))
+	for _, k := range readRecords(t, elsewhere, "-device", "sim1") {
 		require.NotEqual(t, "sim0", k.Device)
 	}
-	text, code := ask(t, "events", "-directory", elsewhere)
+	text, code := runCommand(t, "events", "-directory", elsewhere)
 	require.Zero(t, code)
 	require.Regexp(t, `(?m)^\d{4}-\d\d-\d\d$`, text)
 	require.Regexp(t, `(?m)^\d\d:\d\d:\d\d\.\d{6}  sim0:1      port_err             active > down`, text)
@@ -193,8 +195,8 @@ type following struct {
 	lines  *json.Decoder
 }
 
-// follow starts a plugin that records a scenario, and `events -follow`.
-func follow(t *testing.T, scenario string) *following {
+// startFollowing starts a plugin that records a scenario, and `events -follow`, which reads the records.
+func startFollowing(t *testing.T, scenario string) *following {
 	t.Helper()
 	f := &following{t: t, dir: filepath.Join(shortDir(t), "rdma_events")}
 	f.plugin = startRecording(t, f.dir, scenario)
@@ -230,19 +232,19 @@ func (f *following) stop() {
 
 func TestEventsAreFollowed(t *testing.T) {
 	t.Parallel()
-	f := follow(t, everySecond)
+	f := startFollowing(t, everySecond)
 	var seen []kept
-	for count(seen, isDrop) < 4 {
+	for countRecords(seen, isDrop) < 4 {
 		seen = append(seen, f.next())
 	}
 	f.stop()
-	require.Equal(t, recorded(t, f.dir)[:len(seen)], seen)
+	require.Equal(t, readRecords(t, f.dir)[:len(seen)], seen)
 }
 
 // Nothing follows an event that changes no state, and it is shown all the same.
 func TestALoneEventIsFollowed(t *testing.T) {
 	t.Parallel()
-	f := follow(t, "[[event]]\nat = \"2s\"\ntype = \"port_active\"\ndevice = \"sim0\"\n")
+	f := startFollowing(t, "[[event]]\nat = \"2s\"\ntype = \"port_active\"\ndevice = \"sim0\"\n")
 	for f.next().Event != "port_active" {
 	}
 	f.stop()
@@ -255,7 +257,7 @@ func TestASecondInstanceRecordsNothingAndSaysWhy(t *testing.T) {
 	first := startRecording(t, dir, everySecond)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(dir)
-		return err == nil && count(recorded(t, dir), isDrop) >= 1
+		return err == nil && countRecords(readRecords(t, dir), isDrop) >= 1
 	}, time.Minute, 200*time.Millisecond)
 	second := startRecording(t, dir, everySecond)
 	second.awaitLog(t, "nothing is recorded")
@@ -263,7 +265,7 @@ func TestASecondInstanceRecordsNothingAndSaysWhy(t *testing.T) {
 	require.Regexp(t, fmt.Sprintf(`W! recorder: nothing is recorded, retry_in 1m0s, error .*%s.*another process records in it.*\n`, dir), second.stderr.String())
 	first.stop(t)
 	require.NotContains(t, first.stderr.String(), "W!")
-	require.Equal(t, 1, count(recorded(t, dir), func(k *kept) bool { return k.Kind == "plugin" }))
+	require.Equal(t, 1, countRecords(readRecords(t, dir), func(k *kept) bool { return k.Kind == "plugin" }))
 }
 
 func TestWithoutADirectoryOneLineSaysThatNothingIsRecorded(t *testing.T) {

@@ -23,7 +23,7 @@ type explained struct {
 	trigger, cause string
 }
 
-func down(why, cause string) explained {
+func explainedDown(why, cause string) explained {
 	return explained{"[[link]]\ndown_for = \"10s\"\nwhy = \"" + why + "\"\n", "port_err", cause}
 }
 
@@ -31,11 +31,11 @@ func down(why, cause string) explained {
 // comes back, so that a slow start misses nothing.
 func badMinute() []explained {
 	return []explained{
-		down("carrier", "no_carrier"), down("admin", "admin_down"),
-		down("no_cable", "no_cable"), down("cable_issue", "cable_issue"), down("bad_signal_integrity", "bad_signal"),
-		down("link_training_failure", "training"), down("autoneg", "autoneg"), down("module", "module"),
-		down("overheat", "overheat"), down("power_budget_exceeded", "power_budget"),
-		down("eeprom_issue", "no_carrier"), // no word for it, and the rest is as certain
+		explainedDown("carrier", "no_carrier"), explainedDown("admin", "admin_down"),
+		explainedDown("no_cable", "no_cable"), explainedDown("cable_issue", "cable_issue"), explainedDown("bad_signal_integrity", "bad_signal"),
+		explainedDown("link_training_failure", "training"), explainedDown("autoneg", "autoneg"), explainedDown("module", "module"),
+		explainedDown("overheat", "overheat"), explainedDown("power_budget_exceeded", "power_budget"),
+		explainedDown("eeprom_issue", "no_carrier"), // no word for it, and the rest is as certain
 		{"[[gid]]\nto = 6\naway = \"500ms\"\n", "gid_change", "address_change"},
 		{"[[event]]\ntype = \"device_fatal\"\n", "device_fatal", "device_fatal"},
 		{"[[fault]]\nkind = \"removed\"\nfor = \"5s\"\n", "removed", "driver_removed"},
@@ -131,7 +131,7 @@ func TestWithoutSnapshotsNothingElseChanges(t *testing.T) {
     snapshot_interval = "0s"
 `
 	r := rig.Start(t, rig.Config{Plugin: plugin})
-	r.Await("the outcome of "+dir+" without evidence", patience, func(points []rig.Point) bool { return outcome(points) == want.String() })
+	r.Await("the outcome of "+dir+" without evidence", patience, func(points []rig.Point) bool { return outcomeText(points) == want.String() })
 }
 
 // evidenceObject is what the tests read of the JSON about a trigger.
@@ -192,7 +192,7 @@ func requireUnplugged(t *testing.T, definition, line string) bool {
 
 func TestEvidenceIsAsTheSchemaSays(t *testing.T) {
 	t.Parallel()
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, unplugged)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, unplugged)), 0o644)
 	watch := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "watch", "-json", "-config", conf)
 	watch.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+shortDir(t))
 	out, err := watch.StdoutPipe()
@@ -212,7 +212,7 @@ func TestEvidenceIsAsTheSchemaSays(t *testing.T) {
 		if _, err := os.Stat(dir); err != nil {
 			return false
 		}
-		text, _ := ask(t, "events", "-json", "-directory", dir)
+		text, _ := runCommand(t, "events", "-json", "-directory", dir)
 		for line := range strings.Lines(text) {
 			if requireUnplugged(t, "events", line) {
 				return true

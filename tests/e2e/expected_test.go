@@ -39,22 +39,22 @@ func TestLearnedSectionsFitTheHostAndNoLesserOne(t *testing.T) {
     count = 1
 `, learned)
 
-	text, code := ask(t, "check", "-config", simulatedHost(t, 5, learned))
+	text, code := runCommand(t, "check", "-config", simulatedHost(t, 5, learned))
 	require.Equal(t, 0, code, text)
 	require.Contains(t, text, "\nexpected: 4 of sim[0-2], sim4, with all ports active at 100 Gbit/s or more\n")
-	text, code = ask(t, "status", "-dir", none, "-config", simulatedHost(t, 5, learned))
+	text, code = runCommand(t, "status", "-dir", none, "-config", simulatedHost(t, 5, learned))
 	require.Equal(t, 0, code, text)
 
-	text, code = ask(t, "status", "-dir", none, "-config", simulatedHost(t, 5, strings.ReplaceAll(learned, `["sim3:1"]`, `[]`)))
+	text, code = runCommand(t, "status", "-dir", none, "-config", simulatedHost(t, 5, strings.ReplaceAll(learned, `["sim3:1"]`, `[]`)))
 	require.Equal(t, 2, code, text)
 	require.Contains(t, text, "port-down")
-	text, code = ask(t, "status", "-dir", none, "-config", simulatedHost(t, 5, strings.ReplaceAll(learned, "rate_gbps = 100", "rate_gbps = 200")))
+	text, code = runCommand(t, "status", "-dir", none, "-config", simulatedHost(t, 5, strings.ReplaceAll(learned, "rate_gbps = 100", "rate_gbps = 200")))
 	require.NotEqual(t, 0, code, text)
 	require.Contains(t, text, "link-slow")
 
-	text, code = ask(t, "check", "-config", simulatedHost(t, 4, learned))
+	text, code = runCommand(t, "check", "-config", simulatedHost(t, 4, learned))
 	require.Equal(t, 1, code, text)
-	text, code = ask(t, "status", "-dir", none, "-config", simulatedHost(t, 4, learned))
+	text, code = runCommand(t, "status", "-dir", none, "-config", simulatedHost(t, 4, learned))
 	require.Equal(t, 2, code, text)
 	require.Contains(t, text, "devices-too-few")
 	require.Contains(t, text, "1 of 4 that match sim[0-2], sim4")

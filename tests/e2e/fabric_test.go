@@ -40,7 +40,7 @@ func TestTheDemonstrationOfTheFabricShowsAWayThatIsCut(t *testing.T) {
 func TestWatchProbesNoHostUnasked(t *testing.T) {
 	t.Parallel()
 	w := rig.StartWatch(t, nil, "-config", fabricConfig(t), "-for", "8s")
-	w.Await("both devices are open", time.Minute, func(r []rig.Record) bool { return opened(r, "sim0") && opened(r, "sim1") })
+	w.Await("both devices are open", time.Minute, func(r []rig.Record) bool { return hasOpened(r, "sim0") && hasOpened(r, "sim1") })
 	w.End(0)
 	for _, r := range w.Records() {
 		require.Nil(t, r.Peer)
@@ -57,7 +57,7 @@ func fabricConfig(t *testing.T) string {
 func ofFabric(t *testing.T) string {
 	t.Helper()
 	list := writeFile(t, "peers", "gpu01 rack1\ngpu02 rack1\ngpu03 rack1\ngpu05 rack2\n", 0o644)
-	return sim("fabric") + "[inputs.rdma_events.fabric]\n  peers_file = \"" + list + "\"\n  host = \"gpu01\"\n"
+	return simConfig("fabric") + "[inputs.rdma_events.fabric]\n  peers_file = \"" + list + "\"\n  host = \"gpu01\"\n"
 }
 
 // The way to gpu02 is cut for 6 s, 5 s after the start, and a verdict lasts until the pair has been well for 5 s.
@@ -99,17 +99,17 @@ func TestWhatIsSaidOfOtherHostsIsRecorded(t *testing.T) {
 	r := startRecordingOf(t, dir, ofFabric(t))
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(dir)
-		return err == nil && count(recorded(t, dir), func(k *kept) bool { return isCut(k.Peer) }) >= 2
+		return err == nil && countRecords(readRecords(t, dir), func(k *kept) bool { return isCut(k.Peer) }) >= 2
 	}, time.Minute, 200*time.Millisecond)
 	r.stop(t)
-	text, code := ask(t, "events", "-directory", dir)
+	text, code := runCommand(t, "events", "-directory", dir)
 	require.Zero(t, code)
 	require.Regexp(t, `  sim0:1 > gpu02 sim0  path  echo and write silent for \S+, the peer's process answers\n`, text)
 }
 
 func TestTheListOfHostsNeedsNoDevice(t *testing.T) {
 	t.Parallel()
-	text, code := ask(t, "fabric", "-list", "-config", fabricConfig(t))
+	text, code := runCommand(t, "fabric", "-list", "-config", fabricConfig(t))
 	require.Zero(t, code)
 	require.Contains(t, text, "gpu01 in rack1 pings 3 and is pinged by 3\n")
 }

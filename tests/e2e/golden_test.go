@@ -29,15 +29,14 @@ func TestGolden(t *testing.T) {
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			golden(t, dir)
+			awaitGolden(t, dir)
 		})
 	}
 }
 
-// golden waits until the newest point of every series and the sums of all
-// events and changes are as expected. These stay the same once a scenario is
-// over, so the test does not depend on the times at which points arrive.
-func golden(t *testing.T, dir string) {
+// awaitGolden waits until the newest point of every series and the sums of all events and changes are as expected. They stay the
+// same once a scenario is over, so the test does not depend on the times at which points arrive.
+func awaitGolden(t *testing.T, dir string) {
 	scenario, err := os.ReadFile(filepath.Join(dir, "scenario.toml"))
 	if err != nil {
 		t.Fatal(err)
@@ -60,11 +59,11 @@ func golden(t *testing.T, dir string) {
 	}
 	deadline := time.Now().Add(patience)
 	r.Await("any point", patience, func(points []rig.Point) bool {
-		if outcome(points) == string(want) {
+		if outcomeText(points) == string(want) {
 			return true
 		}
 		if time.Now().After(deadline.Add(-time.Second)) {
-			t.Fatalf("unexpected outcome:\n%s\nthe log:\n%s", rig.Diff(string(want), outcome(points)), r.Log())
+			t.Fatalf("unexpected outcome:\n%s\nthe log:\n%s", rig.Diff(string(want), outcomeText(points)), r.Log())
 		}
 		return false
 	})
@@ -74,28 +73,27 @@ func writeWhenSettled(t *testing.T, r *rig.Telegraf, file string) {
 	t.Helper()
 	last, since := "", time.Now()
 	points := r.Await("a settled outcome", patience, func(points []rig.Point) bool {
-		if now := outcome(points); now != last {
+		if now := outcomeText(points); now != last {
 			last, since = now, time.Now()
 		}
 		return last != "" && time.Since(since) > 12*time.Second
 	})
-	if err := os.WriteFile(file, []byte(outcome(points)), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(outcomeText(points)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// outcome returns a text about all points. It has the newest point of each series
-// for measurements that are written every interval, and the sums for
-// measurements that are written when something happens.
-func outcome(points []rig.Point) string {
+// outcomeText summarizes all points as text: the newest point of each series for measurements that are written at every interval,
+// and sums for measurements that are written when something happens.
+func outcomeText(points []rig.Point) string {
 	lines := map[string]string{}
 	sums := map[string]map[string]int64{}
 	for _, p := range points {
 		switch p.Measurement {
 		case "rdma_async_event":
-			add(sums, p, "count")
+			addToSum(sums, p, "count")
 		case "rdma_port_change":
-			add(sums, p, "transitions")
+			addToSum(sums, p, "transitions")
 		case "rdma_evidence": // how many come, and what they find, depends on when they are taken
 			lines[p.Series()] = "comes"
 		default:
@@ -114,7 +112,7 @@ func outcome(points []rig.Point) string {
 	return b.String()
 }
 
-func add(sums map[string]map[string]int64, p rig.Point, field string) {
+func addToSum(sums map[string]map[string]int64, p rig.Point, field string) {
 	if sums[p.Series()] == nil {
 		sums[p.Series()] = map[string]int64{}
 	}
@@ -131,7 +129,7 @@ func fieldsOf(p rig.Point) string {
 			continue
 		}
 		value := p.Fields[name]
-		if dependsOnLoad(name) || varies(p.Measurement, name) && value != int64(0) {
+		if dependsOnLoad(name) || fieldVaries(p.Measurement, name) && value != int64(0) {
 			out = append(out, fmt.Sprintf("%s=<%T>", name, value))
 		} else {
 			out = append(out, fmt.Sprintf("%s=%v", name, value))
@@ -156,7 +154,7 @@ func dependsOnLoad(field string) bool {
 	return field == "queue_length" || field == "merged_points" || field == "skipped_intervals" || field == "evidence_merged"
 }
 
-func varies(measurement, field string) bool {
+func fieldVaries(measurement, field string) bool {
 	if strings.HasSuffix(field, "_rate") || strings.HasSuffix(field, "_ns") {
 		return true
 	}

@@ -54,7 +54,7 @@ func tryHardware(t *testing.T, typed string, args ...string) (file, screen strin
 
 func TestHardwareFileIsAsDocumented(t *testing.T) {
 	t.Parallel()
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, outage)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, outage)), 0o644)
 	file, screen := tryHardware(t, "y\ny\ny\n", "-config", conf, "-device", "sim0")
 	t.Log(screen)
 	for _, want := range []string{"default GID", "Whether a counter of the driver moves is not known", "take a port down and up NOW", "is written"} {
@@ -65,14 +65,14 @@ func TestHardwareFileIsAsDocumented(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("want a file of mode 0600, got %v, %v", info, err)
 	}
-	got := settled(t, file)
-	const golden = "testdata/hardware.json"
+	got := maskedText(t, file)
+	const awaitGolden = "testdata/hardware.json"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(awaitGolden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(golden)
+	want, err := os.ReadFile(awaitGolden)
 	if err != nil {
 		t.Fatalf("%v; run the test with -update", err)
 	}
@@ -81,9 +81,8 @@ func TestHardwareFileIsAsDocumented(t *testing.T) {
 	}
 }
 
-// settled returns the text of the file, with placeholders for the values that
-// depend on the machine and the moment.
-func settled(t *testing.T, file string) string {
+// maskedText returns the text of the file with placeholders for the values that differ between machines and runs.
+func maskedText(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {

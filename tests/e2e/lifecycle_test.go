@@ -30,7 +30,7 @@ func awaitOpen(r *rig.Telegraf, devices int) {
 	})
 }
 
-func processes(t *testing.T, r *rig.Telegraf) []int {
+func pluginProcesses(t *testing.T, r *rig.Telegraf) []int {
 	t.Helper()
 	all := append(rig.Children(t, r.PID()), r.Workers()...)
 	if len(all) != 5 {
@@ -57,7 +57,7 @@ func TestNothingIsLeftAfterAnOrderlyStop(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
-	ours := processes(t, r)
+	ours := pluginProcesses(t, r)
 	began := time.Now()
 	r.Stop()
 	t.Logf("Telegraf stopped in %v, promised 5 s", time.Since(began).Round(time.Millisecond))
@@ -68,7 +68,7 @@ func TestNoProcessIsGivenHugePages(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
-	for _, pid := range processes(t, r) {
+	for _, pid := range pluginProcesses(t, r) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil || !strings.Contains(string(text), "\nTHP_enabled:\t0\n") {
 			t.Errorf("want huge pages refused in process %d, got %v\n%s", pid, err, text)
@@ -80,7 +80,7 @@ func TestEveryProcessHasALongTimerSlack(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
-	ours := processes(t, r)
+	ours := pluginProcesses(t, r)
 	for _, pid := range ours {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", pid))
 		if err != nil || string(text) != "500000\n" {
@@ -97,7 +97,7 @@ func TestNothingOutlivesAKilledTelegraf(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
-	ours := processes(t, r)
+	ours := pluginProcesses(t, r)
 	r.Kill()
 	awaitGone(t, r, ours, time.Second)
 }
@@ -106,8 +106,8 @@ func TestWorkersDoNotOutliveAKilledPlugin(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated, RestartDelay: "1s"})
 	awaitOpen(r, 4)
-	ours := processes(t, r)
-	send(t, ours[0], syscall.SIGKILL)
+	ours := pluginProcesses(t, r)
+	sendSignal(t, ours[0], syscall.SIGKILL)
 	awaitGone(t, r, ours, time.Second)
 	r.Await("Telegraf's new plugin has workers", time.Minute, func([]rig.Point) bool { return len(r.Workers()) == 4 })
 }
@@ -117,7 +117,7 @@ func TestAKilledWorkerIsReplacedAndNoCounterFalls(t *testing.T) {
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
 	victim := r.Workers()[0]
-	send(t, victim, syscall.SIGKILL)
+	sendSignal(t, victim, syscall.SIGKILL)
 	began := time.Now()
 	points := r.Await("a restart", time.Minute, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_collector").Int("worker_restarts") == 1 && len(r.Workers()) == 4
@@ -155,12 +155,12 @@ count = 100
 `) + `"
 `})
 	awaitOpen(r, 1)
-	send(t, r.PID(), syscall.SIGSTOP)
+	sendSignal(t, r.PID(), syscall.SIGSTOP)
 	t.Cleanup(func() { _ = syscall.Kill(r.PID(), syscall.SIGCONT) }) // in case the test fails before it continues Telegraf
 	// The storm lasts from the fourth to the seventh second.
 	ended := time.NewTimer(8 * time.Second)
 	<-ended.C
-	send(t, r.PID(), syscall.SIGCONT)
+	sendSignal(t, r.PID(), syscall.SIGCONT)
 	r.Await("counter and sum of count", time.Minute, func(points []rig.Point) bool {
 		sum := rig.Sum(rig.Select(points, "rdma_async_event", "event", "sm_change"), "count")
 		return sum == 30000 && rig.Last(points, "rdma_async", "port", "1").Int("sm_change") == 30000
@@ -198,7 +198,7 @@ func writeScenario(t *testing.T, text string) string {
 	return path
 }
 
-func send(t *testing.T, pid int, sig syscall.Signal) {
+func sendSignal(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
 	if pid == 0 { // 0 is the test's own process group (kill(2))
 		t.Fatal("there is no process to send a signal to")

@@ -21,8 +21,8 @@ import (
 // operator must act before one can succeed, plus some time for a busy machine.
 const slowly = 36*time.Second + 15*time.Second
 
-// reasons returns the number of devices by their newest reason.
-func reasons(points []rig.Point) map[string]int {
+// reasonCounts counts the devices by the reason in their newest point.
+func reasonCounts(points []rig.Point) map[string]int {
 	newest := map[string]string{}
 	for _, p := range rig.Select(points, "rdma_device") {
 		newest[p.Tags["device"]] = p.Text("reason")
@@ -34,19 +34,21 @@ func reasons(points []rig.Point) map[string]int {
 	return count
 }
 
-func fleet(n int) string { return strings.Replace(simulated, "fleet4", fmt.Sprint("fleet", n), 1) }
+func fleetConfig(n int) string {
+	return strings.Replace(simulated, "fleet4", fmt.Sprint("fleet", n), 1)
+}
 
 func TestSixtyFourDescriptorsAreEnoughForFourDevices(t *testing.T) {
 	t.Parallel()
-	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
+	r := rig.Start(t, rig.Config{Plugin: fleetConfig(4), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
 	awaitOpen(r, 4)
 	victim := r.Worker("sim1")
-	send(t, victim, syscall.SIGKILL)
+	sendSignal(t, victim, syscall.SIGKILL)
 	r.Await("a restart", time.Minute, func(points []rig.Point) bool {
 		p := rig.Last(points, "rdma_device", "device", "sim1")
 		return p.Int("open") == 1 && p.Int("opens") == 2
 	})
-	if got := reasons(r.Points()); got["ok"] != 4 {
+	if got := reasonCounts(r.Points()); got["ok"] != 4 {
 		t.Errorf("want four devices that are well, got %v", got)
 	}
 }
@@ -54,12 +56,12 @@ func TestSixtyFourDescriptorsAreEnoughForFourDevices(t *testing.T) {
 func TestDevicesBeyondDescriptorLimitAreReported(t *testing.T) {
 	t.Parallel()
 	const devices = 20
-	r := rig.Start(t, rig.Config{Plugin: fleet(devices), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
+	r := rig.Start(t, rig.Config{Plugin: fleetConfig(devices), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
 	points := r.Await("each device is open or reported", time.Minute, func(points []rig.Point) bool {
-		limited, open := reasons(points)["limit"], len(wellDevices(points))
+		limited, open := reasonCounts(points)["limit"], len(wellDevices(points))
 		return open >= 4 && limited >= 1 && open+limited == devices
 	})
-	t.Logf("reasons: %v", reasons(points))
+	t.Logf("reasons: %v", reasonCounts(points))
 	r.AwaitLog("LimitNOFILE", 10*time.Second)
 	well := wellDevices(points)
 	before, restarts := probeRounds(points, well), restartsOf(points, well)
@@ -121,8 +123,8 @@ func idleUser(t *testing.T) (uid int, prefix []string) {
 	}
 }
 
-// threads counts the threads of a user, as RLIMIT_NPROC does.
-func threads(t *testing.T, uid int) int {
+// countThreads counts the threads of a user, as the kernel does for RLIMIT_NPROC.
+func countThreads(t *testing.T, uid int) int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*/task/*")
 	if err != nil {
@@ -142,8 +144,8 @@ func threads(t *testing.T, uid int) int {
 func settledThreads(t *testing.T, uid int) int {
 	t.Helper()
 	began := time.Now()
-	for n, since := threads(t, uid), began; ; time.Sleep(50 * time.Millisecond) {
-		now := threads(t, uid)
+	for n, since := countThreads(t, uid), began; ; time.Sleep(50 * time.Millisecond) {
+		now := countThreads(t, uid)
 		switch {
 		case now != n:
 			n, since = now, time.Now()
@@ -158,13 +160,13 @@ func settledThreads(t *testing.T, uid int) int {
 func TestRefusedForkOrThreadDisturbsNoOtherDevice(t *testing.T) {
 	t.Parallel()
 	uid, prefix := idleUser(t)
-	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: prefix, Programs: rig.Install(t)})
+	r := rig.Start(t, rig.Config{Plugin: fleetConfig(4), Prefix: prefix, Programs: rig.Install(t)})
 	awaitOpen(r, 4)
 	plugin := rig.Children(t, r.PID())[0]
 	refuse := func(device string, limit int) {
 		t.Helper()
 		limitProcesses(t, prefix, plugin, limit)
-		send(t, r.Worker(device), syscall.SIGKILL)
+		sendSignal(t, r.Worker(device), syscall.SIGKILL)
 		r.Await("the refusal", 20*time.Second, func(points []rig.Point) bool {
 			return rig.Last(points, "rdma_device", "device", device).Text("reason") == "limit"
 		})
@@ -177,12 +179,12 @@ func TestRefusedForkOrThreadDisturbsNoOtherDevice(t *testing.T) {
 	r.AwaitLog("another thread", 10*time.Second)
 	refuse("sim2", 1)
 	r.AwaitLog("cannot be started", 10*time.Second)
-	if got := reasons(r.Points()); got["ok"] != 2 || got["limit"] != 2 {
+	if got := reasonCounts(r.Points()); got["ok"] != 2 || got["limit"] != 2 {
 		t.Errorf("want two devices that are well, got %v", got)
 	}
 	limitProcesses(t, prefix, plugin, 1000)
 	began := time.Now()
-	points := r.Await("all devices", slowly, func(points []rig.Point) bool { return reasons(points)["ok"] == 4 })
+	points := r.Await("all devices", slowly, func(points []rig.Point) bool { return reasonCounts(points)["ok"] == 4 })
 	t.Logf("all open %v after forks were allowed again", time.Since(began).Round(time.Millisecond))
 	for _, device := range []string{"sim0", "sim3"} {
 		if p := rig.Last(points, "rdma_device", "device", device); p.Int("opens") != 1 || p.Int("worker_restarts") != 0 {

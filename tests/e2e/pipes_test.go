@@ -10,9 +10,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// stormy returns a configuration with so many events of so many types that the
-// lines about them fill a pipe within a few seconds.
-func stormy(t *testing.T) string {
+// stormConfig returns a configuration with enough events of enough types to fill a pipe with lines within a few seconds.
+func stormConfig(t *testing.T) string {
 	var scenario strings.Builder
 	for _, kind := range []string{"sm_change", "lid_change", "pkey_change", "client_reregister", "unknown_30", "unknown_31"} {
 		scenario.WriteString("[[event]]\nevery = \"5ms\"\ncount = 100\ntype = \"" + kind + "\"\n")
@@ -24,7 +23,7 @@ func stormy(t *testing.T) string {
 // contains the plugin's first lines.
 func startStormy(t *testing.T, stderrFull bool) (p *rig.Plugin, workers []int) {
 	t.Helper()
-	p = rig.StartPlugin(t, nil, stormy(t), stderrFull)
+	p = rig.StartPlugin(t, nil, stormConfig(t), stderrFull)
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	for deadline := time.After(time.Minute); ; {
@@ -125,7 +124,7 @@ count = 1000
 	}
 	rig.AwaitText(t, stderr, "traceback of the crash")
 	rig.Fill(t, stderr)
-	ours := processes(t, r)
+	ours := pluginProcesses(t, r)
 	began := time.Now()
 	r.Stop()
 	requireShutdown(t, time.Since(began))

@@ -18,7 +18,7 @@ import (
 func startReleasable(t *testing.T) (r *rig.Telegraf, dir string) {
 	t.Helper()
 	dir = statusDir(t)
-	plugin := strings.Replace(sim(writeScenario(t, "")), "backend", `devices = ["sim0", "sim1"]
+	plugin := strings.Replace(simConfig(writeScenario(t, "")), "backend", `devices = ["sim0", "sim1"]
   expect = ["sim0"]
   backend`, 1)
 	r = rig.Start(t, rig.Config{
@@ -37,10 +37,10 @@ func awaitReason(r *rig.Telegraf, device, reason string) []rig.Point {
 	})
 }
 
-// release runs release or resume, and returns its lines.
-func release(t *testing.T, dir string, args ...string) string {
+// runRelease runs the command release or resume and returns its output.
+func runRelease(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	text, code := ask(t, append(args, "-dir", dir)...)
+	text, code := runCommand(t, append(args, "-dir", dir)...)
 	require.Zero(t, code, text)
 	return text
 }
@@ -48,7 +48,7 @@ func release(t *testing.T, dir string, args ...string) string {
 func requireHealthy(t *testing.T, dir string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		_, code := ask(t, "health", "-dir", dir)
+		_, code := runCommand(t, "health", "-dir", dir)
 		return code == 0
 	}, time.Minute, 100*time.Millisecond)
 }
@@ -56,28 +56,28 @@ func requireHealthy(t *testing.T, dir string) {
 func TestReleasedDeviceIsClosedAndResumed(t *testing.T) {
 	t.Parallel()
 	r, dir := startReleasable(t)
-	require.Regexp(t, `^sim0: closed, and released until [-0-9]+ [:0-9]+\n$`, release(t, dir, "release", "-device", "sim0"))
+	require.Regexp(t, `^sim0: closed, and released until [-0-9]+ [:0-9]+\n$`, runRelease(t, dir, "release", "-device", "sim0"))
 	require.Len(t, r.Workers(), 1, "the worker has ended when the command returns")
 	awaitReason(r, "sim0", "released")
 	require.Equal(t, int64(1), rig.Last(r.Points(), "rdma_device", "device", "sim1").Int("open"))
 	requireHealthy(t, dir)
 	require.Eventually(t, func() bool {
-		text, code := ask(t, "status", "-dir", dir)
+		text, code := runCommand(t, "status", "-dir", dir)
 		return code == 0 && strings.Contains(text, "NUMA node 0, released\n")
 	}, time.Minute, 100*time.Millisecond)
-	text, _ := ask(t, "status", "-dir", dir, "-json")
+	text, _ := runCommand(t, "status", "-dir", dir, "-json")
 	schema.Require(t, "status", text)
 
-	require.Contains(t, release(t, dir, "release", "-for", "1h"), "all devices are released until ")
+	require.Contains(t, runRelease(t, dir, "release", "-for", "1h"), "all devices are released until ")
 	require.Empty(t, r.Workers())
-	require.Equal(t, "sim1: watched again\n", release(t, dir, "resume", "-device", "sim1"))
+	require.Equal(t, "sim1: watched again\n", runRelease(t, dir, "resume", "-device", "sim1"))
 	awaitReason(r, "sim1", "ok")
-	require.Equal(t, "sim0: watched again\n", release(t, dir, "resume"))
+	require.Equal(t, "sim0: watched again\n", runRelease(t, dir, "resume"))
 	awaitReason(r, "sim0", "ok")
-	require.Equal(t, "no device was released\n", release(t, dir, "resume"))
-	require.Contains(t, release(t, dir, "release", "-device", "sim9"), "sim9: not open here; it is not opened before ")
+	require.Equal(t, "no device was released\n", runRelease(t, dir, "resume"))
+	require.Contains(t, runRelease(t, dir, "release", "-device", "sim9"), "sim9: not open here; it is not opened before ")
 	r.Stop()
-	require.Contains(t, release(t, dir, "release"), "no plugin runs with its status in ")
+	require.Contains(t, runRelease(t, dir, "release"), "no plugin runs with its status in ")
 }
 
 func TestReleaseOutlastsARestartAndNotItsTime(t *testing.T) {
@@ -85,7 +85,7 @@ func TestReleaseOutlastsARestartAndNotItsTime(t *testing.T) {
 	r, dir := startReleasable(t)
 	const span = 15 * time.Second
 	began := time.Now()
-	release(t, dir, "release", "-for", span.String())
+	runRelease(t, dir, "release", "-for", span.String())
 	require.Empty(t, r.Workers())
 	before := rig.Children(t, r.PID())
 	require.Len(t, before, 1)
@@ -113,7 +113,7 @@ func TestReleaseOutlastsARestartAndNotItsTime(t *testing.T) {
 func TestReleaseIsRefusedWhereItCannotBeDone(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-for", "25h"}, {"-for", "0s"}, {"-device", "mlx5_*"}, {"-device", "../released"}, {"mlx5_0"}} {
-		_, code := ask(t, append([]string{"release", "-dir", t.TempDir()}, args...)...)
+		_, code := runCommand(t, append([]string{"release", "-dir", t.TempDir()}, args...)...)
 		require.Equal(t, 64, code, args)
 	}
 	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "release", "-dir", filepath.Join(t.TempDir(), "missing"))

@@ -128,10 +128,10 @@ func TestAReportHoldsTheTimelineTheDevicesAndTheConfiguration(t *testing.T) {
 	plugin := startRecording(t, dir, everySecond)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(dir)
-		return err == nil && count(recorded(t, dir), isDrop) >= 2
+		return err == nil && countRecords(readRecords(t, dir), isDrop) >= 2
 	}, time.Minute, 200*time.Millisecond)
 	plugin.stop(t)
-	conf := writeFile(t, "rdma_events.conf", "# hunter2 is our password\n"+sim(writeScenario(t, "")), 0o644)
+	conf := writeFile(t, "rdma_events.conf", "# hunter2 is our password\n"+simConfig(writeScenario(t, "")), 0o644)
 
 	r := runReport(t, "-config", conf, "-directory", dir)
 	require.Zero(t, r.code, r.stderr)
@@ -141,11 +141,11 @@ func TestAReportHoldsTheTimelineTheDevicesAndTheConfiguration(t *testing.T) {
 	require.Contains(t, r.stderr, r.path+" is written\n")
 	require.NotContains(t, r.stderr, "W!")
 
-	events, code := ask(t, "events", "-directory", dir)
+	events, code := runCommand(t, "events", "-directory", dir)
 	require.Zero(t, code)
 	require.Equal(t, events, r.files["timeline.txt"])
 	require.Equal(t, events, r.stdout, "it is printed as well")
-	objects, code := ask(t, "events", "-json", "-directory", dir)
+	objects, code := runCommand(t, "events", "-json", "-directory", dir)
 	require.Zero(t, code)
 	require.Equal(t, objects, r.files["timeline.jsonl"])
 
@@ -198,7 +198,7 @@ func withoutOthers(names []string) (left []string) {
 
 func TestADeviceThatDoesNotAnswerLosesNothingElseOfAReport(t *testing.T) {
 	t.Parallel()
-	hangs := sim(writeScenario(t, "[[fault]]\nat = \"0s\"\nkind = \"hang_query\"\ndevice = \"sim0\"\nfor = \"1h\"\n"))
+	hangs := simConfig(writeScenario(t, "[[fault]]\nat = \"0s\"\nkind = \"hang_query\"\ndevice = \"sim0\"\nfor = \"1h\"\n"))
 	conf := writeFile(t, "rdma_events.conf", strings.Replace(hangs, "scenario =", "profile = \"fleet4\"\n  scenario =", 1), 0o644)
 	r := runReport(t, "-config", conf, "-directory", "/nonexistent/records")
 	require.Equal(t, 1, r.code)
@@ -290,7 +290,7 @@ func TestAReportEndsInTimeWithWhatItHas(t *testing.T) {
 	plugin := startRecording(t, records, everySecond)
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(records)
-		return err == nil && count(recorded(t, records), isDrop) >= 1
+		return err == nil && countRecords(readRecords(t, records), isDrop) >= 1
 	}, time.Minute, 200*time.Millisecond)
 	plugin.stop(t)
 	program, pid := hangingWorker(t)
@@ -381,7 +381,7 @@ func TestAReportWithoutAReaderIsWrittenAllTheSame(t *testing.T) {
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
 	plugin.stop(t)
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, "")), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, "")), 0o644)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	require.NoError(t, read.Close())

@@ -51,8 +51,8 @@ func startReporting(t *testing.T, dir, config string) *exec.Cmd {
 	return cmd
 }
 
-// ask runs a command, and returns its standard output and its exit status.
-func ask(t *testing.T, args ...string) (string, int) {
+// runCommand runs a command, and returns its standard output and its exit status.
+func runCommand(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), args...)
 	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+shortDir(t))
@@ -67,43 +67,43 @@ func ask(t *testing.T, args ...string) (string, int) {
 func TestStatusAndHealthComeFromTheRunningPluginAndNotFromADeadOne(t *testing.T) {
 	t.Parallel()
 	dir := statusDir(t)
-	conf := writeFile(t, "rdma_events.conf", strings.Replace(sim(writeScenario(t, thrice)), "backend", `devices = ["sim0"]
+	conf := writeFile(t, "rdma_events.conf", strings.Replace(simConfig(writeScenario(t, thrice)), "backend", `devices = ["sim0"]
   backend`, 1), 0o644)
 
-	line, code := ask(t, "health", "-dir", dir)
+	line, code := runCommand(t, "health", "-dir", dir)
 	require.Equal(t, "cannot tell: no running plugin reports the status of this host\n", line)
 	require.Equal(t, 70, code)
-	text, _ := ask(t, "health", "-dir", dir, "-json")
+	text, _ := runCommand(t, "health", "-dir", dir, "-json")
 	schema.Require(t, "health", text)
 
 	plugin := startReporting(t, dir, conf)
 	require.Eventually(t, func() bool {
-		line, code = ask(t, "health", "-dir", dir)
+		line, code = runCommand(t, "health", "-dir", dir)
 		return code == 1
 	}, time.Minute, 200*time.Millisecond)
 	require.Regexp(t, `^sim0:1 port-flapping since \d\d:\d\d\n$`, line)
-	npd, code := ask(t, "health", "-dir", dir, "-format", "npd")
+	npd, code := runCommand(t, "health", "-dir", dir, "-format", "npd")
 	require.Equal(t, line, npd)
 	require.Zero(t, code, "a warning is no condition of a node")
-	_, code = ask(t, "health", "-dir", dir, "-format", "npd-warning")
+	_, code = runCommand(t, "health", "-dir", dir, "-format", "npd-warning")
 	require.Equal(t, 1, code)
-	text, code = ask(t, "health", "-dir", dir, "-json")
+	text, code = runCommand(t, "health", "-dir", dir, "-json")
 	require.Equal(t, 1, code)
 	schema.Require(t, "health", text)
 
-	text, code = ask(t, "status", "-dir", dir)
+	text, code = runCommand(t, "status", "-dir", dir)
 	require.Equal(t, 1, code)
 	require.Contains(t, text, "    port 1: active since ")
 	require.Contains(t, text, "3 flaps, the last at ")
 	require.Contains(t, text, "warning   sim0:1 port-flapping: 3 flaps in all, since ")
-	text, code = ask(t, "status", "-dir", dir, "-json")
+	text, code = runCommand(t, "status", "-dir", dir, "-json")
 	require.Equal(t, 1, code)
 	schema.Require(t, "status", text)
 	require.Contains(t, text, `"source": "plugin"`)
-	text, code = ask(t, "status", "-dir", dir, "-device", "mlx5_*")
+	text, code = runCommand(t, "status", "-dir", dir, "-device", "mlx5_*")
 	require.Equal(t, 70, code, "no device is the one that was asked for")
 	require.Contains(t, text, "no devices\n")
-	_, code = ask(t, "status", "-dir", dir, "-device", "[")
+	_, code = runCommand(t, "status", "-dir", dir, "-device", "[")
 	require.Equal(t, 64, code)
 
 	require.NoError(t, plugin.Process.Kill())
@@ -111,9 +111,9 @@ func TestStatusAndHealthComeFromTheRunningPluginAndNotFromADeadOne(t *testing.T)
 	left, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.NotEmpty(t, left, "a killed plugin removes nothing")
-	_, code = ask(t, "health", "-dir", dir)
+	_, code = runCommand(t, "health", "-dir", dir)
 	require.Equal(t, 70, code)
-	text, code = ask(t, "status", "-dir", dir, "-config", conf, "-json")
+	text, code = runCommand(t, "status", "-dir", dir, "-config", conf, "-json")
 	require.Zero(t, code, text)
 	schema.Require(t, "status", text)
 	require.Contains(t, text, `"source": "look"`)
@@ -121,7 +121,7 @@ func TestStatusAndHealthComeFromTheRunningPluginAndNotFromADeadOne(t *testing.T)
 
 	plugin = startReporting(t, dir, conf)
 	require.Eventually(t, func() bool {
-		_, code = ask(t, "health", "-dir", dir)
+		_, code = runCommand(t, "health", "-dir", dir)
 		return code != 70
 	}, time.Minute, 200*time.Millisecond)
 	for _, file := range left {
@@ -139,7 +139,7 @@ func TestStatusAndHealthComeFromTheRunningPluginAndNotFromADeadOne(t *testing.T)
 func TestAStatusDirectoryThatGoesSilencesNoMetric(t *testing.T) {
 	t.Parallel()
 	dir := statusDir(t)
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, thrice)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, thrice)), 0o644)
 	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", conf, "-poll_interval_disabled")
 	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+shortDir(t)+":"+dir)
 	stdin, err := cmd.StdinPipe()
@@ -169,7 +169,7 @@ func TestAStatusDirectoryThatGoesSilencesNoMetric(t *testing.T) {
 
 func TestTheJSONOfWatchAndDoctorIsAsItsSchemaSays(t *testing.T) {
 	t.Parallel()
-	lines, code := ask(t, "watch", "-demo", "-probe", "-json", "-for", "8s")
+	lines, code := runCommand(t, "watch", "-demo", "-probe", "-json", "-for", "8s")
 	require.Zero(t, code)
 	kinds := map[string]bool{}
 	for line := range strings.Lines(lines) {
@@ -181,6 +181,6 @@ func TestTheJSONOfWatchAndDoctorIsAsItsSchemaSays(t *testing.T) {
 	for _, kind := range []string{"log", "device", "port", "event", "probe"} {
 		require.True(t, kinds[kind], "no record of kind %s in\n%s", kind, lines)
 	}
-	text, _ := ask(t, "doctor", "-json")
+	text, _ := runCommand(t, "doctor", "-json")
 	schema.Require(t, "doctor", text)
 }

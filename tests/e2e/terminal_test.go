@@ -24,7 +24,7 @@ const (
 
 func TestColoursAreForATerminalThatWantsThem(t *testing.T) {
 	t.Parallel()
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, flapping)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, flapping)), 0o644)
 	watch := []string{"watch", "-config", conf, "-device", "sim0", "-probe", "-for", "6s"}
 	for _, row := range []struct {
 		name    string

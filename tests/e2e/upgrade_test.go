@@ -12,9 +12,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// replaced reports whether another file has been renamed over the program that a
-// process runs.
-func replaced(t *testing.T, pid int) bool {
+// isReplaced reports whether the program file of a process has been replaced by another file.
+func isReplaced(t *testing.T, pid int) bool {
 	t.Helper()
 	target, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -31,27 +30,27 @@ func TestAPluginThatWasUpgradedGoesOnInItsVersionUntilItsRestart(t *testing.T) {
 	plugin := rig.Children(t, r.PID())[0]
 	programs.Upgrade()
 	for _, device := range []string{"sim0", "sim3"} {
-		send(t, r.Worker(device), syscall.SIGKILL)
+		sendSignal(t, r.Worker(device), syscall.SIGKILL)
 		r.Await(device+" open again", time.Minute, func(points []rig.Point) bool {
 			p := rig.Last(points, "rdma_device", "device", device)
 			return p.Int("opens") == 2 && p.Int("open") == 1
 		})
-		if !replaced(t, r.Worker(device)) {
+		if !isReplaced(t, r.Worker(device)) {
 			t.Errorf("%s: the worker that was started after the upgrade is of the new version, the plugin is not", device)
 		}
 	}
 	rig.RequireCountersNeverFall(t, r.Points())
-	if now := rig.Children(t, r.PID()); !slices.Equal(now, []int{plugin}) || !replaced(t, plugin) {
+	if now := rig.Children(t, r.PID()); !slices.Equal(now, []int{plugin}) || !isReplaced(t, plugin) {
 		t.Fatalf("want the old plugin, process %d, got %v", plugin, now)
 	}
 
-	send(t, plugin, syscall.SIGTERM)
+	sendSignal(t, plugin, syscall.SIGTERM)
 	r.Await("the new plugin with four workers", time.Minute, func([]rig.Point) bool {
 		now := rig.Children(t, r.PID())
 		return len(now) == 1 && now[0] != plugin && len(r.Workers()) == 4
 	})
 	for _, pid := range append(rig.Children(t, r.PID()), r.Workers()...) {
-		if replaced(t, pid) {
+		if isReplaced(t, pid) {
 			t.Errorf("process %d is of the old version after the restart", pid)
 		}
 	}
@@ -73,7 +72,7 @@ func TestAKilledInstanceDisturbsNoOtherOnItsHost(t *testing.T) {
 	workers := undisturbed.Workers()
 	for range 3 {
 		plugin := rig.Children(t, killed.PID())[0]
-		send(t, plugin, syscall.SIGKILL)
+		sendSignal(t, plugin, syscall.SIGKILL)
 		began := time.Now().UnixNano()
 		killed.Await("the other instance is back", time.Minute, func(points []rig.Point) bool {
 			p := rig.Last(points, "rdma_collector")
@@ -88,7 +87,7 @@ func TestAKilledInstanceDisturbsNoOtherOnItsHost(t *testing.T) {
 	if now := undisturbed.Workers(); !slices.Equal(now, workers) {
 		t.Errorf("want workers %v, got %v", workers, now)
 	}
-	if got := reasons(points); got["ok"] != 4 {
+	if got := reasonCounts(points); got["ok"] != 4 {
 		t.Errorf("want four devices that are well, got %v", got)
 	}
 	for _, p := range rig.Select(points, "rdma_device") {

@@ -34,7 +34,7 @@ count = 7
 
 func startWatch(t *testing.T, scenario string, args ...string) *rig.Watch {
 	t.Helper()
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, scenario)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, scenario)), 0o644)
 	return rig.StartWatch(t, nil, append([]string{"-config", conf}, args...)...)
 }
 
@@ -89,7 +89,7 @@ func TestWatchLeavesNothingBehind(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := startWatch(t, flapping, append(row.args, "-probe")...)
-			w.Await("both devices are open", time.Minute, func(r []rig.Record) bool { return opened(r, "sim0") && opened(r, "sim1") })
+			w.Await("both devices are open", time.Minute, func(r []rig.Record) bool { return hasOpened(r, "sim0") && hasOpened(r, "sim1") })
 			if n := len(rig.Children(t, w.PID())); n != 2 {
 				t.Errorf("want two workers, got %d", n)
 			}
@@ -100,13 +100,13 @@ func TestWatchLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func opened(records []rig.Record, device string) bool {
+func hasOpened(records []rig.Record, device string) bool {
 	return slices.ContainsFunc(records, func(r rig.Record) bool { return r.Device == device && r.Kind == "device" && r.Reason == "ok" })
 }
 
 func TestWatchEndsWithItsReader(t *testing.T) {
 	t.Parallel()
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, flapping)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, flapping)), 0o644)
 	dir := shortDir(t)
 	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "watch", "-config", conf, "-probe")
 	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+dir)
@@ -134,7 +134,7 @@ func TestWatchEndsWhileOutputIsUnread(t *testing.T) {
 	t.Parallel()
 	storm := "[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_err\"\n\n" +
 		"[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_active\"\n"
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, storm)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", simConfig(writeScenario(t, storm)), 0o644)
 	dir := shortDir(t)
 	r, stdout, err := os.Pipe()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 const root = "../.."
 
-func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+func historyStart() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 // spans are the times of the evaluations at which a rule fired on a host.
 type spans map[string]map[string][]time.Duration // rule, host
@@ -30,8 +30,8 @@ func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
 	}
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	for _, f := range faults() {
-		for _, c := range f.histories(start()) {
+	for _, f := range allFaults() {
+		for _, c := range f.histories(historyStart()) {
 			w := src.Server.NewWriter(t.Context(), src.Database)
 			require.NoError(t, c.Write(t.Context(), w), f.name)
 			require.NoError(t, w.Flush(), f.name)
@@ -47,10 +47,10 @@ func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
 	intervals := map[string]time.Duration{}
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
-			fired[r.UID], intervals[r.UID] = watch(t, src, &r, &g, end)
+			fired[r.UID], intervals[r.UID] = watchRule(t, src, &r, &g, end)
 		}
 	}
-	for _, f := range faults() {
+	for _, f := range allFaults() {
 		t.Run(f.name, func(t *testing.T) { f.check(t, fired, intervals) })
 	}
 	t.Run("silence at any moment", func(t *testing.T) { requireSilence(t, src) })
@@ -78,7 +78,7 @@ func ruleNamed(t *testing.T, uid string) (*grafana.Rule, *grafana.Group) {
 func requireSilence(t *testing.T, src Source) {
 	rule, _ := ruleNamed(t, "rdma-plugin-silent")
 	for at := 5 * time.Minute; at < end; at += 41*time.Second + 3*time.Millisecond {
-		numbers, err := Evaluate(t.Context(), src, rule, start().Add(at))
+		numbers, err := Evaluate(t.Context(), src, rule, historyStart().Add(at))
 		require.NoError(t, err)
 		silent := map[string]bool{}
 		for _, n := range numbers {
@@ -87,8 +87,8 @@ func requireSilence(t *testing.T, src Source) {
 			}
 		}
 		require.False(t, silent["healthy"], "%v", at)
-		require.False(t, silent["plugin-silent"] && at < from(2)+5*time.Minute, "%v: too early", at)
-		require.True(t, silent["plugin-silent"] || at < from(2)+10*time.Minute, "%v: too late", at)
+		require.False(t, silent["plugin-silent"] && at < afterHealthy(2)+5*time.Minute, "%v: too early", at)
+		require.True(t, silent["plugin-silent"] || at < afterHealthy(2)+10*time.Minute, "%v: too late", at)
 	}
 }
 
@@ -99,7 +99,7 @@ func requireHealthyHour(t *testing.T, src Source) {
 		"rdma_port": "up", "rdma_async": "read", "rdma_cq_probe": "wake_ns_p99", "rdma_device": "open", "rdma_collector": "uptime_ns",
 	} {
 		got, err := src.Query(t.Context(), fmt.Sprintf(`SELECT count(%q) AS "n" FROM %q WHERE "host" = 'healthy' AND time < '%s'`,
-			field, measurement, start().Add(healthy).Format(time.RFC3339)))
+			field, measurement, historyStart().Add(healthy).Format(time.RFC3339)))
 		require.NoError(t, err)
 		require.Len(t, got, 1, measurement)
 		n, _ := got[0].Numbers("n")
@@ -111,15 +111,15 @@ func requireHealthyHour(t *testing.T, src Source) {
 // does not evaluate at these either: some queries of InfluxDB work only there.
 const askew = 17*time.Second + 23*time.Millisecond
 
-// watch evaluates a rule from the fifth minute to the last. It returns the times
-// at which the rule fired, by host, and the time between two evaluations.
-func watch(t *testing.T, src Source, r *grafana.Rule, g *grafana.Group, last time.Duration) (map[string][]time.Duration, time.Duration) {
+// watchRule evaluates a rule from the fifth minute to the last. It returns the times at which the rule fired, by host, and the
+// interval between two evaluations.
+func watchRule(t *testing.T, src Source, r *grafana.Rule, g *grafana.Group, last time.Duration) (map[string][]time.Duration, time.Duration) {
 	t.Helper()
 	w, err := NewWatcher(r, g)
 	require.NoError(t, err)
 	fired := map[string][]time.Duration{}
 	for at := 5 * time.Minute; at < last; at += w.Interval() {
-		require.NoError(t, w.Evaluate(t.Context(), src, start().Add(at+askew)))
+		require.NoError(t, w.Evaluate(t.Context(), src, historyStart().Add(at+askew)))
 		for _, labels := range w.In(Firing) {
 			requireLabels(t, r, labels)
 			host := cmp.Or(labels["host"], labels["site"]) // a rule that counts has no host; each host is a site of its own
@@ -179,7 +179,7 @@ func TestOnlySilenceRuleFiresWithoutData(t *testing.T) {
 			w, err := NewWatcher(&r, &g)
 			require.NoError(t, err)
 			for i := range 4 {
-				require.NoError(t, w.Evaluate(t.Context(), src, start().Add(time.Duration(i)*w.Interval())))
+				require.NoError(t, w.Evaluate(t.Context(), src, historyStart().Add(time.Duration(i)*w.Interval())))
 			}
 			require.Equal(t, r.UID == "rdma-plugin-silent", len(w.In(Firing)) > 0, r.UID)
 		}
@@ -198,12 +198,12 @@ func TestPortsOfALargePlaceAreDownTogetherOnlyAboveATenth(t *testing.T) {
 				fields = "up=0i,expected_up=1i"
 			}
 			fmt.Fprintf(&lines, "rdma_port,rack=%s,host=h%d,device=d%d,port=1 %s %d\n",
-				strings.ReplaceAll(rack, " ", `\ `), port/2, port%2, fields, start().UnixNano())
+				strings.ReplaceAll(rack, " ", `\ `), port/2, port%2, fields, historyStart().UnixNano())
 		}
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}
 	rule, _ := ruleNamed(t, "rdma-ports-down-together")
-	numbers, err := Evaluate(t.Context(), src, rule, start().Add(time.Minute))
+	numbers, err := Evaluate(t.Context(), src, rule, historyStart().Add(time.Minute))
 	require.NoError(t, err)
 	fires := map[string]float64{}
 	for _, n := range numbers {
@@ -212,9 +212,9 @@ func TestPortsOfALargePlaceAreDownTogetherOnlyAboveATenth(t *testing.T) {
 	require.Equal(t, map[string]float64{"of 79": 1, "of 80": 0}, fires)
 }
 
-// cabled writes ten ports of a rack at ten moments, of which the first are down in the end. Of those, so many share each cable, none
-// if that is 0. Ports that are up have cables of their own.
-func cabled(lines *bytes.Buffer, rack string, down, sharing int) {
+// writeCabledPorts writes ten ports of a rack at ten points in time. At the end, the first ports are down. sharing is the number of
+// these ports on each cable; with 0 their cables are unknown. Each port that is up has its own cable.
+func writeCabledPorts(lines *bytes.Buffer, rack string, down, sharing int) {
 	for port := range 10 {
 		for moment := range 10 {
 			up, cable := 1, fmt.Sprintf("up%d", port)
@@ -231,7 +231,7 @@ func cabled(lines *bytes.Buffer, rack string, down, sharing int) {
 			if cable != "" {
 				fmt.Fprintf(lines, ",cable=%q", cable)
 			}
-			fmt.Fprintf(lines, " %d\n", start().Add(time.Duration(moment*10+port)*time.Second).UnixNano())
+			fmt.Fprintf(lines, " %d\n", historyStart().Add(time.Duration(moment*10+port)*time.Second).UnixNano())
 		}
 	}
 }
@@ -240,13 +240,13 @@ func TestPortsThatShareACableAreDownTogetherOnce(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	var lines bytes.Buffer
-	cabled(&lines, "own", 8, 1)
-	cabled(&lines, "unknown", 8, 0)
-	cabled(&lines, "shared", 8, 2)
-	cabled(&lines, "seven", 7, 1)
+	writeCabledPorts(&lines, "own", 8, 1)
+	writeCabledPorts(&lines, "unknown", 8, 0)
+	writeCabledPorts(&lines, "shared", 8, 2)
+	writeCabledPorts(&lines, "seven", 7, 1)
 	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	rule, _ := ruleNamed(t, "rdma-ports-down-together")
-	numbers, err := Evaluate(t.Context(), src, rule, start().Add(2*time.Minute))
+	numbers, err := Evaluate(t.Context(), src, rule, historyStart().Add(2*time.Minute))
 	require.NoError(t, err)
 	fires := map[string]float64{}
 	for _, n := range numbers {
@@ -262,12 +262,12 @@ func TestALatePluginFiresWhenThreeIntervalsWereSkipped(t *testing.T) {
 	var lines bytes.Buffer
 	for host, skipped := range map[string][]int{"three": {0, 1, 3}, "two": {7, 8, 9}, "restarted": {5, 0, 1}, "long-ago": {9, 9, 9}} {
 		for i, n := range skipped {
-			fmt.Fprintf(&lines, "rdma_collector,host=%s skipped_intervals=%di %d\n", host, n, start().Add(time.Duration(i)*time.Minute).UnixNano())
+			fmt.Fprintf(&lines, "rdma_collector,host=%s skipped_intervals=%di %d\n", host, n, historyStart().Add(time.Duration(i)*time.Minute).UnixNano())
 		}
 	}
 	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	rule, _ := ruleNamed(t, "rdma-plugin-late")
-	numbers, err := Evaluate(t.Context(), src, rule, start().Add(5*time.Minute))
+	numbers, err := Evaluate(t.Context(), src, rule, historyStart().Add(5*time.Minute))
 	require.NoError(t, err)
 	var late []string
 	for _, n := range numbers {
@@ -289,14 +289,14 @@ func TestRecorderFailsByEitherOfItsCounters(t *testing.T) {
 	} {
 		for i, n := range counts {
 			fmt.Fprintf(&lines, "rdma_collector,host=%s uptime_ns=1i,recorded=%di,record_errors=%di,record_lost=%di %d\n",
-				host, n[0], n[1], n[2], start().Add(time.Duration(i)*time.Minute).UnixNano())
+				host, n[0], n[1], n[2], historyStart().Add(time.Duration(i)*time.Minute).UnixNano())
 		}
 	}
-	fmt.Fprintf(&lines, "rdma_collector,host=without uptime_ns=1i %d\n", start().UnixNano())
+	fmt.Fprintf(&lines, "rdma_collector,host=without uptime_ns=1i %d\n", historyStart().UnixNano())
 	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	rule, _ := ruleNamed(t, "rdma-recorder-failing")
 	for after, want := range map[time.Duration][]string{5 * time.Minute: {"both", "errors", "lost"}, 40 * time.Minute: nil} {
-		numbers, err := Evaluate(t.Context(), src, rule, start().Add(after))
+		numbers, err := Evaluate(t.Context(), src, rule, historyStart().Add(after))
 		require.NoError(t, err)
 		var failing []string
 		for _, n := range numbers {
@@ -312,7 +312,7 @@ func TestRecorderFailsByEitherOfItsCounters(t *testing.T) {
 func TestRulesForALongIntervalSeeWhatItSends(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "rdma"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	begin := start()
+	begin := historyStart()
 	var lines bytes.Buffer
 	c := history.Config{
 		Start: begin, End: begin.Add(3 * time.Hour), Interval: 5 * time.Minute,

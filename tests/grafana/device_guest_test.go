@@ -30,27 +30,26 @@ func TestOnARealDeviceFlapsAndAnOutageFireTheirRules(t *testing.T) {
 	r.Await("a watched port that is up", patience, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_port", "device", "rxe0").Int("up") == 1
 	})
-	require.Empty(t, fires(t, src, r), "nothing has happened")
+	require.Empty(t, firingRules(t, src, r), "nothing has happened")
 
 	_, err := guest.FlapLink(t.Context(), "d0", guest.Flaps{Count: 3, Down: 40 * time.Millisecond, Period: 300 * time.Millisecond})
 	require.NoError(t, err)
 	r.Await("three flaps", patience, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_port", "device", "rxe0").Int("flaps") >= 3
 	})
-	require.Equal(t, []string{"rdma-port-flapping"}, fires(t, src, r))
+	require.Equal(t, []string{"rdma-port-flapping"}, firingRules(t, src, r))
 
 	guest.IP(t, "link", "set", "d0", "down")
 	r.Await("the outage", patience, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_port", "device", "rxe0").Int("up") == 0
 	})
-	require.Equal(t, []string{"rdma-port-down", "rdma-port-flapping"}, fires(t, src, r))
+	require.Equal(t, []string{"rdma-port-down", "rdma-port-flapping"}, firingRules(t, src, r))
 	guest.IP(t, "link", "set", "d0", "up")
 }
 
-// fires waits until the database has all points that Telegraf has now, evaluates
-// the rules that Grafana evaluates every minute, now and a minute later, and
-// returns those that fire.
-func fires(t *testing.T, src Source, r *rig.Telegraf) []string {
+// firingRules waits until the database has all points that Telegraf has now. It then evaluates the rules of the one-minute group,
+// now and a minute later, and returns the rules that fire.
+func firingRules(t *testing.T, src Source, r *rig.Telegraf) []string {
 	t.Helper()
 	awaitWritten(t, src, "guest", len(rig.Select(r.Points(), "rdma_collector"))+1)
 	file, err := Rules(root)

@@ -25,8 +25,8 @@ type Number struct {
 	Value  float64
 }
 
-// key returns labels as a text that is the same for equal labels only.
-func key(labels map[string]string) string {
+// labelsKey returns labels as text. Two texts are equal only if the labels are.
+func labelsKey(labels map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		parts = append(parts, name+"="+labels[name])
@@ -34,19 +34,19 @@ func key(labels map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// reduce returns the last value of each series, as Grafana's expression of that
+// reduceSeries returns the last value of each series, as Grafana's expression of that
 // type does without a mode: the last value counts even if it is null, as NaN.
-func reduce(series []influx.Series, reducer string) ([]Number, error) {
+func reduceSeries(series []influx.Series, reducer string) ([]Number, error) {
 	if reducer != "last" {
 		return nil, fmt.Errorf("reducer %q: %w", reducer, errExpression)
 	}
 	var numbers []Number
 	seen := map[string]bool{}
 	for _, s := range series {
-		if seen[key(s.Tags)] {
+		if seen[labelsKey(s.Tags)] {
 			return nil, fmt.Errorf("two series of %v: %w", s.Tags, errExpression) // Grafana refuses them
 		}
-		seen[key(s.Tags)] = true
+		seen[labelsKey(s.Tags)] = true
 		if len(s.Columns) != 2 {
 			return nil, fmt.Errorf("%d columns, want time and one value: %w", len(s.Columns), errExpression)
 		}
@@ -63,24 +63,24 @@ func reduce(series []influx.Series, reducer string) ([]Number, error) {
 	return numbers, nil
 }
 
-// calculate evaluates a math expression. Grafana's operators and their precedence
-// are those of Go, with 1 and 0 for true and false.
-func calculate(expression string, vars map[string][]Number) ([]Number, error) {
+// evaluateMath evaluates a math expression. Grafana has the same operators with the same precedence as Go, but true is 1 and
+// false is 0.
+func evaluateMath(expression string, vars map[string][]Number) ([]Number, error) {
 	tree, err := parser.ParseExpr(strings.ReplaceAll(expression, "$", ""))
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", expression, err)
 	}
-	result, err := walk(tree, vars)
+	result, err := evaluateTree(tree, vars)
 	if err != nil {
 		return nil, fmt.Errorf("calculate %s: %w", expression, err)
 	}
 	return result, nil
 }
 
-func walk(tree ast.Expr, vars map[string][]Number) ([]Number, error) {
+func evaluateTree(tree ast.Expr, vars map[string][]Number) ([]Number, error) {
 	switch e := tree.(type) {
 	case *ast.ParenExpr:
-		return walk(e.X, vars)
+		return evaluateTree(e.X, vars)
 	case *ast.BasicLit:
 		x, err := strconv.ParseFloat(e.Value, 64)
 		return []Number{{Value: x}}, err
@@ -91,23 +91,23 @@ func walk(tree ast.Expr, vars map[string][]Number) ([]Number, error) {
 		}
 		return numbers, nil
 	case *ast.BinaryExpr:
-		return binary(e, vars)
+		return evaluateBinary(e, vars)
 	}
 	return nil, fmt.Errorf("%T: %w", tree, errExpression)
 }
 
-func binary(e *ast.BinaryExpr, vars map[string][]Number) ([]Number, error) {
-	left, err := walk(e.X, vars)
+func evaluateBinary(e *ast.BinaryExpr, vars map[string][]Number) ([]Number, error) {
+	left, err := evaluateTree(e.X, vars)
 	if err != nil {
 		return nil, err
 	}
-	right, err := walk(e.Y, vars)
+	right, err := evaluateTree(e.Y, vars)
 	if err != nil {
 		return nil, err
 	}
 	var out []Number
 	for _, p := range union(left, right) {
-		x, err := operate(e.Op, p.left.Value, p.right.Value)
+		x, err := applyOperator(e.Op, p.left.Value, p.right.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -121,17 +121,16 @@ type pair struct {
 	labels      map[string]string
 }
 
-// union pairs two numbers if their labels are equal, or those of one contain those of
-// the other, and drops the others (mathexp.union). If each side has one number and
-// they do not match, it still pairs them, without labels.
+// union pairs two numbers if the labels of one contain the labels of the other, and drops numbers without a partner
+// (mathexp.union). If each side has just one number, it pairs them even if they do not match, without labels.
 func union(left, right []Number) []pair {
 	var pairs []pair
 	for _, l := range left {
 		for _, r := range right {
 			switch {
-			case contains(l.Labels, r.Labels):
+			case containsLabels(l.Labels, r.Labels):
 				pairs = append(pairs, pair{l, r, l.Labels})
-			case contains(r.Labels, l.Labels):
+			case containsLabels(r.Labels, l.Labels):
 				pairs = append(pairs, pair{l, r, r.Labels})
 			}
 		}
@@ -142,8 +141,8 @@ func union(left, right []Number) []pair {
 	return pairs
 }
 
-// contains reports whether labels have all that others have.
-func contains(labels, others map[string]string) bool {
+// containsLabels reports whether labels contain all the others with the same values.
+func containsLabels(labels, others map[string]string) bool {
 	for name, value := range others {
 		if have, ok := labels[name]; !ok || have != value {
 			return false
@@ -152,7 +151,7 @@ func contains(labels, others map[string]string) bool {
 	return true
 }
 
-func operate(op token.Token, l, r float64) (float64, error) {
+func applyOperator(op token.Token, l, r float64) (float64, error) {
 	if math.IsNaN(l) || math.IsNaN(r) {
 		return math.NaN(), nil
 	}
@@ -186,8 +185,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// compare evaluates a threshold: 1 for each number above the bound, 0 for others.
-func compare(numbers []Number, conditions []grafana.Condition) ([]Number, error) {
+// evaluateThreshold returns 1 for each number above the bound and 0 for each other number.
+func evaluateThreshold(numbers []Number, conditions []grafana.Condition) ([]Number, error) {
 	if len(conditions) != 1 || conditions[0].Evaluator.Type != "gt" || len(conditions[0].Evaluator.Params) != 1 {
 		return nil, fmt.Errorf("threshold %v: %w", conditions, errExpression)
 	}

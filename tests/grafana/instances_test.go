@@ -38,8 +38,8 @@ func twoInstances(t *testing.T, now time.Time, last time.Duration) Source {
 	return src
 }
 
-// total returns the sum of all values of a panel of a dashboard.
-func total(t *testing.T, src Source, uid, title, kind string, now time.Time) float64 {
+// panelTotal returns the sum of all values of a panel of a dashboard.
+func panelTotal(t *testing.T, src Source, uid, title, kind string, now time.Time) float64 {
 	t.Helper()
 	boards, err := Dashboards(root)
 	require.NoError(t, err)
@@ -63,20 +63,20 @@ func total(t *testing.T, src Source, uid, title, kind string, now time.Time) flo
 }
 
 func TestFleetAddsUpTheInstancesOfAHost(t *testing.T) {
-	now := start().Add(askew)
+	now := historyStart().Add(askew)
 	src := twoInstances(t, now, 0)
 	const fleet, device = "rdma-events-fleet", "rdma-events-device"
-	require.Zero(t, total(t, src, fleet, "Hosts silent", "stat", now))
-	require.EqualValues(t, 2, total(t, src, fleet, "Ports down", "stat", now))
-	require.EqualValues(t, 2+3, total(t, src, fleet, "Flappers of 7 days", "table", now))
-	require.EqualValues(t, 2+3, total(t, src, device, "Flaps and disagreements", "timeseries", now))
-	require.EqualValues(t, 1, total(t, src, device, "Ports down", "stat", now), "it is one port, which both watch")
+	require.Zero(t, panelTotal(t, src, fleet, "Hosts silent", "stat", now))
+	require.EqualValues(t, 2, panelTotal(t, src, fleet, "Ports down", "stat", now))
+	require.EqualValues(t, 2+3, panelTotal(t, src, fleet, "Flappers of 7 days", "table", now))
+	require.EqualValues(t, 2+3, panelTotal(t, src, device, "Flaps and disagreements", "timeseries", now))
+	require.EqualValues(t, 1, panelTotal(t, src, device, "Ports down", "stat", now), "it is one port, which both watch")
 }
 
 func TestSilentInstanceIsNotHiddenByAnother(t *testing.T) {
-	now := start().Add(askew)
+	now := historyStart().Add(askew)
 	src := twoInstances(t, now, -20*time.Minute)
-	require.EqualValues(t, 1, total(t, src, "rdma-events-fleet", "Hosts silent", "stat", now))
+	require.EqualValues(t, 1, panelTotal(t, src, "rdma-events-fleet", "Hosts silent", "stat", now))
 	require.Equal(t, []string{"b"}, instancesOf(t, src, "rdma-plugin-silent", now))
 	require.Equal(t, []string{"a"}, instancesOf(t, src, "rdma-port-down", now))
 	require.Equal(t, []string{"a", "b"}, instancesOf(t, src, "rdma-plugin-silent", now.Add(20*time.Minute)))

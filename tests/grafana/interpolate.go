@@ -23,7 +23,7 @@ type Choice map[string][]string
 // InfluxDB.
 var reserved = regexp.MustCompile(`[\\^$*+?.()|[\]{}/]`)
 
-func escape(value string) string { return reserved.ReplaceAllString(value, `\$0`) }
+func escapeRegexp(value string) string { return reserved.ReplaceAllString(value, `\$0`) }
 
 // Render puts a dashboard's variables into a query, as the InfluxDB data
 // source's frontend does: values in a regular expression and those of a variable
@@ -32,12 +32,12 @@ func escape(value string) string { return reserved.ReplaceAllString(value, `\$0`
 func Render(query string, variables []grafana.Variable, choice Choice) string {
 	for _, v := range variables {
 		name := regexp.MustCompile(`\$(?:` + v.Name + `\b|\{` + v.Name + `\})`)
-		query = name.ReplaceAllLiteralString(query, render(query, &v, choice[v.Name]))
+		query = name.ReplaceAllLiteralString(query, renderVariable(query, &v, choice[v.Name]))
 	}
 	return query
 }
 
-func render(query string, v *grafana.Variable, values []string) string {
+func renderVariable(query string, v *grafana.Variable, values []string) string {
 	inRegexp := regexp.MustCompile(`/\^?\$` + v.Name + `\b\$?/`).MatchString(query)
 	switch {
 	case len(values) == 0 && v.IncludeAll:
@@ -47,11 +47,11 @@ func render(query string, v *grafana.Variable, values []string) string {
 	case len(values) == 1 && !inRegexp && !v.Multi:
 		return values[0]
 	case len(values) == 1:
-		return escape(values[0])
+		return escapeRegexp(values[0])
 	}
 	escaped := make([]string, len(values))
 	for i, value := range values {
-		escaped[i] = escape(value)
+		escaped[i] = escapeRegexp(value)
 	}
 	return "(" + strings.Join(escaped, "|") + ")"
 }
@@ -111,13 +111,13 @@ func Annotations(d *grafana.Dashboard, choice Choice, r Range) []string {
 // View returns a panel's own range and interval while its dashboard shows r.
 func View(p *grafana.Panel, r Range) (Range, time.Duration, error) {
 	if p.TimeFrom != "" {
-		back, err := parse(p.TimeFrom)
+		back, err := parseDuration(p.TimeFrom)
 		if err != nil {
 			return r, 0, err
 		}
 		r.From = r.To.Add(-back)
 	}
-	least, err := parse(p.Interval)
+	least, err := parseDuration(p.Interval)
 	if err != nil {
 		return r, 0, err
 	}
@@ -128,7 +128,7 @@ func View(p *grafana.Panel, r Range) (Range, time.Duration, error) {
 	return r, Interval(r, count, least), nil
 }
 
-func parse(s string) (time.Duration, error) {
+func parseDuration(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil
 	}

@@ -52,7 +52,7 @@ func TestIntervalsAreRoundedAsGrafanaDoes(t *testing.T) {
 		{time.Second, 100000, 0, time.Millisecond},
 		{10000 * 24 * time.Hour, 10, 0, 24 * time.Hour},
 	} {
-		require.Equal(t, c.want, Interval(Range{start(), start().Add(c.span)}, c.count, c.least), "%v by %d", c.span, c.count)
+		require.Equal(t, c.want, Interval(Range{historyStart(), historyStart().Add(c.span)}, c.count, c.least), "%v by %d", c.span, c.count)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestAPanelsOwnRangeEndsWhereTheDashboardsDoes(t *testing.T) {
 	require.Error(t, err)
 }
 
-func labelled(value float64, labels ...string) Number {
+func newNumber(value float64, labels ...string) Number {
 	n := Number{Value: value, Labels: map[string]string{}}
 	for i := 0; i < len(labels); i += 2 {
 		n.Labels[labels[i]] = labels[i+1]
@@ -78,37 +78,37 @@ func labelled(value float64, labels ...string) Number {
 
 func TestMathJoinsByLabels(t *testing.T) {
 	vars := map[string][]Number{
-		"RA": {labelled(0, "host", "a"), labelled(0, "host", "b"), labelled(1, "host", "c")},
-		"RB": {labelled(1, "host", "a"), labelled(1, "host", "c"), labelled(math.NaN(), "host", "b"), labelled(1, "host", "d")},
+		"RA": {newNumber(0, "host", "a"), newNumber(0, "host", "b"), newNumber(1, "host", "c")},
+		"RB": {newNumber(1, "host", "a"), newNumber(1, "host", "c"), newNumber(math.NaN(), "host", "b"), newNumber(1, "host", "d")},
 	}
-	got, err := calculate("$RA == 0 && $RB == 1", vars)
+	got, err := evaluateMath("$RA == 0 && $RB == 1", vars)
 	require.NoError(t, err)
 	require.Len(t, got, 3)
-	require.Equal(t, labelled(1, "host", "a"), got[0])
+	require.Equal(t, newNumber(1, "host", "a"), got[0])
 	require.True(t, math.IsNaN(got[1].Value), "b")
-	require.Equal(t, labelled(0, "host", "c"), got[2])
+	require.Equal(t, newNumber(0, "host", "c"), got[2])
 
-	got, err = calculate("$RA > 5 * $RB || $RA == 1", map[string][]Number{"RA": {labelled(6)}, "RB": {labelled(1)}})
+	got, err = evaluateMath("$RA > 5 * $RB || $RA == 1", map[string][]Number{"RA": {newNumber(6)}, "RB": {newNumber(1)}})
 	require.NoError(t, err)
 	require.Equal(t, 1.0, got[0].Value)
 }
 
 func TestSingleNumbersAreJoinedWhateverTheirLabels(t *testing.T) {
-	got, err := calculate("$RA * $RB", map[string][]Number{"RA": {labelled(2, "host", "a")}, "RB": {labelled(3, "host", "b")}})
+	got, err := evaluateMath("$RA * $RB", map[string][]Number{"RA": {newNumber(2, "host", "a")}, "RB": {newNumber(3, "host", "b")}})
 	require.NoError(t, err)
 	require.Equal(t, []Number{{Value: 6}}, got)
 }
 
 func TestUnsupportedExpressionIsAnError(t *testing.T) {
 	for _, expression := range []string{"$RX > 0", "abs($RA)", "$RA % 2", "$RA >"} {
-		_, err := calculate(expression, map[string][]Number{"RA": {labelled(1)}})
+		_, err := evaluateMath(expression, map[string][]Number{"RA": {newNumber(1)}})
 		require.Error(t, err, expression)
 	}
-	_, err := reduce(nil, "median")
+	_, err := reduceSeries(nil, "median")
 	require.ErrorIs(t, err, errExpression)
-	_, err = compare(nil, []grafana.Condition{{Evaluator: grafana.Evaluator{Type: "within_range", Params: []float64{1, 2}}}})
+	_, err = evaluateThreshold(nil, []grafana.Condition{{Evaluator: grafana.Evaluator{Type: "within_range", Params: []float64{1, 2}}}})
 	require.ErrorIs(t, err, errExpression)
-	_, err = express(&grafana.Model{Type: "sql"}, nil, nil)
+	_, err = evaluateExpression(&grafana.Model{Type: "sql"}, nil, nil)
 	require.ErrorIs(t, err, errExpression)
 }
 
@@ -116,10 +116,10 @@ func TestARuleIsPendingBeforeItFires(t *testing.T) {
 	rule := &grafana.Rule{UID: "r", For: "2m"}
 	w, err := NewWatcher(rule, &grafana.Group{Interval: "1m"})
 	require.NoError(t, err)
-	at := start()
+	at := historyStart()
 	next := func(value float64) State {
 		at = at.Add(time.Minute)
-		w.update(labelled(value, "host", "a"), at)
+		w.update(newNumber(value, "host", "a"), at)
 		return w.series["host=a"].state
 	}
 	require.Equal(t, Normal, next(0))

@@ -36,26 +36,27 @@ type liveHost struct {
 	undying bool
 }
 
-// at returns a condition: in the last point of a measurement of sim0, a field has
-// at least a value.
-func at(measurement, field string, least int64, tags ...string) func([]rig.Point) bool {
+// fieldAtLeast returns a condition: in the last point of a measurement of sim0, a field has at least this value.
+func fieldAtLeast(measurement, field string, least int64, tags ...string) func([]rig.Point) bool {
 	return func(points []rig.Point) bool {
 		p := rig.Last(points, measurement, append([]string{"device", "sim0"}, tags...)...)
 		return p.Fields[field] != nil && p.Int(field) >= least
 	}
 }
 
-func is(measurement, field string, value any) func([]rig.Point) bool {
+func fieldEquals(measurement, field string, value any) func([]rig.Point) bool {
 	return func(points []rig.Point) bool {
 		return rig.Last(points, measurement, "device", "sim0").Fields[field] == value
 	}
 }
 
-// runs reports whether the worker runs. If the last points showed a worker during
-// its restart, the rules would take that state for a lasting one.
-func runs(points []rig.Point) bool { return is("rdma_device", "worker_state", "running")(points) }
+// workerRuns reports whether the worker is running. If the last points came from a worker that restarts, the rules would treat its
+// state as permanent.
+func workerRuns(points []rig.Point) bool {
+	return fieldEquals("rdma_device", "worker_state", "running")(points)
+}
 
-func all(conds ...func([]rig.Point) bool) func([]rig.Point) bool {
+func allOf(conds ...func([]rig.Point) bool) func([]rig.Point) bool {
 	return func(points []rig.Point) bool {
 		return !slices.ContainsFunc(conds, func(cond func([]rig.Point) bool) bool { return !cond(points) })
 	}
@@ -75,81 +76,81 @@ const configured = "[[inputs.rdma_events.expected]]\n    devices = [\"sim0\"]"
 
 func liveHosts() []liveHost {
 	return []liveHost{
-		{name: "healthy", over: at("rdma_cq_probe", "rounds", 8)},
+		{name: "healthy", over: fieldAtLeast("rdma_cq_probe", "rounds", 8)},
 		{
 			name: "port-down", timeline: "[[link]]\nat = \"4s\"", options: configured, fires: []string{"port-down"},
-			over: is("rdma_port", "up", int64(0)),
+			over: fieldEquals("rdma_port", "up", int64(0)),
 		},
 		{
 			name: "port-down, but expected", timeline: "[[link]]\nat = \"4s\"", options: "expected_down = [\"sim0:1\"]\n" + configured,
-			over: is("rdma_port", "up", int64(0)),
+			over: fieldEquals("rdma_port", "up", int64(0)),
 		},
 		{
-			name: "port-down, but active for seconds only", timeline: "[[link]]\nat = \"4s\"", over: is("rdma_port", "up", int64(0)),
+			name: "port-down, but active for seconds only", timeline: "[[link]]\nat = \"4s\"", over: fieldEquals("rdma_port", "up", int64(0)),
 		},
 		{
 			name: "port-flapping", timeline: "[[link]]\nat = \"4s\"\nevery = \"600ms\"\ntimes = 4\ndown_for = \"40ms\"",
-			fires: []string{"port-flapping"}, over: at("rdma_port", "flaps", 4),
+			fires: []string{"port-flapping"}, over: fieldAtLeast("rdma_port", "flaps", 4),
 		},
 		{
 			name: "gid-moved", timeline: "[[gid]]\nat = \"4s\"\nindex = 3\nto = 6\naway = \"200ms\"",
-			fires: []string{"gid-moved"}, over: at("rdma_port", "gid_moves", 1),
+			fires: []string{"gid-moved"}, over: fieldAtLeast("rdma_port", "gid_moves", 1),
 		},
 		{
 			name: "link-disagrees", timeline: hangingAck("4s", "6s") + "[[link]]\nat = \"4500ms\"\ndown_for = \"40ms\"",
-			options: `state_interval = "1s"`, fires: []string{"link-disagrees"}, over: at("rdma_port", "missed_transitions", 1),
+			options: `state_interval = "1s"`, fires: []string{"link-disagrees"}, over: fieldAtLeast("rdma_port", "missed_transitions", 1),
 		},
 		{
 			name: "device-missing", timeline: "[[fault]]\nkind = \"removed\"\nat = \"4s\"",
-			fires: []string{"device-missing", "device-fatal"}, over: is("rdma_device", "present", int64(0)),
+			fires: []string{"device-missing", "device-fatal"}, over: fieldEquals("rdma_device", "present", int64(0)),
 		},
 		{
 			name: "device-missing, but renamed", timeline: "[[fault]]\nkind = \"renamed\"\nat = \"4s\"\nto = \"mlx5_0\"",
-			over: is("rdma_device", "reason", "renamed"),
+			over: fieldEquals("rdma_device", "reason", "renamed"),
 		},
 		{
 			name: "device-fatal", timeline: "[[event]]\ntype = \"device_fatal\"\nat = \"4s\"", fires: []string{"device-fatal"},
-			over: at("rdma_device", "fatals", 1),
+			over: fieldAtLeast("rdma_device", "fatals", 1),
 		},
 		{
 			name: "unacked-events", timeline: hangingAck("4s", "60s"), fires: []string{"unacked-events"},
-			over: all(at("rdma_async", "released", 1, "port", "1"), runs),
+			over: allOf(fieldAtLeast("rdma_async", "released", 1, "port", "1"), workerRuns),
 		},
 		{
 			name: "command-stuck", timeline: "[[command]]\nat = \"4s\"\ncall = \"query_port\"\nwhat = \"fails\"", options: `state_interval = "1s"`,
-			fires: []string{"command-stuck"}, over: at("rdma_command", "stuck", 1, "call", "query_port"),
+			fires: []string{"command-stuck"}, over: fieldAtLeast("rdma_command", "stuck", 1, "call", "query_port"),
 		},
 		{
 			name: "lost-events", timeline: "[[fault]]\nkind = \"lost_event\"\nat = \"4s\"\nfor = \"2s\"", probe: often,
-			fires: []string{"lost-events"}, over: at("rdma_cq_probe", "lost_events", 3),
+			fires: []string{"lost-events"}, over: fieldAtLeast("rdma_cq_probe", "lost_events", 3),
 		},
 		{
 			name: "lost-completions", timeline: "[[fault]]\nkind = \"lost_completion\"\nat = \"4s\"\nfor = \"2s\"", probe: often,
-			fires: []string{"lost-completions"}, over: at("rdma_cq_probe", "lost_completions", 3, "method", "ud_send"),
+			fires: []string{"lost-completions"}, over: fieldAtLeast("rdma_cq_probe", "lost_completions", 3, "method", "ud_send"),
 		},
 		{
-			name: "wake-slow", timeline: slow, fires: []string{"wake-slow"}, over: at("rdma_cq_probe", "rounds", 8),
+			name: "wake-slow", timeline: slow, fires: []string{"wake-slow"}, over: fieldAtLeast("rdma_cq_probe", "rounds", 8),
 		},
 		{
 			name:     "worker-down",
 			timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"4s\"",
-			fires:    []string{"worker-down"}, over: is("rdma_device", "reason", "no_permission"),
+			fires:    []string{"worker-down"}, over: fieldEquals("rdma_device", "reason", "no_permission"),
 		},
 		{
 			name: "worker-down, stuck", timeline: hangingRound, undying: true,
-			fires: []string{"worker-down"}, over: is("rdma_device", "worker_state", "stuck"),
+			fires: []string{"worker-down"}, over: fieldEquals("rdma_device", "worker_state", "stuck"),
 		},
 		{
 			name: "worker-down, but killed and replaced", timeline: hangingRound,
-			over: all(at("rdma_device", "worker_restarts", 1), runs),
+			over: allOf(fieldAtLeast("rdma_device", "worker_restarts", 1), workerRuns),
 		},
 		{
 			name: "worker-restarts", timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\nevery = \"3s\"\ntimes = 4",
-			fires: []string{"worker-restarts"}, over: all(at("rdma_device", "crashes", 4), runs),
+			fires: []string{"worker-restarts"}, over: allOf(fieldAtLeast("rdma_device", "crashes", 4), workerRuns),
 		},
-		{name: eventful, timeline: eventfulTimeline, options: traced, probe: often, over: all(
-			at("rdma_port", "flaps", 4), at("rdma_cq_probe", "lost_completions", 1, "method", "ud_send"),
-			at("rdma_device", "worker_restarts", 1), at("rdma_app_hang", "threads", 1), at("rdma_app_async", "unread_errors", 1),
+		{name: eventful, timeline: eventfulTimeline, options: traced, probe: often, over: allOf(
+			fieldAtLeast("rdma_port", "flaps", 4), fieldAtLeast("rdma_cq_probe", "lost_completions", 1, "method", "ud_send"),
+			fieldAtLeast("rdma_device", "worker_restarts", 1), fieldAtLeast("rdma_app_hang", "threads", 1), fieldAtLeast("rdma_app_async", "unread_errors", 1),
 			func(points []rig.Point) bool {
 				return len(rig.Select(points, "rdma_async_event", "event", "unknown_42")) > 0
 			},
@@ -269,7 +270,7 @@ func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 		More: writeTo(t, src, h.name),
 	})
 	if h.undying {
-		r.Await("a worker", patience, runs)
+		r.Await("a worker", patience, workerRuns)
 		workers := r.Workers()
 		require.Len(t, workers, 1)
 		rig.Hold(t, workers[0])
@@ -370,7 +371,7 @@ func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
 		for _, r := range g.Rules {
 			w, err := NewWatcher(&r, &g)
 			require.NoError(t, err)
-			for _, back := range evaluations(&r, w) {
+			for _, back := range evaluationTimes(&r, w) {
 				require.NoError(t, w.Evaluate(t.Context(), src, now.Add(-back)))
 			}
 			require.Equal(t, expectedToFire(append(hosts, past...), &r), hostsIn(w, Firing), r.UID)
@@ -378,11 +379,11 @@ func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
 	}
 }
 
-// evaluations returns the times of a rule's evaluations, as durations before now.
+// evaluationTimes returns the times of a rule's evaluations, as durations before now.
 // Most rules are evaluated now and at later times, with the last points as the
 // newest, until the condition has held for long enough. The rule of slow wake-ups
 // takes long, so it is evaluated in the ten minutes before now: these are written. The same goes for rules that hold for long.
-func evaluations(r *grafana.Rule, w *Watcher) []time.Duration {
+func evaluationTimes(r *grafana.Rule, w *Watcher) []time.Duration {
 	switch r.UID {
 	case "rdma-plugin-silent": // at a later time all hosts are silent
 		return []time.Duration{0}

@@ -20,8 +20,8 @@ var anyChoice = Choice{
 	"policy": {"raw"}, "host": {"h"}, "device": {"d"}, "port": {"1"}, "vector": {"0"}, "app": {"a"}, "own_group": {"g"},
 }
 
-// table is the table of metrics by measurement.
-func table() map[string]measure.Metric {
+// metricsByName returns the table of metrics by measurement.
+func metricsByName() map[string]measure.Metric {
 	all := map[string]measure.Metric{}
 	for _, m := range measure.All() {
 		all[m.Name] = m
@@ -29,9 +29,8 @@ func table() map[string]measure.Metric {
 	return all
 }
 
-// unknown parses InfluxQL and returns the names in it that the table of metrics
-// lacks.
-func unknown(t *testing.T, query string) []string {
+// unknownNames parses an InfluxQL query and returns the names in it that are not in the table of metrics.
+func unknownNames(t *testing.T, query string) []string {
 	t.Helper()
 	parsed, err := influxql.ParseQuery(query)
 	require.NoError(t, err, query)
@@ -90,7 +89,7 @@ func notIn(offered []string, n influxql.Node) []string {
 // the tag host; instance is the tag that differs between several plugins of a host; site, rack and
 // rail are the defaults of rdma-events assets -labels.
 func namesOf(measurement string) ([]string, bool) {
-	m, ok := table()[measurement]
+	m, ok := metricsByName()[measurement]
 	names := []string{"host", "instance", "site", "rack", "rail"}
 	if measurement == "infiniband" { // of Telegraf's input of that name
 		return append(names, "device", "port", "port_rcv_data", "port_xmit_data", "port_xmit_discards", "symbol_error"), true
@@ -128,18 +127,18 @@ func TestEveryNameInDashboardsStandsInTheTableOfMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, boards, 5)
 	for uid, d := range boards {
-		requests, err := Requests(d, anyChoice, Range{start(), start().Add(time.Hour)})
+		requests, err := Requests(d, anyChoice, Range{historyStart(), historyStart().Add(time.Hour)})
 		require.NoError(t, err)
 		require.Greater(t, len(requests), 10, uid)
 		for _, r := range requests {
-			require.Empty(t, unknown(t, r.Query), "%s, %s: %s", uid, r.Panel.Title, r.Query)
+			require.Empty(t, unknownNames(t, r.Query), "%s, %s: %s", uid, r.Panel.Title, r.Query)
 		}
-		for _, query := range Annotations(d, anyChoice, Range{start(), start().Add(time.Hour)}) {
-			require.Empty(t, unknown(t, query), "annotation of %s: %s", uid, query)
+		for _, query := range Annotations(d, anyChoice, Range{historyStart(), historyStart().Add(time.Hour)}) {
+			require.Empty(t, unknownNames(t, query), "annotation of %s: %s", uid, query)
 		}
 		for _, v := range d.Templating.List {
 			if v.Type == "query" {
-				require.Empty(t, unknown(t, Render(v.Query, d.Templating.List, anyChoice)), "variable %s of %s", v.Name, uid)
+				require.Empty(t, unknownNames(t, Render(v.Query, d.Templating.List, anyChoice)), "variable %s of %s", v.Name, uid)
 			}
 		}
 	}
@@ -153,7 +152,7 @@ func TestEveryNameInRulesStandsInTheTableOfMetrics(t *testing.T) {
 		for _, q := range r.Data {
 			if q.DataSourceUID != grafana.ExpressionUID {
 				queries++
-				require.Empty(t, unknown(t, Macros(q.Model.Query, Range{start(), start()}, time.Second)), r.UID)
+				require.Empty(t, unknownNames(t, Macros(q.Model.Query, Range{historyStart(), historyStart()}, time.Second)), r.UID)
 			}
 		}
 	}
@@ -174,7 +173,7 @@ func TestNamesThatTheTableLacksAreFound(t *testing.T) {
 		`SHOW TAG VALUES ON "t" FROM "rdma_port" WITH KEY = "vector"`:                                 {"vector"},
 		`SELECT top("d", "port", 10) FROM (SELECT max("up") AS "d" FROM "rdma_port" GROUP BY "port")`: nil,
 	} {
-		require.Equal(t, missing, unknown(t, query), query)
+		require.Equal(t, missing, unknownNames(t, query), query)
 	}
 }
 
@@ -198,8 +197,8 @@ func labelsOf(r *grafana.Rule) []string {
 	return names
 }
 
-// counts reports whether a rule is about a place or a group instead of a host.
-func counts(r *grafana.Rule) bool {
+// spansHosts reports whether a rule is about a site, rack or group instead of a single host.
+func spansHosts(r *grafana.Rule) bool {
 	ofFabric := strings.HasPrefix(r.UID, "rdma-fabric-") && r.UID != "rdma-fabric-own-link"
 	return r.UID == "rdma-ports-down-together" || r.UID == "rdma-sm-unstable" || ofFabric
 }
@@ -209,7 +208,7 @@ func TestSummariesSpeakOfLabelsThatTheQueriesGroupBy(t *testing.T) {
 	require.NoError(t, err)
 	for _, r := range allRules(file) {
 		names := labelsOf(&r)
-		if counts(&r) {
+		if spansHosts(&r) {
 			require.Contains(t, r.Annotations["summary"], "{{ with .Labels.site }}")
 			require.Contains(t, r.Data[0].Model.Query, `$timeFilter GROUP BY "site"`)
 			for _, name := range names {

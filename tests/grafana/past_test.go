@@ -32,7 +32,7 @@ func TestSlowWakeUpsAreHeldAgainstHoursOfThePast(t *testing.T) {
 	}
 	for name, row := range rows {
 		c := history.Config{
-			Start: start(), End: start().Add(span), Interval: 10 * time.Second,
+			Start: historyStart(), End: historyStart().Add(span), Interval: 10 * time.Second,
 			Hosts: []history.Host{{Name: name, Profile: "fleet1", Timeline: row.timeline, Seed: 1}},
 		}
 		var lines bytes.Buffer
@@ -40,7 +40,7 @@ func TestSlowWakeUpsAreHeldAgainstHoursOfThePast(t *testing.T) {
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), name)
 	}
 	rule, group := ruleNamed(t, "rdma-wake-slow")
-	fired, interval := watch(t, src, rule, group, span)
+	fired, interval := watchRule(t, src, rule, group, span)
 	for name, row := range rows {
 		got := fired[name]
 		if row.first == "" {
@@ -70,7 +70,7 @@ func TestNewMethodIsNotHeldAgainstTheOld(t *testing.T) {
 		method, ok := verbs.ParseMethod(run.method)
 		require.True(t, ok)
 		c := history.Config{
-			Start: start().Add(run.from), End: start().Add(run.to), Interval: 10 * time.Second, Method: method,
+			Start: historyStart().Add(run.from), End: historyStart().Add(run.to), Interval: 10 * time.Second, Method: method,
 			Hosts: []history.Host{{Name: "updated", Profile: "fleet1", Timeline: run.timeline, Seed: 1}},
 		}
 		var lines bytes.Buffer
@@ -79,7 +79,7 @@ func TestNewMethodIsNotHeldAgainstTheOld(t *testing.T) {
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}
 	rule, group := ruleNamed(t, "rdma-wake-slow")
-	fired, _ := watch(t, src, rule, group, span)
+	fired, _ := watchRule(t, src, rule, group, span)
 	require.Empty(t, fired)
 }
 

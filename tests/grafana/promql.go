@@ -17,8 +17,8 @@ import (
 func PromQL(query string, variables []grafana.Variable, choice Choice, r Range, interval, scrape time.Duration) string {
 	rate, span := max(interval+scrape, 4*scrape), r.To.Sub(r.From)
 	pairs := []string{
-		"$__rate_interval_ms", milliseconds(rate), "$__interval_ms", milliseconds(interval),
-		"$__rate_interval", seconds(rate), "$__interval", seconds(interval), "$__range", seconds(span),
+		"$__rate_interval_ms", formatMilliseconds(rate), "$__interval_ms", formatMilliseconds(interval),
+		"$__rate_interval", formatSeconds(rate), "$__interval", formatSeconds(interval), "$__range", formatSeconds(span),
 	}
 	for _, v := range variables {
 		value := v.AllValue
@@ -30,6 +30,6 @@ func PromQL(query string, variables []grafana.Variable, choice Choice, r Range, 
 	return strings.NewReplacer(pairs...).Replace(query)
 }
 
-func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
+func formatSeconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+func formatMilliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

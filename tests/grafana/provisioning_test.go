@@ -20,9 +20,9 @@ import (
 	"rdma_events/internal/agent/alerts"
 )
 
-// export reads alert rules into Grafana's own published model of them. A key
-// that the model lacks is an error, and so is a value that it does not allow.
-func export(text []byte) (*models.AlertingFileExport, error) {
+// parseExport parses alert rules into the model that Grafana publishes. A key that is not in the model is an error, and so is a
+// value that the model does not allow.
+func parseExport(text []byte) (*models.AlertingFileExport, error) {
 	var tree any
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func rulesText(t *testing.T) string {
 }
 
 func TestRulesAreWhatGrafanaProvisions(t *testing.T) {
-	f, err := export([]byte(rulesText(t)))
+	f, err := parseExport([]byte(rulesText(t)))
 	require.NoError(t, err)
 	rules := 0
 	for _, g := range f.Groups {
@@ -73,7 +73,7 @@ func TestAnErrorInARuleIsFound(t *testing.T) {
 	} {
 		text := strings.Replace(rulesText(t), was, is, 1)
 		require.NotEqual(t, rulesText(t), text, was)
-		_, err := export([]byte(text))
+		_, err := parseExport([]byte(text))
 		require.Error(t, err, is)
 	}
 }

@@ -34,7 +34,7 @@ type realGrafana struct {
 	token string
 }
 
-func connect(t *testing.T) *realGrafana {
+func connectGrafana(t *testing.T) *realGrafana {
 	t.Helper()
 	address, token := os.Getenv("GRAFANA_URL"), os.Getenv("GRAFANA_TOKEN")
 	require.NotEmpty(t, address, "set GRAFANA_URL to a Grafana on this machine, as in http://127.0.0.1:3000")
@@ -52,10 +52,10 @@ func connect(t *testing.T) *realGrafana {
 // TestARealGrafanaTakesItAllAndFires leaves nothing behind. It fails rather than
 // overwrite anything that exists under the same names.
 func TestARealGrafanaTakesItAllAndFires(t *testing.T) {
-	g := connect(t)
+	g := connectGrafana(t)
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	host := liveHost{name: "port-down", timeline: "[[link]]\nat = \"4s\"", over: is("rdma_port", "up", int64(0))}
+	host := liveHost{name: "port-down", timeline: "[[link]]\nat = \"4s\"", over: fieldEquals("rdma_port", "up", int64(0))}
 	host.begin(t, src).Await("the port is down", patience, host.over)
 
 	g.provisionDataSource(t, src)
@@ -124,7 +124,7 @@ func (g *realGrafana) provisionRules(t *testing.T) {
 		require.NoError(t, err)
 		body := &models.AlertRuleGroup{FolderUID: folder, Title: group.Name, Interval: int64(time.Duration(interval).Seconds())}
 		for _, r := range group.Rules {
-			body.Rules = append(body.Rules, provisioned(t, &r, group.Name))
+			body.Rules = append(body.Rules, provisionedRule(t, &r, group.Name))
 		}
 		_, err = g.api.Provisioning.PutAlertRuleGroup(
 			provisioning.NewPutAlertRuleGroupParams().WithFolderUID(folder).WithGroup(group.Name).WithBody(body))
@@ -139,7 +139,7 @@ func (g *realGrafana) provisionRules(t *testing.T) {
 	}
 }
 
-func provisioned(t *testing.T, r *grafana.Rule, group string) *models.ProvisionedAlertRule {
+func provisionedRule(t *testing.T, r *grafana.Rule, group string) *models.ProvisionedAlertRule {
 	t.Helper()
 	hold, err := model.ParseDuration(r.For)
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func provisioned(t *testing.T, r *grafana.Rule, group string) *models.Provisione
 		UID: r.UID, Title: &r.Title, Condition: &r.Condition, FolderUID: &place, RuleGroup: &group, OrgID: &org, For: &wait,
 		NoDataState: &r.NoDataState, ExecErrState: &r.ExecErrState, Labels: r.Labels, Annotations: r.Annotations,
 	}
-	f, err := export([]byte(rulesText(t)))
+	f, err := parseExport([]byte(rulesText(t)))
 	require.NoError(t, err)
 	for _, g := range f.Groups {
 		for _, e := range g.Rules {

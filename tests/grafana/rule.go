@@ -56,21 +56,21 @@ func Evaluate(ctx context.Context, src Source, rule *grafana.Rule, at time.Time)
 			continue
 		}
 		var err error
-		if numbers[q.RefID], err = express(&q.Model, series, numbers); err != nil {
+		if numbers[q.RefID], err = evaluateExpression(&q.Model, series, numbers); err != nil {
 			return nil, fmt.Errorf("evaluate %s of %s: %w", q.RefID, rule.UID, err)
 		}
 	}
 	return numbers[rule.Condition], nil
 }
 
-func express(m *grafana.Model, series map[string][]influx.Series, numbers map[string][]Number) ([]Number, error) {
+func evaluateExpression(m *grafana.Model, series map[string][]influx.Series, numbers map[string][]Number) ([]Number, error) {
 	switch m.Type {
 	case "reduce":
-		return reduce(series[m.Expression], m.Reducer)
+		return reduceSeries(series[m.Expression], m.Reducer)
 	case "math":
-		return calculate(m.Expression, numbers)
+		return evaluateMath(m.Expression, numbers)
 	case "threshold":
-		return compare(numbers[m.Expression], m.Conditions)
+		return evaluateThreshold(numbers[m.Expression], m.Conditions)
 	}
 	return nil, fmt.Errorf("type %q: %w", m.Type, errExpression)
 }
@@ -168,7 +168,7 @@ func alertLabels(rule *grafana.Rule, labels map[string]string) (map[string]strin
 }
 
 func (w *Watcher) update(n Number, at time.Time) {
-	k := key(n.Labels)
+	k := labelsKey(n.Labels)
 	i := w.series[k]
 	if i == nil {
 		i = &instance{labels: n.Labels, state: Normal}
@@ -230,7 +230,8 @@ func Alerts(ctx context.Context, src Source, file *grafana.RuleFile, r Range) ([
 		}
 	}
 	slices.SortFunc(all, func(a, b Alert) int {
-		return cmp.Or(cmp.Compare(a.State, b.State), b.Since.Compare(a.Since), cmp.Compare(a.Rule.UID, b.Rule.UID), cmp.Compare(key(a.Labels), key(b.Labels)))
+		return cmp.Or(cmp.Compare(a.State, b.State), b.Since.Compare(a.Since), cmp.Compare(a.Rule.UID, b.Rule.UID),
+			cmp.Compare(labelsKey(a.Labels), labelsKey(b.Labels)))
 	})
 	return all, nil
 }

@@ -16,9 +16,9 @@ import (
 	"rdma_events/assets/grafana"
 )
 
-// complaints returns the lines that schema/check.mjs prints: the differences of
+// schemaComplaints returns the lines that schema/check.mjs prints: the differences of
 // dashboards and expressions from Grafana's published types.
-func complaints(t *testing.T, expressions []any, dashboards ...string) string {
+func schemaComplaints(t *testing.T, expressions []any, dashboards ...string) string {
 	t.Helper()
 	require.DirExists(t, "schema/node_modules", "run: make test-schema")
 	in, err := json.Marshal(expressions)
@@ -32,7 +32,7 @@ func complaints(t *testing.T, expressions []any, dashboards ...string) string {
 	return out.String()
 }
 
-func committed(t *testing.T) []string {
+func dashboardPaths(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, "assets/dashboards/*.json"))
 	require.NoError(t, err)
@@ -43,11 +43,11 @@ func committed(t *testing.T) []string {
 	return paths
 }
 
-// expressions returns the models of all expressions in the rules, as written in
+// ruleExpressions returns the models of all expressions in the rules, as written in
 // the file.
-func expressions(t *testing.T) []any {
+func ruleExpressions(t *testing.T) []any {
 	t.Helper()
-	f, err := export([]byte(rulesText(t)))
+	f, err := parseExport([]byte(rulesText(t)))
 	require.NoError(t, err)
 	var all []any
 	for _, g := range f.Groups {
@@ -64,11 +64,11 @@ func expressions(t *testing.T) []any {
 }
 
 func TestDashboardsAndExpressionsFollowGrafanasPublishedSchema(t *testing.T) {
-	require.Empty(t, complaints(t, expressions(t), committed(t)...))
+	require.Empty(t, schemaComplaints(t, ruleExpressions(t), dashboardPaths(t)...))
 }
 
 func TestSchemaCheckReportsUnknownNamesAndValues(t *testing.T) {
-	text, err := os.ReadFile(committed(t)[1])
+	text, err := os.ReadFile(dashboardPaths(t)[1])
 	require.NoError(t, err)
 	for was, is := range map[string]string{
 		`"colorMode": "background"`: `"colorMode": "sky"`,
@@ -84,7 +84,7 @@ func TestSchemaCheckReportsUnknownNamesAndValues(t *testing.T) {
 		require.NotEqual(t, string(text), wrong, was)
 		path := filepath.Join(t.TempDir(), "wrong.json")
 		require.NoError(t, os.WriteFile(path, []byte(wrong), 0o644))
-		require.NotEmpty(t, complaints(t, []any{}, path), is)
+		require.NotEmpty(t, schemaComplaints(t, []any{}, path), is)
 	}
 	for _, wrong := range []map[string]any{
 		{"type": "reduce", "expression": "A", "reducer": "latest"},
@@ -92,6 +92,6 @@ func TestSchemaCheckReportsUnknownNamesAndValues(t *testing.T) {
 		{"type": "threshold", "expression": "A", "conditions": []any{map[string]any{"evaluator": map[string]any{"type": "above", "params": []int{1}}}}},
 		{"type": "maths", "expression": "$A"},
 	} {
-		require.NotEmpty(t, complaints(t, []any{wrong}), "%v", wrong)
+		require.NotEmpty(t, schemaComplaints(t, []any{wrong}), "%v", wrong)
 	}
 }

@@ -27,9 +27,9 @@ func writeAssets(t *testing.T, flags ...string) (dir string) {
 	return dir
 }
 
-// shared creates a database to which other programs write too, as docs/how-to/large-clusters.md
+// newSharedDatabase creates a database to which other programs write too, as docs/how-to/large-clusters.md
 // describes, and returns the directory of the rules and dashboards for it.
-func shared(t *testing.T, database string) (Source, string) {
+func newSharedDatabase(t *testing.T, database string) (Source, string) {
 	t.Helper()
 	src := Source{Server: influx.Start(t), Database: database}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), database))
@@ -42,7 +42,7 @@ func shared(t *testing.T, database string) (Source, string) {
 }
 
 func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
-	src, dir := shared(t, "telegraf")
+	src, dir := newSharedDatabase(t, "telegraf")
 	place, err := influxdb.In("telegraf")
 	require.NoError(t, err)
 	now := time.Now()
@@ -63,12 +63,12 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 	boards, err := Dashboards(dir)
 	require.NoError(t, err)
 	for uid, d := range boards {
-		choice := chosen(d)
+		choice := defaultChoice(d)
 		require.Equal(t, Choice{"policy": {place.Raw}}, choice, uid)
 		choice["host"], choice["device"] = []string{"h"}, []string{"sim0"}
 		requireVariables(t, src, d, choice)
 	}
-	requests, err := Requests(boards["rdma-events-fleet"], chosen(boards["rdma-events-fleet"]), Range{now.Add(-time.Hour), now})
+	requests, err := Requests(boards["rdma-events-fleet"], defaultChoice(boards["rdma-events-fleet"]), Range{now.Add(-time.Hour), now})
 	require.NoError(t, err)
 	for _, q := range requests {
 		if q.Title == "Ports down" && q.Panel.Type == "stat" {
@@ -77,8 +77,8 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 	}
 }
 
-// chosen returns the policy that a dashboard queries before the user chooses another.
-func chosen(d *grafana.Dashboard) Choice {
+// defaultChoice returns the policy that a dashboard queries before the user chooses another.
+func defaultChoice(d *grafana.Dashboard) Choice {
 	c := Choice{}
 	for _, v := range d.Templating.List {
 		if v.Name == "policy" {

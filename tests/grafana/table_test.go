@@ -17,7 +17,7 @@ import (
 func TestEveryRowOfPortsDownIsAboutOnePort(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	now := start().Add(askew)
+	now := historyStart().Add(askew)
 	for i := range 15 {
 		h := history.Host{Name: fmt.Sprint("h", i), Profile: "fleet1"}
 		switch i {
@@ -71,7 +71,7 @@ func TestOnlyTheLastReasonMakesADeviceMissing(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	rule, group := ruleNamed(t, "rdma-device-missing")
-	now := start().Add(askew)
+	now := historyStart().Add(askew)
 	missing := []string{"gone", "given back"}
 	var lines bytes.Buffer
 	for at := now.Add(-5 * time.Minute); !at.After(now); at = at.Add(10 * time.Second) {
@@ -114,7 +114,7 @@ func TestOnlyTheLastReasonMakesADeviceMissing(t *testing.T) {
 func TestCountsBeforeARestartHideNoneAfterIt(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	now := start().Add(askew)
+	now := historyStart().Add(askew)
 	const flaps = "[[link]]\nat = \"5m\"\nevery = \"1m\"\ntimes = %d\ndown_for = \"40ms\""
 	for _, run := range []struct {
 		from, to time.Duration

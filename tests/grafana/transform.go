@@ -163,15 +163,15 @@ func (f *Frame) sort(column string, desc bool) {
 }
 
 func compareValues(a, b any) int {
-	x, okX := number(a)
-	y, okY := number(b)
+	x, okX := numberValue(a)
+	y, okY := numberValue(b)
 	if okX && okY {
 		return cmp.Compare(x, y)
 	}
 	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }
 
-func number(v any) (float64, bool) {
+func numberValue(v any) (float64, bool) {
 	switch v := v.(type) {
 	case float64:
 		return v, true
@@ -203,7 +203,7 @@ func (f *Frame) count(by []string, counted string) {
 	f.Columns, f.Rows = append(by, counted+" (count)"), rows
 }
 
-// merge makes one row of those of several answers that have equal values in all columns that the answers share.
+// merge joins rows of several frames into one row if they have equal values in all the columns that the frames share.
 func merge(frames []Frame) Frame {
 	var out Frame
 	var shared []string

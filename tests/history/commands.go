@@ -72,18 +72,18 @@ func (s *openDevice) ask() {
 			}
 		case bases <= now:
 			s.asks.RequestSnapshots(verbs.TriggerBase)
-			bases = after(now, bases, snapshotInterval)
+			bases = nextTick(now, bases, snapshotInterval)
 		case commands <= now:
 			if s.asks.RunCommands() != nil {
 				return
 			}
-			commands = after(s.line.now, commands, commandInterval)
+			commands = nextTick(s.line.now, commands, commandInterval)
 		}
 	}
 }
 
-// after returns the next tick of a ticker, which drops the ticks of a slow reader.
-func after(now, tick int64, every time.Duration) int64 {
+// nextTick returns the first tick after now. Like a time.Ticker, it drops the ticks that a slow reader missed.
+func nextTick(now, tick int64, every time.Duration) int64 {
 	for tick <= now {
 		tick += int64(every)
 	}

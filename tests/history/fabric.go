@@ -239,7 +239,7 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	if said != before {
 		t.said, t.since = said, since
 	}
-	count(&t.counts, said, uint64(2*f.Interval/time.Second))
+	addPairCounts(&t.counts, said, uint64(2*f.Interval/time.Second))
 	bad := said.Reason == "" && said.Verdict.IsNetwork() && !ownLink
 	t.counts.PairsBad = 0
 	if bad {
@@ -269,8 +269,8 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 // lacksDevice reports whether the peer has no device for the pair, which is said once and counted nowhere.
 func (p FabricPair) lacksDevice() bool { return p.Reason == verdict.ReasonUnsupported }
 
-// count adds n probes and writes, by what is said of the pair.
-func count(c *measure.FabricCounts, said FabricPair, n uint64) {
+// addPairCounts adds n probes and writes to the counts, with the losses that fit the verdict or reason of the pair.
+func addPairCounts(c *measure.FabricCounts, said FabricPair, n uint64) {
 	c.Pairs, c.PairsMet, c.PairsBusy, c.PairsDown = 1, 1, 0, 0
 	if said.Reason != "" {
 		c.PairsMet = 0

@@ -12,8 +12,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// spoken returns the points of ten minutes of a fabric of three groups of four hosts, in which host 1 is cut off for a minute.
-func spoken(t *testing.T) []rig.Point {
+// fabricPoints returns the points of ten minutes from a fabric with three groups of four hosts. Host 1 is cut off for one minute.
+func fabricPoints(t *testing.T) []rig.Point {
 	t.Helper()
 	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	cut := history.Span{From: 5 * time.Minute, To: 6 * time.Minute}
@@ -38,7 +38,7 @@ func spoken(t *testing.T) []rig.Point {
 
 func TestEveryProbeOfAFabricIsInOneOfItsCounts(t *testing.T) {
 	n := 0
-	for _, p := range spoken(t) {
+	for _, p := range fabricPoints(t) {
 		if p.Measurement != "rdma_fabric" && p.Measurement != "rdma_fabric_port" {
 			continue
 		}
@@ -53,7 +53,7 @@ func TestEveryProbeOfAFabricIsInOneOfItsCounts(t *testing.T) {
 }
 
 func TestAHostThatIsCutOffHasObserversAndBlamesItsOwnLink(t *testing.T) {
-	points := spoken(t)
+	points := fabricPoints(t)
 	observers := map[string]bool{}
 	for _, p := range rig.Select(points, "rdma_fabric_peer", "peer_host", "node0002") {
 		if p.Int("bad") == 1 {

@@ -22,10 +22,10 @@ type share struct {
 	entries  func(r *rand.Rand, device string, span time.Duration) string
 }
 
-func shares() []share {
+func faultShares() []share {
 	return []share{
-		{20, flapping}, {5, down}, {3, missing}, {5, losing("lost_event")}, {2, losing("lost_completion")},
-		{5, slow}, {2, crashing}, {2, closed},
+		{20, flappingLink}, {5, linkDown}, {3, missingDevice}, {5, lossFault("lost_event")}, {2, lossFault("lost_completion")},
+		{5, slowDevice}, {2, crashingWorker}, {2, closedDevice},
 	}
 }
 
@@ -48,8 +48,8 @@ func (f Fleet) All() []Host {
 func (f Fleet) timeline(host int) string {
 	r := rand.New(rand.NewPCG(uint64(f.Seed), uint64(host)))
 	var b strings.Builder
-	fmt.Fprintf(&b, "[[event]]\nat = \"%v\"\ntype = \"gid_change\"\ndevice = %q\n", within(r, f.Span), f.device(r))
-	for _, s := range shares() {
+	fmt.Fprintf(&b, "[[event]]\nat = \"%v\"\ntype = \"gid_change\"\ndevice = %q\n", randomMoment(r, f.Span), f.device(r))
+	for _, s := range faultShares() {
 		if r.IntN(1000) < s.perMille {
 			b.WriteString(s.entries(r, f.device(r), f.Span))
 		}
@@ -59,44 +59,43 @@ func (f Fleet) timeline(host int) string {
 
 func (f Fleet) device(r *rand.Rand) string { return fmt.Sprintf("sim%d", r.IntN(f.Devices)) }
 
-// within returns a moment in the span, to the millisecond, and not at its beginning,
-// where devices are opened.
-func within(r *rand.Rand, span time.Duration) time.Duration {
+// randomMoment returns a random moment in the span, in whole milliseconds. It leaves out the beginning, when devices are opened.
+func randomMoment(r *rand.Rand, span time.Duration) time.Duration {
 	return (span/100 + time.Duration(r.Int64N(int64(span-span/50)))).Truncate(time.Millisecond)
 }
 
-func flapping(r *rand.Rand, device string, span time.Duration) string {
+func flappingLink(r *rand.Rand, device string, span time.Duration) string {
 	return fmt.Sprintf("[[link]]\nat = \"%v\"\nevery = \"%v\"\ntimes = %d\ndevice = %q\ndown_for = \"%dms\"\n",
-		within(r, span/2), span/50, 1+r.IntN(20), device, 20+r.IntN(200))
+		randomMoment(r, span/2), span/50, 1+r.IntN(20), device, 20+r.IntN(200))
 }
 
-func down(r *rand.Rand, device string, span time.Duration) string {
-	return fmt.Sprintf("[[link]]\nat = \"%v\"\ndevice = %q\n", within(r, span), device)
+func linkDown(r *rand.Rand, device string, span time.Duration) string {
+	return fmt.Sprintf("[[link]]\nat = \"%v\"\ndevice = %q\n", randomMoment(r, span), device)
 }
 
-func missing(r *rand.Rand, device string, span time.Duration) string {
-	return fault(r, "removed", device, span)
+func missingDevice(r *rand.Rand, device string, span time.Duration) string {
+	return faultText(r, "removed", device, span)
 }
 
-func closed(r *rand.Rand, device string, span time.Duration) string {
-	return fault(r, "open_error", device, span) + "error = \"no_permission\"\n" +
+func closedDevice(r *rand.Rand, device string, span time.Duration) string {
+	return faultText(r, "open_error", device, span) + "error = \"no_permission\"\n" +
 		fmt.Sprintf("[[fault]]\nat = \"0s\"\nkind = \"open_error\"\nerror = \"limit\"\ndevice = %q\nfor = \"%v\"\n", device, span/10)
 }
 
-func losing(kind string) func(*rand.Rand, string, time.Duration) string {
+func lossFault(kind string) func(*rand.Rand, string, time.Duration) string {
 	return func(r *rand.Rand, device string, span time.Duration) string {
-		return fault(r, kind, device, span) + fmt.Sprintf("for = \"%v\"\n", span/60)
+		return faultText(r, kind, device, span) + fmt.Sprintf("for = \"%v\"\n", span/60)
 	}
 }
 
-func slow(r *rand.Rand, device string, span time.Duration) string {
-	return fault(r, "slow", device, span) + fmt.Sprintf("factor = %d\n", 5+r.IntN(500))
+func slowDevice(r *rand.Rand, device string, span time.Duration) string {
+	return faultText(r, "slow", device, span) + fmt.Sprintf("factor = %d\n", 5+r.IntN(500))
 }
 
-func crashing(r *rand.Rand, device string, span time.Duration) string {
-	return fault(r, "crash", device, span) + fmt.Sprintf("every = \"%v\"\ntimes = 10\n", span/60)
+func crashingWorker(r *rand.Rand, device string, span time.Duration) string {
+	return faultText(r, "crash", device, span) + fmt.Sprintf("every = \"%v\"\ntimes = 10\n", span/60)
 }
 
-func fault(r *rand.Rand, kind, device string, span time.Duration) string {
-	return fmt.Sprintf("[[fault]]\nat = \"%v\"\nkind = %q\ndevice = %q\n", within(r, span), kind, device)
+func faultText(r *rand.Rand, kind, device string, span time.Duration) string {
+	return fmt.Sprintf("[[fault]]\nat = \"%v\"\nkind = %q\ndevice = %q\n", randomMoment(r, span), kind, device)
 }

@@ -21,39 +21,38 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+func historyStart() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-// play returns the points that one host has emitted in a span of time, at intervals
-// of ten seconds.
-func play(t *testing.T, span time.Duration, of history.Host) []rig.Point {
+// hostPoints returns the points that one host emits in a span of time, at intervals of ten seconds.
+func hostPoints(t *testing.T, span time.Duration, of history.Host) []rig.Point {
 	t.Helper()
-	points, err := rig.Parse(lines(t, span, of))
+	points, err := rig.Parse(historyLines(t, span, of))
 	require.NoError(t, err)
 	return points
 }
 
-func lines(t *testing.T, span time.Duration, of ...history.Host) []byte {
+func historyLines(t *testing.T, span time.Duration, of ...history.Host) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	c := history.Config{Start: start(), End: start().Add(span), Interval: 10 * time.Second, Hosts: of}
+	c := history.Config{Start: historyStart(), End: historyStart().Add(span), Interval: 10 * time.Second, Hosts: of}
 	require.NoError(t, c.Write(t.Context(), &b))
 	return b.Bytes()
 }
 
-// at returns the time of a point, counted from the start of the history.
-func at(p rig.Point) time.Duration { return time.Unix(0, p.Time).Sub(start()) }
+// pointTime returns the time of a point, counted from the start of the history.
+func pointTime(p rig.Point) time.Duration { return time.Unix(0, p.Time).Sub(historyStart()) }
 
 func TestEqualSeedsGiveEqualLines(t *testing.T) {
 	mixed := history.Host{Name: "a", Scenario: "mixed", Seed: 7}
-	first := lines(t, 3*time.Minute, mixed)
-	require.Equal(t, string(first), string(lines(t, 3*time.Minute, mixed)))
+	first := historyLines(t, 3*time.Minute, mixed)
+	require.Equal(t, string(first), string(historyLines(t, 3*time.Minute, mixed)))
 	mixed.Seed = 8
-	require.NotEqual(t, string(first), string(lines(t, 3*time.Minute, mixed)))
+	require.NotEqual(t, string(first), string(historyLines(t, 3*time.Minute, mixed)))
 }
 
 // The scenario mixed has three applications, one of which reads its errors late and one hangs.
 func TestAHostHasWhatItsApplicationsExperience(t *testing.T) {
-	points := play(t, 3*time.Minute, history.Host{Name: "a", Scenario: "mixed", Applications: true})
+	points := hostPoints(t, 3*time.Minute, history.Host{Name: "a", Scenario: "mixed", Applications: true})
 	for app, unit := range map[string]string{"python3": "job_4711", "storaged": "storaged.service", "solver": "pod_3f2a"} {
 		for _, name := range []string{"rdma_app", "rdma_app_async"} {
 			require.NotEmpty(t, rig.Select(points, name, "device", "sim0", "app", app, "unit", unit), "%s of %s", name, app)
@@ -72,11 +71,11 @@ func TestAHostHasWhatItsApplicationsExperience(t *testing.T) {
 	for _, p := range rig.Select(points, "rdma_tracer") {
 		require.Equal(t, int64(1), p.Fields["attached"])
 	}
-	require.Empty(t, rig.Select(play(t, time.Minute, history.Host{Name: "a", Scenario: "mixed"}), "rdma_tracer"))
+	require.Empty(t, rig.Select(hostPoints(t, time.Minute, history.Host{Name: "a", Scenario: "mixed"}), "rdma_tracer"))
 }
 
 func TestAHealthyHourHasEveryIntervalOfEverySeries(t *testing.T) {
-	points := play(t, time.Hour, history.Host{Name: "a", Profile: "fleet3", Tags: map[string]string{"rack": "r1"}})
+	points := hostPoints(t, time.Hour, history.Host{Name: "a", Profile: "fleet3", Tags: map[string]string{"rack": "r1"}})
 	const ticks = 359 // the plugin is a moment late at each, so the last one is after the end
 	require.Equal(t, ticks, len(rig.Select(points, "rdma_collector")))
 	for _, device := range []string{"sim0", "sim1", "sim2"} {
@@ -93,13 +92,13 @@ func TestAHealthyHourHasEveryIntervalOfEverySeries(t *testing.T) {
 	}
 	require.Empty(t, rig.Select(points, "rdma_port_change"))
 	for _, p := range points {
-		require.GreaterOrEqual(t, at(p), time.Duration(0), p.Series())
-		require.LessOrEqual(t, at(p), time.Hour, p.Series())
+		require.GreaterOrEqual(t, pointTime(p), time.Duration(0), p.Series())
+		require.LessOrEqual(t, pointTime(p), time.Hour, p.Series())
 	}
 }
 
 func TestADropStandsWhereItHappened(t *testing.T) {
-	points := play(t, 10*time.Minute, history.Host{Name: "a", Timeline: `
+	points := hostPoints(t, 10*time.Minute, history.Host{Name: "a", Timeline: `
 [[link]]
 at = "4m"
 device = "sim1"
@@ -107,8 +106,8 @@ down_for = "40ms"
 `})
 	changes := rig.Select(points, "rdma_port_change", "device", "sim1", "port", "1", "witness", "event")
 	require.Len(t, changes, 2)
-	require.Equal(t, 4*time.Minute, at(changes[0]))
-	require.Equal(t, 4*time.Minute+40*time.Millisecond, at(changes[1]))
+	require.Equal(t, 4*time.Minute, pointTime(changes[0]))
+	require.Equal(t, 4*time.Minute+40*time.Millisecond, pointTime(changes[1]))
 	require.EqualValues(t, 40*time.Millisecond, changes[1].Int("lasted_ns"))
 	last := rig.Last(points, "rdma_port", "device", "sim1")
 	require.EqualValues(t, 1, last.Int("flaps"))
@@ -119,7 +118,7 @@ down_for = "40ms"
 }
 
 func TestCommandsThatFailAreStuckUntilOneSucceeds(t *testing.T) {
-	points := play(t, 5*time.Minute, history.Host{Timeline: `
+	points := hostPoints(t, 5*time.Minute, history.Host{Timeline: `
 [[command]]
 at = "60s"
 device = "sim0"
@@ -133,10 +132,10 @@ what = "fails"
 	for _, p := range of("sim0", "hw_counters") {
 		switch stuck := p.Int("stuck") == 1; {
 		case stuck && began == 0:
-			began = at(p)
+			began = pointTime(p)
 			require.Equal(t, "ETIMEDOUT", p.Text("status"))
 		case !stuck && began > 0 && ended == 0:
-			ended = at(p)
+			ended = pointTime(p)
 			require.Equal(t, "ok", p.Text("status"))
 		}
 	}
@@ -151,14 +150,14 @@ what = "fails"
 }
 
 func TestFirmwareThatRefusesQueriesIsNotAskedEachTime(t *testing.T) {
-	points := play(t, 30*time.Minute, history.Host{Profile: "fleet1", Timeline: "[[command]]\ncall = \"query_port\"\nwhat = \"fails\"\nstatus = \"EIO\"\n"})
+	points := hostPoints(t, 30*time.Minute, history.Host{Profile: "fleet1", Timeline: "[[command]]\ncall = \"query_port\"\nwhat = \"fails\"\nstatus = \"EIO\"\n"})
 	last := rig.Last(points, "rdma_command", "device", "sim0", "call", "query_port")
 	require.Positive(t, last.Int("errors"))
 	require.Less(t, last.Int("errors"), int64(30*60/5), "of the queries of half an hour")
 }
 
 func TestACommandThatHangsIsStuckBeforeItEnds(t *testing.T) {
-	points := play(t, 2*time.Minute, history.Host{Timeline: `
+	points := hostPoints(t, 2*time.Minute, history.Host{Timeline: `
 [[command]]
 at = "60s"
 device = "sim0"
@@ -166,7 +165,7 @@ for = "16s"
 `})
 	for _, p := range rig.Select(points, "rdma_command", "device", "sim0", "call", "hw_counters") {
 		if p.Int("stuck") == 1 {
-			require.InDelta(t, 65, at(p).Seconds(), 1)
+			require.InDelta(t, 65, pointTime(p).Seconds(), 1)
 			require.GreaterOrEqual(t, p.Int("busy_ns"), int64(5*time.Second))
 			return
 		}
@@ -175,7 +174,7 @@ for = "16s"
 }
 
 func TestRoundsGetLostWhileAFaultLasts(t *testing.T) {
-	points := play(t, 5*time.Minute, history.Host{Timeline: `
+	points := hostPoints(t, 5*time.Minute, history.Host{Timeline: `
 [[fault]]
 at = "60s"
 kind = "lost_event"
@@ -206,7 +205,7 @@ func TestAProbeHasTheMethodThatThePluginChooses(t *testing.T) {
 	for profile, method := range map[string]string{"efa": "ud_send", "bnxt_re": "ud_send", "mana": "rc_write", "ib8": "rc_write", "siw": "flush"} {
 		for _, fault := range []string{"[[link]]\nat = \"60s\"\ndown_for = \"60s\"", "[[fault]]\nkind = \"completion_error\"\nat = \"60s\"\nfor = \"60s\""} {
 			methods := map[string]bool{}
-			for _, p := range rig.Select(play(t, 5*time.Minute, history.Host{Profile: profile, Timeline: fault}), "rdma_cq_probe", "device", "sim0") {
+			for _, p := range rig.Select(hostPoints(t, 5*time.Minute, history.Host{Profile: profile, Timeline: fault}), "rdma_cq_probe", "device", "sim0") {
 				methods[p.Tags["method"]] = true
 			}
 			require.Equal(t, map[string]bool{method: true}, methods, "%s %s", profile, fault)
@@ -215,7 +214,7 @@ func TestAProbeHasTheMethodThatThePluginChooses(t *testing.T) {
 }
 
 func TestADeviceThatIsAwayIsNotPresentMeanwhile(t *testing.T) {
-	points := play(t, 5*time.Minute, history.Host{Name: "a", Timeline: `
+	points := hostPoints(t, 5*time.Minute, history.Host{Name: "a", Timeline: `
 [[fault]]
 at = "61s"
 kind = "removed"
@@ -223,8 +222,8 @@ device = "sim0"
 for = "60s"
 `})
 	for _, p := range rig.Select(points, "rdma_device", "device", "sim0") {
-		away := at(p) >= 61*time.Second && at(p) < 121*time.Second
-		require.Equal(t, !away, p.Int("present") == 1, "%v", at(p))
+		away := pointTime(p) >= 61*time.Second && pointTime(p) < 121*time.Second
+		require.Equal(t, !away, p.Int("present") == 1, "%v", pointTime(p))
 	}
 	last := rig.Last(points, "rdma_device", "device", "sim0")
 	require.EqualValues(t, 2, last.Int("opens"))
@@ -234,7 +233,7 @@ for = "60s"
 }
 
 func TestAWorkerThatDiesIsReplacedAndNothingIsUncounted(t *testing.T) {
-	points := play(t, 3*time.Minute, history.Host{Timeline: `
+	points := hostPoints(t, 3*time.Minute, history.Host{Timeline: `
 [[fault]]
 at = "60s"
 kind = "crash"
@@ -255,7 +254,7 @@ count = 5
 }
 
 func TestHangingCallIsReportedWhileItHangs(t *testing.T) {
-	points := play(t, 5*time.Minute, history.Host{Timeline: `
+	points := hostPoints(t, 5*time.Minute, history.Host{Timeline: `
 [[fault]]
 at = "58s"
 kind = "hang_ack"
@@ -281,7 +280,7 @@ device = "sim1"
 	var hung []time.Duration
 	for _, p := range rig.Select(points, "rdma_async", "device", "sim0", "port", "1") {
 		if p.Int("unacked") == 1 {
-			hung = append(hung, at(p).Round(time.Second))
+			hung = append(hung, pointTime(p).Round(time.Second))
 		}
 	}
 	require.Equal(t, []time.Duration{60 * time.Second}, hung)
@@ -293,7 +292,7 @@ device = "sim1"
 }
 
 func TestADeviceThatCannotBeOpenedIsTriedAgain(t *testing.T) {
-	points := play(t, 5*time.Minute, history.Host{Timeline: `
+	points := hostPoints(t, 5*time.Minute, history.Host{Timeline: `
 [[fault]]
 at = "0s"
 kind = "open_error"
@@ -314,7 +313,7 @@ for = "100s"
 }
 
 func TestEventsAndCountersOfAMixedHourAgree(t *testing.T) {
-	points := play(t, time.Hour, history.Host{Name: "a", Scenario: "mixed", Seed: 3})
+	points := hostPoints(t, time.Hour, history.Host{Name: "a", Scenario: "mixed", Seed: 3})
 	for _, device := range []string{"sim0", "sim1"} {
 		own, port := rig.Last(points, "rdma_async", "device", device, "port", ""), rig.Last(points, "rdma_async", "device", device, "port", "1")
 		emitted := rig.Sum(rig.Select(points, "rdma_async_event", "device", device), "count")
@@ -334,7 +333,7 @@ func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
 		table[m.Name] = m
 	}
 	seen := map[string]bool{}
-	for _, p := range play(t, 2*time.Minute, history.Host{Scenario: "mixed"}) {
+	for _, p := range hostPoints(t, 2*time.Minute, history.Host{Scenario: "mixed"}) {
 		seen[p.Measurement] = true
 		m, ok := table[p.Measurement]
 		require.True(t, ok, p.Measurement)
@@ -348,7 +347,7 @@ func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
 }
 
 func TestBadInputEndsTheHistory(t *testing.T) {
-	c := history.Config{Start: start(), End: start().Add(time.Minute), Interval: time.Second}
+	c := history.Config{Start: historyStart(), End: historyStart().Add(time.Minute), Interval: time.Second}
 	for text, of := range map[string]history.Host{
 		"unknown profile": {Profile: "roce9"},
 		"line 2":          {Timeline: "[[link]]\nwhen = 1\n"},
@@ -371,8 +370,8 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// file returns the path of a file with a scenario, for programs that read one.
-func file(t *testing.T, scenario string) string {
+// writeScenario writes a scenario to a file and returns its path.
+func writeScenario(t *testing.T, scenario string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(path, []byte(scenario), 0o600))
@@ -381,14 +380,14 @@ func file(t *testing.T, scenario string) string {
 
 func TestAFleetHasItsTroublesAndIsMostlyHealthy(t *testing.T) {
 	f := history.Fleet{Hosts: 150, Devices: 2, Span: 10 * time.Minute, Seed: 1}
-	c := history.Config{Start: start(), End: start().Add(f.Span), Interval: time.Minute, Hosts: f.All(), Exact: true}
+	c := history.Config{Start: historyStart(), End: historyStart().Add(f.Span), Interval: time.Minute, Hosts: f.All(), Exact: true}
 	var b bytes.Buffer
 	require.NoError(t, c.Write(t.Context(), &b))
 	points, err := rig.Parse(b.Bytes())
 	require.NoError(t, err)
 	flapping, down := map[string]bool{}, map[string]bool{}
 	for _, p := range rig.Select(points, "rdma_collector", "host", "node0001") {
-		require.Zero(t, at(p)%time.Minute, "exactly at the interval's end")
+		require.Zero(t, pointTime(p)%time.Minute, "exactly at the interval's end")
 	}
 	for _, p := range rig.Select(points, "rdma_port") {
 		if p.Int("flaps") > 0 {
@@ -439,20 +438,20 @@ kind = "lost_event"
 for = "1s"`, "lost_event", "", "1", "admin_up=1 carrier=1"},
 	} {
 		t.Run(row.trigger+" "+row.cause, func(t *testing.T) {
-			points := play(t, 3*time.Minute, history.Host{Profile: row.profile, Timeline: row.timeline + "\nat = \"100s\"\ndevice = \"sim0\"\n"})
+			points := hostPoints(t, 3*time.Minute, history.Host{Profile: row.profile, Timeline: row.timeline + "\nat = \"100s\"\ndevice = \"sim0\"\n"})
 			evidence := rig.Select(points, "rdma_evidence", "trigger", row.trigger)
 			require.NotEmpty(t, evidence, "%v", rig.Select(points, "rdma_evidence"))
 			p := evidence[0]
 			require.Equal(t, "sim0", p.Tags["device"])
 			require.Equal(t, row.port, p.Tags["port"])
 			require.Equal(t, row.cause, p.Text("cause"))
-			require.Equal(t, row.facts, facts(p))
+			require.Equal(t, row.facts, netDevFacts(p))
 		})
 	}
 }
 
-// facts returns what a point of rdma_evidence has about the network device.
-func facts(p rig.Point) string {
+// netDevFacts returns the fields about the network device in a point of rdma_evidence, as text.
+func netDevFacts(p rig.Point) string {
 	var words []string
 	for _, name := range []string{"admin_up", "carrier", "ext_state"} {
 		if v, ok := p.Fields[name]; ok {
@@ -463,7 +462,7 @@ func facts(p rig.Point) string {
 }
 
 func TestOfTheCountersOfAPortThoseThatMovedAreNamed(t *testing.T) {
-	points := play(t, 3*time.Minute, history.Host{Profile: "roce2", Timeline: `
+	points := hostPoints(t, 3*time.Minute, history.Host{Profile: "roce2", Timeline: `
 [[counter]]
 at = "90s"
 every = "1s"
@@ -481,12 +480,12 @@ down_for = "5s"
 	p := rig.Select(points, "rdma_evidence", "device", "sim0", "trigger", "port_err")[0]
 	require.Contains(t, p.Text("top"), "symbol_error +85")
 	require.InDelta(t, 40, time.Duration(p.Int("base_age_ns")).Seconds(), 0.1, "a base is read every minute")
-	require.Equal(t, 100*time.Second, at(p))
+	require.Equal(t, 100*time.Second, pointTime(p))
 	require.InDelta(t, 10, time.Duration(p.Int("age_ns")).Milliseconds(), 1)
 }
 
 func TestWhatIsNotAskedOfASilentDeviceIsLeftOut(t *testing.T) {
-	points := play(t, 3*time.Minute, history.Host{Profile: "roce2", Timeline: `
+	points := hostPoints(t, 3*time.Minute, history.Host{Profile: "roce2", Timeline: `
 [[command]]
 at = "95s"
 device = "sim0"

@@ -70,7 +70,7 @@ type host struct {
 func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 	h := &host{cfg: c, of: of, report: make(chan func([]verbs.Found)), done: make(chan struct{})}
 	h.line = newTimeline(booted, h.flush)
-	h.random = rand.New(rand.NewPCG(uint64(of.Seed), key(of.Name)))
+	h.random = rand.New(rand.NewPCG(uint64(of.Seed), nameHash(of.Name)))
 	if err := h.load(); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 	return h, nil
 }
 
-func key(name string) uint64 {
+func nameHash(name string) uint64 {
 	f := fnv.New64a()
 	_, _ = f.Write([]byte(name)) // a hash returns no error
 	return f.Sum64()

@@ -27,7 +27,7 @@ func (s *openDevice) startProber(p *port, next int64) {
 	interval := s.k.h.cfg.ProbeInterval
 	s.add(s.line.start(next, func() {
 		// After a round that took longer than the interval, the rounds are skipped that it missed.
-		for probe(choice) == nil {
+		for runProbe(choice) == nil {
 			s.k.collect()
 			next += int64(interval)
 			next += int64(verbs.MissedIntervals(time.Duration(s.line.now-next), interval))
@@ -38,8 +38,9 @@ func (s *openDevice) startProber(p *port, next int64) {
 	}))
 }
 
-// probe makes the probe anew if that is due, which runs its first round, and else runs a round, if there is a probe.
-func probe(c *session.Choice) error {
+// runProbe runs one round of the probe, if there is one. If the probe is outdated, it chooses a new one instead, which runs its
+// first round.
+func runProbe(c *session.Choice) error {
 	if c.Outdated() {
 		if err := c.Drop(); err != nil {
 			return err

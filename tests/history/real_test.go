@@ -14,9 +14,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// shape returns every series with its fields and their types. It has each field
-// that at least one point has.
-func shape(points []rig.Point) []string {
+// seriesFields returns each series with its fields and their types. A field is included if at least one point has it.
+func seriesFields(points []rig.Point) []string {
 	all := map[string]bool{}
 	for _, p := range points {
 		for name, value := range p.Fields {
@@ -36,17 +35,17 @@ at = "2700ms"
 device = "sim0"
 down_for = "40ms"
 `
-	points := play(t, time.Minute, history.Host{Timeline: scenario})
-	want := shape(points)
+	points := hostPoints(t, time.Minute, history.Host{Timeline: scenario})
+	want := seriesFields(points)
 	r := rig.Start(t, rig.Config{Plugin: fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.recorder]
     directory = %q
   [inputs.rdma_events.sim]
     scenario = %q
-`, filepath.Join(t.TempDir(), "records"), file(t, scenario))})
+`, filepath.Join(t.TempDir(), "records"), writeScenario(t, scenario))})
 	r.Await("the same series", 30*time.Second, func(points []rig.Point) bool {
-		return slices.Equal(shape(points), want)
+		return slices.Equal(seriesFields(points), want)
 	})
 	require.NotEmpty(t, want)
 }

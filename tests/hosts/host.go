@@ -270,7 +270,7 @@ func (d *device) build(dir string, index int) error {
 			return err
 		}
 	}
-	if err := errors.Join(d.linkDevice(own), link(filepath.Join(sys, "class/infiniband"), d.Name, own)); err != nil {
+	if err := errors.Join(d.linkDevice(own), makeLink(filepath.Join(sys, "class/infiniband"), d.Name, own)); err != nil {
 		return err
 	}
 	if d.NetDev != "" {
@@ -278,7 +278,7 @@ func (d *device) build(dir string, index int) error {
 		if err := standin.WriteFile(filepath.Join(below, "net", d.NetDev, "carrier"), carrier); err != nil {
 			return err
 		}
-		if err := link(filepath.Join(sys, "class/net"), d.NetDev, filepath.Join(below, "net", d.NetDev)); err != nil {
+		if err := makeLink(filepath.Join(sys, "class/net"), d.NetDev, filepath.Join(below, "net", d.NetDev)); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,7 @@ func (d *device) build(dir string, index int) error {
 	verbs := filepath.Join(below, "infiniband_verbs", node)
 	err = errors.Join(
 		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"), d.linkDevice(verbs),
-		link(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
+		makeLink(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
 	)
 	if d.NodeFile != nil && !*d.NodeFile {
 		return err
@@ -308,7 +308,7 @@ func (d *device) linkDevice(dir string) error {
 	if d.soft() {
 		return nil
 	}
-	return link(dir, "device", d.below)
+	return makeLink(dir, "device", d.below)
 }
 
 // parent makes the device below the RDMA device, on the PCI or the auxiliary bus, and returns its directory. Soft devices share one.
@@ -337,15 +337,15 @@ func (d *device) parent(dir string) (string, error) {
 		return "", err
 	}
 	err := errors.Join(
-		link(below, "driver", drivers), link(below, "subsystem", filepath.Join(sys, "bus", bus)),
-		link(filepath.Join(sys, "bus", bus, "devices"), filepath.Base(below), below),
+		makeLink(below, "driver", drivers), makeLink(below, "subsystem", filepath.Join(sys, "bus", bus)),
+		makeLink(filepath.Join(sys, "bus", bus, "devices"), filepath.Base(below), below),
 	)
 	if d.Auxiliary != "" {
 		err = errors.Join(err, standin.WriteFile(filepath.Join(below, "sfnum"), "88\n"))
 	}
 	if d.PF != "" {
 		pf := filepath.Join(sys, "devices/pci0000:00", d.PF)
-		err = errors.Join(err, os.MkdirAll(pf, 0o755), link(below, "physfn", pf))
+		err = errors.Join(err, os.MkdirAll(pf, 0o755), makeLink(below, "physfn", pf))
 	}
 	return below, err
 }
@@ -364,8 +364,8 @@ func (p *pcie) write(port, function string) error {
 	)
 }
 
-// link makes a relative symbolic link in a directory, as the kernel does. One that is there already stays.
-func link(dir, name, target string) error {
+// makeLink makes a relative symbolic link in a directory, as the kernel does. A link that already exists stays.
+func makeLink(dir, name, target string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

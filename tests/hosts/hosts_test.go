@@ -65,12 +65,12 @@ func TestEachHostIsJudgedAsItsReportShows(t *testing.T) {
 	for _, path := range all {
 		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
 			t.Parallel()
-			judge(t, filepath.Dir(path))
+			judgeHost(t, filepath.Dir(path))
 		})
 	}
 }
 
-func judge(t *testing.T, dir string) {
+func judgeHost(t *testing.T, dir string) {
 	t.Helper()
 	h, err := readHost(filepath.Join(dir, "host.toml"))
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func judge(t *testing.T, dir string) {
 		known[d.line] = true
 		require.True(t, slices.ContainsFunc(expected, func(e expectation) bool { return e.line == d.line }), "not expected at all: %s", d.line)
 	}
-	s := run(t, h, func(s *seen) bool {
+	s := runHost(t, h, func(s *seen) bool {
 		return !slices.ContainsFunc(expected, func(e expectation) bool {
 			return e.subject == "points" && e.verb != "never" && !known[e.line] && !e.holds(s)
 		})
@@ -115,15 +115,15 @@ type world struct {
 	out, log  string // files
 }
 
-// run runs the plugin on a host, with the events of the host, until the points are as they should be. Then it runs the commands
-// beside the plugin.
-func run(t *testing.T, h *host, settled func(*seen) bool) *seen {
+// runHost runs the plugin on a host and plays the events of the host until the points are as expected. It then runs the commands
+// while the plugin still runs.
+func runHost(t *testing.T, h *host, settled func(*seen) bool) *seen {
 	t.Helper()
 	libraries, err := library()
 	require.NoError(t, err)
 	w := &world{t: t, dir: t.TempDir(), libraries: filepath.Join(libraries, map[bool]string{false: "with", true: "bare"}[h.NoProviders])}
 	require.NoError(t, h.build(w.dir))
-	allow, err := forbid(h.forbidden())
+	allow, err := forbidOpening(h.forbidden())
 	require.NoError(t, err)
 	defer allow()
 	config := filepath.Join(w.dir, "run", "rdma_events.conf")

@@ -40,9 +40,9 @@ func (h *host) forbidden() []string {
 	return paths
 }
 
-// forbid makes the kernel refuse every attempt to open the files with EPERM, whatever their modes and whoever tries, as the device
-// cgroup of a container does. The function that it returns ends that.
-func forbid(paths []string) (allow func(), err error) {
+// forbidOpening makes the kernel refuse each attempt to open the files with EPERM, for all users and file modes, as the device cgroup
+// of a container does. The returned function allows it again.
+func forbidOpening(paths []string) (allow func(), err error) {
 	if len(paths) == 0 {
 		return func() {}, nil
 	}

@@ -17,18 +17,18 @@ func TestForbiddenFileIsRefusedToRoot(t *testing.T) {
 	for _, path := range []string{forbidden, other} {
 		require.NoError(t, os.WriteFile(path, nil, 0o666))
 	}
-	allow, err := forbid([]string{forbidden})
+	allow, err := forbidOpening([]string{forbidden})
 	require.NoError(t, err)
 	for range 3 {
 		_, err = os.OpenFile(forbidden, os.O_RDWR, 0)
 		require.ErrorIs(t, err, unix.EPERM)
 	}
-	require.NoError(t, open(other))
+	require.NoError(t, openFile(other))
 	allow()
-	require.NoError(t, open(forbidden))
+	require.NoError(t, openFile(forbidden))
 }
 
-func open(path string) error {
+func openFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err

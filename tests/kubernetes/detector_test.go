@@ -42,13 +42,13 @@ type monitor struct {
 	} `json:"rules"`
 }
 
-func component(name string) string {
+func componentPath(name string) string {
 	return filepath.Join(root, "packaging/kubernetes/components/node-problem-detector", name)
 }
 
 func readMonitor(t *testing.T, name string) monitor {
 	t.Helper()
-	text, err := os.ReadFile(component(name))
+	text, err := os.ReadFile(componentPath(name))
 	require.NoError(t, err)
 	var m monitor
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -80,7 +80,7 @@ func TestDetectorsMonitorIsValid(t *testing.T) {
 // node-problem-detector ends at its start if the program of a rule is not there, so the
 // init container has to put it where the rule looks for it.
 func TestDetectorRunsTheProgramThatIsCopied(t *testing.T) {
-	pod, err := ReadPod(component("daemonset.yaml"))
+	pod, err := ReadPod(componentPath("daemonset.yaml"))
 	require.NoError(t, err)
 	require.Len(t, pod.InitContainers, 1)
 	copied := pod.InitContainers[0].Command

@@ -41,13 +41,12 @@ type source struct {
 // fabricPatch returns the value that the component sets at a path of the DaemonSet.
 func fabricPatch(t *testing.T, path string) yaml.Node {
 	t.Helper()
-	return patches(t, fabricComponent, path)[0]
+	return patchValues(t, fabricComponent, path)[0]
 }
 
-// mount writes the files of a volume as the kubelet does for a pod with an fsGroup: each is a link to one in a directory that
-// is replaced as a whole, and its group may read it (pkg/volume/util/atomic_writer.go and pkg/volume/volume_linux.go of
-// Kubernetes).
-func mount(t *testing.T, v *projected, contents map[string]string) string {
+// mountVolume writes the files of a volume as the kubelet does for a pod with an fsGroup: each file is a link into a directory that
+// is replaced as a whole, and the group may read it (pkg/volume/util/atomic_writer.go and pkg/volume/volume_linux.go of Kubernetes).
+func mountVolume(t *testing.T, v *projected, contents map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "..1"), 0o755))
@@ -74,7 +73,7 @@ func fabricVolume(t *testing.T) *projected {
 // checkFabric has the program check the component's configuration, with the files of a volume, as a node.
 func checkFabric(t *testing.T, v *projected, node string) (out string, err error) {
 	t.Helper()
-	dir := mount(t, v, map[string]string{"peers": "node-1 rack-1 10.0.1.1\n", "fabric.key": "0123456789abcdef0123456789abcdef"})
+	dir := mountVolume(t, v, map[string]string{"peers": "node-1 rack-1 10.0.1.1\n", "fabric.key": "0123456789abcdef0123456789abcdef"})
 	text, err := os.ReadFile(filepath.Join(root, fabricComponent, "rdma_events.conf"))
 	require.NoError(t, err)
 	require.Equal(t, 2, strings.Count(string(text), fabricMount+"/"))
@@ -105,7 +104,7 @@ func TestThePodsFabricTakesItsFilesAsTheKubeletMountsThem(t *testing.T) {
 
 // The volume's files belong to the group of the plugin's user.
 func TestThePodsFabricMayReadItsKey(t *testing.T) {
-	p, _ := pod(t)
+	p, _ := daemonSetPod(t)
 	group := fabricPatch(t, "securityContext/fsGroup")
 	var number int
 	require.NoError(t, group.Decode(&number))

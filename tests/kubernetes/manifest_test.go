@@ -13,7 +13,7 @@ import (
 
 const root = "../.."
 
-func pod(t *testing.T) (Pod, Container) {
+func daemonSetPod(t *testing.T) (Pod, Container) {
 	t.Helper()
 	p, err := ReadDaemonSet(root)
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func pod(t *testing.T) (Pod, Container) {
 // The fields are those of the level "restricted" of Kubernetes' Pod Security
 // Standards, which the namespace enforces.
 func TestThePodAsksForNoPrivilege(t *testing.T) {
-	p, c := pod(t)
+	p, c := daemonSetPod(t)
 	require.True(t, p.SecurityContext.RunAsNonRoot)
 	require.NotZero(t, p.SecurityContext.RunAsUser)
 	require.NotZero(t, p.SecurityContext.RunAsGroup)
@@ -50,7 +50,7 @@ func TestImageStartsWithAnInit(t *testing.T) {
 }
 
 func TestEachMountHasItsVolumeAndTheProbeItsPort(t *testing.T) {
-	p, c := pod(t)
+	p, c := daemonSetPod(t)
 	var volumes, mounts, ports []string
 	for _, v := range p.Volumes {
 		require.True(t, (v.ConfigMap == nil) != (v.EmptyDir == nil), v.Name)
@@ -68,7 +68,7 @@ func TestEachMountHasItsVolumeAndTheProbeItsPort(t *testing.T) {
 
 // The published schema accepts any text as a quantity.
 func TestTheResourcesAreQuantities(t *testing.T) {
-	_, c := pod(t)
+	_, c := daemonSetPod(t)
 	for _, list := range []map[string]string{c.Resources.Requests, c.Resources.Limits} {
 		require.NotEmpty(t, list)
 		for name, quantity := range list {
@@ -99,14 +99,14 @@ func TestTheImageStartsWithTheFilesOfTheConfigMap(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, yaml.Unmarshal(text, &kustomization))
 	require.Len(t, kustomization.ConfigMapGenerator, 1)
-	p, c := pod(t)
+	p, c := daemonSetPod(t)
 	require.Empty(t, append(c.Command, c.Args...))
 	require.Equal(t, kustomization.ConfigMapGenerator[0].Name, p.Volumes[0].ConfigMap.Name)
 	require.ElementsMatch(t, kustomization.ConfigMapGenerator[0].Files, files)
 }
 
-// patches returns the values that a component adds at a path of the DaemonSet's pod.
-func patches(t *testing.T, component, path string) (values []yaml.Node) {
+// patchValues returns the values that a component adds at a path of the DaemonSet's pod.
+func patchValues(t *testing.T, component, path string) (values []yaml.Node) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, component, "kustomization.yaml"))
 	require.NoError(t, err)

@@ -28,8 +28,8 @@ var kustomizations = []string{
 	"testdata/own-config",
 }
 
-// build returns the manifests that kustomize builds from a directory.
-func build(t *testing.T, dir string) string {
+// buildManifests returns the manifests that kustomize builds from a directory.
+func buildManifests(t *testing.T, dir string) string {
 	t.Helper()
 	tool := filepath.Join(root, "build/tools/kustomize")
 	require.FileExists(t, tool, "run: make test-schema")
@@ -38,10 +38,9 @@ func build(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// complaints returns the errors of manifests by Kubernetes' published schemas.
-// kubectl-validate contains the schemas, and would query a cluster if one were
-// configured.
-func complaints(t *testing.T, manifests string) string {
+// schemaComplaints returns the errors that kubectl-validate finds in manifests. It contains the schemas that Kubernetes publishes, and
+// would query a cluster if one were configured.
+func schemaComplaints(t *testing.T, manifests string) string {
 	t.Helper()
 	tool := filepath.Join(root, "build/tools/kubectl-validate")
 	require.FileExists(t, tool, "run: make test-schema")
@@ -62,14 +61,14 @@ func complaints(t *testing.T, manifests string) string {
 
 func TestManifestsFollowKubernetesPublishedSchema(t *testing.T) {
 	for _, dir := range kustomizations {
-		manifests := build(t, dir)
+		manifests := buildManifests(t, dir)
 		require.Contains(t, manifests, "kind: DaemonSet")
-		require.Empty(t, complaints(t, manifests), dir)
+		require.Empty(t, schemaComplaints(t, manifests), dir)
 	}
 }
 
 func TestTheSchemaComplainsOfWhatKubernetesDoesNotKnow(t *testing.T) {
-	manifests := build(t, kustomizations[0])
+	manifests := buildManifests(t, kustomizations[0])
 	for was, is := range map[string]string{
 		"drop:":                              "drops:",
 		"runAsNonRoot: true":                 `runAsNonRoot: "yes"`,
@@ -81,12 +80,12 @@ func TestTheSchemaComplainsOfWhatKubernetesDoesNotKnow(t *testing.T) {
 		"requiredDuringSchedulingIgnoredDur": "requiredDuringSchedulingRequiredDur",
 	} {
 		require.Contains(t, manifests, was)
-		require.NotEmpty(t, complaints(t, strings.Replace(manifests, was, is, 1)), is)
+		require.NotEmpty(t, schemaComplaints(t, strings.Replace(manifests, was, is, 1)), is)
 	}
 }
 
 func TestTheSchemaComplainsOfWhatThePrometheusOperatorDoesNotKnow(t *testing.T) {
-	manifests := build(t, "testdata/prometheus")
+	manifests := buildManifests(t, "testdata/prometheus")
 	for was, is := range map[string]string{
 		"interval: 15s":          "interval: soon",
 		"podMetricsEndpoints:":   "podMetrics:",
@@ -94,7 +93,7 @@ func TestTheSchemaComplainsOfWhatThePrometheusOperatorDoesNotKnow(t *testing.T) 
 		"name: rdma_events_past": "nam: rdma_events_past",
 	} {
 		require.Contains(t, manifests, was)
-		require.NotEmpty(t, complaints(t, strings.Replace(manifests, was, is, 1)), is)
+		require.NotEmpty(t, schemaComplaints(t, strings.Replace(manifests, was, is, 1)), is)
 	}
 	require.Contains(t, manifests, "containerPort: 9273")
 	require.Contains(t, manifests, "outputs.prometheus_client")
@@ -103,12 +102,12 @@ func TestTheSchemaComplainsOfWhatThePrometheusOperatorDoesNotKnow(t *testing.T) 
 
 // The namespace must allow the privileges that the pods request, and no more.
 func TestTheSchemaOfTheNamespaceIsThatOfItsPods(t *testing.T) {
-	require.Contains(t, build(t, kustomizations[0]), "pod-security.kubernetes.io/enforce: restricted")
-	shared := build(t, "testdata/host-network")
+	require.Contains(t, buildManifests(t, kustomizations[0]), "pod-security.kubernetes.io/enforce: restricted")
+	shared := buildManifests(t, "testdata/host-network")
 	require.Contains(t, shared, "pod-security.kubernetes.io/enforce: privileged")
 	require.Contains(t, shared, "hostNetwork: true")
 	require.Contains(t, shared, "dnsPolicy: ClusterFirstWithHostNet")
-	detected := build(t, "testdata/node-problem-detector")
+	detected := buildManifests(t, "testdata/node-problem-detector")
 	require.Contains(t, detected, "pod-security.kubernetes.io/enforce: privileged")
 	require.NotContains(t, detected, "privileged: true")
 	require.NotContains(t, detected, "hostNetwork")
@@ -116,7 +115,7 @@ func TestTheSchemaOfTheNamespaceIsThatOfItsPods(t *testing.T) {
 
 // Of the base's restrictions the component lifts those that keep a file's capabilities from the tracer.
 func TestTheSchemaOfApplicationsHasTheTracersPrivilegesAlone(t *testing.T) {
-	manifests := build(t, "testdata/applications")
+	manifests := buildManifests(t, "testdata/applications")
 	for _, want := range []string{
 		"pod-security.kubernetes.io/enforce: privileged", "hostPID: true", "allowPrivilegeEscalation: true",
 		"runAsNonRoot: true", "readOnlyRootFilesystem: true", "type: RuntimeDefault", "events = true",
@@ -127,13 +126,13 @@ func TestTheSchemaOfApplicationsHasTheTracersPrivilegesAlone(t *testing.T) {
 	for _, other := range []string{"hostNetwork", "hostIPC", "hostPath", "privileged: true", "SYS_ADMIN"} {
 		require.NotContains(t, manifests, other)
 	}
-	require.NotContains(t, build(t, kustomizations[0]), "hostPID")
+	require.NotContains(t, buildManifests(t, kustomizations[0]), "hostPID")
 }
 
 // The component asks for the node's network and for nothing else that the base refuses. Key and list are the cluster's: what
 // came with the component would be the key of all who forgot to make one.
 func TestTheSchemaOfTheFabricHasTheNodesNetworkAlone(t *testing.T) {
-	manifests := build(t, "testdata/fabric")
+	manifests := buildManifests(t, "testdata/fabric")
 	for _, want := range []string{
 		"pod-security.kubernetes.io/enforce: privileged", "hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet",
 		"containerPort: 14791\n          hostPort: 14791\n", "fsGroup: 65532", "host = \"${NODE_NAME}\"",
@@ -146,13 +145,13 @@ func TestTheSchemaOfTheFabricHasTheNodesNetworkAlone(t *testing.T) {
 	for _, other := range []string{"hostPID", "hostIPC", "hostPath", "privileged: true", "            add:\n", "kind: Secret\n"} {
 		require.NotContains(t, manifests, other)
 	}
-	require.NotContains(t, build(t, kustomizations[0]), "14791")
+	require.NotContains(t, buildManifests(t, kustomizations[0]), "14791")
 }
 
 // Both pods have to see one directory of the node, at the path that the plugin and the
 // command use without an option.
 func TestTheSchemaOfTheDetectorSharesOneDirectory(t *testing.T) {
-	manifests := build(t, "testdata/node-problem-detector")
+	manifests := buildManifests(t, "testdata/node-problem-detector")
 	require.Equal(t, 2, strings.Count(manifests, "path: /run/rdma_events-status"))
 	require.Equal(t, 3, strings.Count(manifests, "mountPath: /run/rdma_events-status"))
 	require.Contains(t, manifests, "- /run/rdma_events-status\n")
@@ -161,7 +160,7 @@ func TestTheSchemaOfTheDetectorSharesOneDirectory(t *testing.T) {
 // The component asks for a directory and a file of the node, and an init container that gives the directory away. Nothing else
 // of the base's restrictions is lifted.
 func TestTheSchemaOfTheStateHasOneDirectoryAndTheMachineID(t *testing.T) {
-	manifests := build(t, "testdata/state")
+	manifests := buildManifests(t, "testdata/state")
 	for _, want := range []string{
 		"pod-security.kubernetes.io/enforce: privileged", "allowPrivilegeEscalation: false", "runAsNonRoot: true", "readOnlyRootFilesystem: true",
 		"name: STATE_DIRECTORY\n          value: /var/lib/rdma_events\n",
@@ -178,7 +177,7 @@ func TestTheSchemaOfTheStateHasOneDirectoryAndTheMachineID(t *testing.T) {
 
 // Each component adds its init container, and none replaces that of another.
 func TestTheSchemaOfComponentsTogetherKeepsAllInitContainers(t *testing.T) {
-	manifests := build(t, "testdata/state-and-others")
+	manifests := buildManifests(t, "testdata/state-and-others")
 	for _, want := range []string{
 		"name: state-directory\n", "name: status-directory\n", "value: /run/rdma_events:/run/rdma_events-status\n", "value: /var/lib/rdma_events\n",
 	} {
@@ -188,7 +187,7 @@ func TestTheSchemaOfComponentsTogetherKeepsAllInitContainers(t *testing.T) {
 
 // Kustomize applies components after the files of an overlay, so the documents advise a component of one's own.
 func TestSchemaOfOwnComponentReplacesComponentsConfiguration(t *testing.T) {
-	manifests := build(t, "testdata/own-config")
+	manifests := buildManifests(t, "testdata/own-config")
 	require.Contains(t, manifests, "traffic_class = 104")
 	require.Contains(t, manifests, "objects = true")
 	require.NotContains(t, manifests, "traffic_class = 0")

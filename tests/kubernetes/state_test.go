@@ -16,8 +16,8 @@ const (
 	machineID      = "/etc/machine-id"
 )
 
-// decode returns the values as those of a type.
-func decode[T any](t *testing.T, nodes []yaml.Node) []T {
+// decodeNodes decodes YAML nodes into values of type T.
+func decodeNodes[T any](t *testing.T, nodes []yaml.Node) []T {
 	t.Helper()
 	values := make([]T, len(nodes))
 	for i, n := range nodes {
@@ -36,26 +36,26 @@ type hostPath struct {
 // node's, where the plugin looks for them.
 func TestThePodsStateIsTheNodes(t *testing.T) {
 	at := map[string]string{stateDirectory: "DirectoryOrCreate", machineID: "File"}
-	mounts := decode[Mount](t, patches(t, stateComponent, "containers/0/volumeMounts/-"))
-	volumes := decode[hostPath](t, patches(t, stateComponent, "volumes/-"))
+	mounts := decodeNodes[Mount](t, patchValues(t, stateComponent, "containers/0/volumeMounts/-"))
+	volumes := decodeNodes[hostPath](t, patchValues(t, stateComponent, "volumes/-"))
 	require.Len(t, mounts, len(at))
 	require.Len(t, volumes, len(at))
 	for i, v := range volumes {
 		require.Equal(t, at[v.HostPath.Path], v.HostPath.Type, v.Name)
 		require.Equal(t, Mount{Name: v.Name, Path: v.HostPath.Path, ReadOnly: v.HostPath.Path == machineID}, mounts[i])
 	}
-	env := decode[struct{ Name, Value string }](t, patches(t, stateComponent, "containers/0/env/-"))
+	env := decodeNodes[struct{ Name, Value string }](t, patchValues(t, stateComponent, "containers/0/env/-"))
 	require.Len(t, env, 1)
 	require.Equal(t, "STATE_DIRECTORY", env[0].Name)
 	require.Equal(t, stateDirectory, env[0].Value)
-	_, c := pod(t)
+	_, c := daemonSetPod(t)
 	require.Equal(t, "NODE_NAME", c.Env[0].Name, "the plugin takes the record's host from it")
 }
 
 // The node makes the directory for root, and the plugin's user has to write into it. Nobody else may read it.
 func TestThePodsUserGetsTheStateDirectory(t *testing.T) {
-	p, _ := pod(t)
-	inits := decode[Container](t, patches(t, stateComponent, "initContainers/-"))
+	p, _ := daemonSetPod(t)
+	inits := decodeNodes[Container](t, patchValues(t, stateComponent, "initContainers/-"))
 	require.Len(t, inits, 1)
 	user, group := fmt.Sprint(p.SecurityContext.RunAsUser), fmt.Sprint(p.SecurityContext.RunAsGroup)
 	require.Equal(t, []string{"/usr/bin/install", "-d", "-m", "0700", "-o", user, "-g", group, stateDirectory}, inits[0].Command)

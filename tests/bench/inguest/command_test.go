@@ -18,7 +18,7 @@ const often = 100 * time.Millisecond
 // TestCommands measures what the commands of evidence cost the reader and the prober of the same device.
 func TestCommands(t *testing.T) {
 	costsBeside(t, "Commands", "commands", "a reading of a hw_counter and a query of the port every 100 ms, a hundred times the plugin's pace",
-		1/1.02, func(dev verbs.Device) (stop func()) { return ask(t, dev) })
+		1/1.02, func(dev verbs.Device) (stop func()) { return repeatCommands(t, dev) })
 }
 
 // wakeTurns is how often the wake-up is measured with and without what else is done: on a busy machine two turns differ by
@@ -42,11 +42,11 @@ func costsBeside(t *testing.T, section, what, note string, least float64, begin 
 		guest.Inject(t, device, guest.PKeyChange, 1, queued)
 		inTurn(i, func() {
 			stop := begin(a)
-			rate, _ := drain(t, a)
+			rate, _ := drainEvents(t, a)
 			stop()
 			drained.Ours = append(drained.Ours, rate)
 		}, func() {
-			rate, _ := drain(t, b)
+			rate, _ := drainEvents(t, b)
 			drained.Other = append(drained.Other, rate)
 		})
 		closeDevice(t, a)
@@ -57,18 +57,18 @@ func costsBeside(t *testing.T, section, what, note string, least float64, begin 
 	for i := range wakeTurns {
 		inTurn(i, func() {
 			stop := begin(a)
-			wake.Ours = append(wake.Ours, direct(t, verbs.MethodUDSend, 4000).p50/1e3)
+			wake.Ours = append(wake.Ours, measureDirect(t, verbs.MethodUDSend, 4000).p50/1e3)
 			stop()
 		}, func() {
-			wake.Other = append(wake.Other, direct(t, verbs.MethodUDSend, 4000).p50/1e3)
+			wake.Other = append(wake.Other, measureDirect(t, verbs.MethodUDSend, 4000).p50/1e3)
 		})
 	}
-	add(drained, wake)
+	addFigures(drained, wake)
 }
 
-// ask makes commands until it is stopped.
-func ask(t *testing.T, dev verbs.Device) (stop func()) {
-	return repeat(often, func() {
+// repeatCommands reads a counter and queries the port again and again until it is stopped.
+func repeatCommands(t *testing.T, dev verbs.Device) (stop func()) {
+	return repeatCalls(often, func() {
 		if err := dev.ReadCounter(1); err != nil {
 			t.Error(err)
 		}
@@ -78,8 +78,8 @@ func ask(t *testing.T, dev verbs.Device) (stop func()) {
 	})
 }
 
-// repeat calls do at a pace until it is stopped.
-func repeat(pace time.Duration, do func()) (stop func()) {
+// repeatCalls calls do at a fixed pace until it is stopped.
+func repeatCalls(pace time.Duration, do func()) (stop func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)

@@ -62,7 +62,7 @@ func TestDrain(t *testing.T) {
 		threads.BusyOurs, threads.BusyOther = append(threads.BusyOurs, d.ours), append(threads.BusyOther, d.threads)
 		peer.BusyOurs, peer.BusyOther = append(peer.BusyOurs, d.ours), append(peer.BusyOther, d.watch)
 	}
-	add(c, threads, peer, allocs)
+	addFigures(c, threads, peer, allocs)
 }
 
 // drained has the events per second of each reader, and our allocations per event.
@@ -72,15 +72,15 @@ func drainTurn(t *testing.T, turn int) (d drained) {
 	t.Helper()
 	dev, _ := openDevice(t)
 	defer closeDevice(t, dev)
-	loop := start(t, program(t, "ASYNCDRAIN_BIN"), device, strconv.Itoa(queued))
+	loop := startProcess(t, programPath(t, "ASYNCDRAIN_BIN"), device, strconv.Itoa(queued))
 	loop.await("ready")
-	threads := start(t, program(t, "ASYNCDRAIN_BIN"), device, strconv.Itoa(queued), "threads")
+	threads := startProcess(t, programPath(t, "ASYNCDRAIN_BIN"), device, strconv.Itoa(queued), "threads")
 	threads.await("ready")
 	w := startWatch(t)
 	guest.Inject(t, device, guest.PKeyChange, 1, queued)
 	// The order rotates, so that no reader is always first or always last.
 	order := []func(){
-		func() { d.ours, d.mallocs = drain(t, dev) },
+		func() { d.ours, d.mallocs = drainEvents(t, dev) },
 		func() { d.loop = loop.drained() },
 		func() { d.watch = w.drain() },
 		func() { d.threads = threads.drained() },
@@ -93,8 +93,8 @@ func drainTurn(t *testing.T, turn int) (d drained) {
 	return d
 }
 
-// drain reads the queued events as the worker's reader does.
-func drain(t *testing.T, dev verbs.Device) (rate, mallocs float64) {
+// drainEvents reads the queued events as the worker's reader does.
+func drainEvents(t *testing.T, dev verbs.Device) (rate, mallocs float64) {
 	t.Helper()
 	runs := make([]verbs.Run, 256)
 	var before, after runtime.MemStats

@@ -34,7 +34,7 @@ func TestDrops(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
 	r := startProbing(t)
-	c := start(t, program(t, "ASYNCDRAIN_BIN"), device)
+	c := startProcess(t, programPath(t, "ASYNCDRAIN_BIN"), device)
 	c.await("ready")
 	every1s, every10s := pollState(t, time.Second), pollState(t, 10*time.Second)
 
@@ -53,25 +53,25 @@ func TestDrops(t *testing.T) {
 	reported := 0
 	for range turns {
 		before1, before10 := every1s.sightings(), every10s.sightings()
-		want := drop(t, random)
-		r.Await("all drops", time.Minute, func([]rig.Point) bool { return len(durations(r)) >= reported+dropsPerTurn })
-		ours := durations(r)[reported:]
+		want := dropLink(t, random)
+		r.Await("all drops", time.Minute, func([]rig.Point) bool { return len(downDurations(r)) >= reported+dropsPerTurn })
+		ours := downDurations(r)[reported:]
 		reported += len(ours)
 		theirs := c.durations(dropsPerTurn)
 		oursOff, theirsOff := errorsOf(ours, want), errorsOf(theirs, want)
 		found.Ours, found.Other = append(found.Ours, float64(len(ours))), append(found.Other, float64(len(theirs)))
-		good.Ours = append(good.Ours, within(ours, want))
+		good.Ours = append(good.Ours, accurateShare(ours, want))
 		off.Ours, off.Other = append(off.Ours, quantile(oursOff, .95)), append(off.Other, quantile(theirsOff, .95))
 		seen1.Ours, seen1.Other = append(seen1.Ours, float64(len(ours))), append(seen1.Other, float64(every1s.sightings()-before1))
 		seen10.Ours, seen10.Other = append(seen10.Ours, float64(len(ours))), append(seen10.Other, float64(every10s.sightings()-before10))
 	}
 	c.stop(true)
-	add(found, good, off, seen1, seen10)
+	addFigures(found, good, off, seen1, seen10)
 }
 
-// drop takes the link down dropsPerTurn times and returns how long it was down each
-// time, in ms, by the stamps of the program that changed it.
-func drop(t *testing.T, random *rand.Rand) []float64 {
+// dropLink takes the link down dropsPerTurn times and returns each downtime in ms, measured with the timestamps of the program that
+// changed the link.
+func dropLink(t *testing.T, random *rand.Rand) []float64 {
 	t.Helper()
 	var want []float64
 	for range dropsPerTurn {
@@ -87,9 +87,8 @@ func drop(t *testing.T, random *rand.Rand) []float64 {
 	return want
 }
 
-// durations returns how long the port was down each time, in ms, as the plugin
-// reports it.
-func durations(r *rig.Telegraf) []float64 {
+// downDurations returns the downtimes of the port in ms, as the plugin reports them.
+func downDurations(r *rig.Telegraf) []float64 {
 	var all []float64
 	for _, p := range rig.Select(r.Points(), "rdma_port_change", "state_to", "active") {
 		if p.Int("lasted_ns") > 0 {
@@ -131,9 +130,8 @@ func errorsOf(got, want []float64) []float64 {
 	return off
 }
 
-// within returns the share, in percent, of durations whose error is at most 2 ms
-// plus 5 %.
-func within(got, want []float64) float64 {
+// accurateShare returns the percentage of durations with an error of at most 2 ms plus 5 %.
+func accurateShare(got, want []float64) float64 {
 	good := 0
 	for i, off := range errorsOf(got, want) {
 		if off <= 2+want[i]/20 {
@@ -193,7 +191,7 @@ func (p *poller) sightings() int {
 // plugin has reported a round.
 func startProbing(t *testing.T) *rig.Telegraf {
 	t.Helper()
-	r := rig.Start(t, rig.Config{Plugin: probing(verbs.MethodUDSend, time.Second, time.Minute)})
+	r := rig.Start(t, rig.Config{Plugin: probeConfig(verbs.MethodUDSend, time.Second, time.Minute)})
 	r.Await("a round", 2*time.Minute, func(p []rig.Point) bool {
 		return rig.Last(p, "rdma_cq_probe", "method", "ud_send").Int("rounds") >= 1
 	})

@@ -54,5 +54,5 @@ func TestGIDTable(t *testing.T) {
 		f.Ours, f.Other = append(f.Ours, ours), append(f.Other, other)
 	}
 	f.What = fmt.Sprintf("a reading of %d GIDs", entries)
-	add(f)
+	addFigures(f)
 }

@@ -31,12 +31,12 @@ func TestIdleMemory(t *testing.T) {
 	if len(workers) != devices {
 		t.Fatalf("want %d workers, got %v", devices, workers)
 	}
-	rss, pss := memory(t, workers)
-	host, _ := memory(t, []int{p.cmd.Process.Pid})
+	rss, pss := processMemory(t, workers)
+	host, _ := processMemory(t, []int{p.cmd.Process.Pid})
 	p.stop(false)
-	peerRSS, peerPSS := memory(t, idleWatchers(t, devices))
+	peerRSS, peerPSS := processMemory(t, idleWatchers(t, devices))
 	section := "Memory, eight devices, one probe a second"
-	add(bench.Figure{
+	addFigures(bench.Figure{
 		Section: section, What: "worker, RSS", Unit: "MiB", Ours: rss, Bound: 16,
 		Missed: "it is 12.7 to 16.1 from machine to machine, of which the program's own file is 12 to 13: side by side on one, on the " +
 			"simulator, 479f509 holds 16.06 and this one 16.14",
@@ -68,8 +68,8 @@ func idleWatchers(t *testing.T, devices int) []int {
 	return pids
 }
 
-// memory returns the resident and the proportional memory of processes in MiB.
-func memory(t *testing.T, pids []int) (rss, pss []float64) {
+// processMemory returns the resident and the proportional memory of each process in MiB.
+func processMemory(t *testing.T, pids []int) (rss, pss []float64) {
 	t.Helper()
 	for _, pid := range pids {
 		r, p, err := bench.Memory(pid)

@@ -60,7 +60,7 @@ func TestEventToLine(t *testing.T) {
 	}
 	read.Note = "by the timestamp in the line, which is when the event was read"
 	timeSlices.Missed = "wake-ups an event of the last turn: " + waits[len(waits)-1].String()
-	add(p50, p99, read, timeSlices, wakeUps)
+	addFigures(p50, p99, read, timeSlices, wakeUps)
 }
 
 // lines is what the lines of a program about events one at a time cost.
@@ -143,12 +143,12 @@ func startPlugin(t *testing.T, config string) *process {
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, program(t, "RDMA_EVENTS_BIN"), "-config", path, "-poll_interval_disabled")
+	return startProcess(t, programPath(t, "RDMA_EVENTS_BIN"), "-config", path, "-poll_interval_disabled")
 }
 
 func watchLines(t *testing.T) (l lines) {
 	t.Helper()
-	p := start(t, "stdbuf", "-oL", "ibv_asyncwatch", "-d", device)
+	p := startProcess(t, "stdbuf", "-oL", "ibv_asyncwatch", "-d", device)
 	defer p.stop(true)
 	p.await("async event FD")
 	l.Switches = injectEach(t, []int{p.cmd.Process.Pid}, func() (time.Time, string) {
@@ -166,7 +166,7 @@ func injectEach(t *testing.T, pids []int, await func() (time.Time, string),
 	took func(injected, seen time.Time, text string),
 ) bench.Switches {
 	t.Helper()
-	before := switches(t, pids)
+	before := countSwitches(t, pids)
 	pace := time.NewTicker(apart)
 	defer pace.Stop()
 	for range events {
@@ -176,14 +176,14 @@ func injectEach(t *testing.T, pids []int, await func() (time.Time, string),
 		seen, text := await()
 		took(injected, seen, text)
 	}
-	after := switches(t, pids)
+	after := countSwitches(t, pids)
 	return bench.Switches{
 		Slices:  (after.Slices - before.Slices) / events,
 		WakeUps: (after.WakeUps - before.WakeUps) / events,
 	}
 }
 
-func switches(t *testing.T, pids []int) bench.Switches {
+func countSwitches(t *testing.T, pids []int) bench.Switches {
 	t.Helper()
 	s, err := bench.CountSwitches(pids)
 	if err != nil {

@@ -40,11 +40,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func add(figures ...bench.Figure) { report.Figures = append(report.Figures, figures...) }
+func addFigures(figures ...bench.Figure) { report.Figures = append(report.Figures, figures...) }
 
-// program returns the path of a program, which the harness sets in an environment
-// variable.
-func program(t *testing.T, variable string) string {
+// programPath returns the path of a program from an environment variable that the harness sets.
+func programPath(t *testing.T, variable string) string {
 	t.Helper()
 	path := os.Getenv(variable)
 	if path == "" {
@@ -103,8 +102,8 @@ type process struct {
 	ended sync.WaitGroup
 }
 
-// start runs a program until stop or the end of the test.
-func start(t *testing.T, name string, args ...string) *process {
+// startProcess starts a program, which runs until stop is called or the test ends.
+func startProcess(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), lines: make(chan line, 1<<16)}
 	p.cmd.Stderr = os.Stderr

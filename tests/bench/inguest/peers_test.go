@@ -35,10 +35,10 @@ func TestPingPong(t *testing.T) {
 	for i := range turns {
 		var ours latency
 		var other float64
-		inTurn(i, func() { ours = direct(t, verbs.MethodRCWrite, 4000) }, func() { other = pingPong(t) })
+		inTurn(i, func() { ours = measureDirect(t, verbs.MethodRCWrite, 4000) }, func() { other = pingPong(t) })
 		f.Ours, f.Other = append(f.Ours, ours.p50/1e3), append(f.Other, other)
 	}
-	add(f)
+	addFigures(f)
 }
 
 // pingPongPort is the TCP port of ibv_rc_pingpong by default.
@@ -47,9 +47,9 @@ const pingPongPort = 18515
 func pingPong(t *testing.T) float64 {
 	t.Helper()
 	args := []string{"ibv_rc_pingpong", "-e", "-d", device, "-g", "1", "-n", "2000"}
-	server := start(t, "stdbuf", append([]string{"-oL"}, args...)...)
+	server := startProcess(t, "stdbuf", append([]string{"-oL"}, args...)...)
 	guest.Eventually(t, "ibv_rc_pingpong listens", 20*time.Second, func() bool { return slices.Contains(guest.ListeningPorts(t), pingPongPort) })
-	client := start(t, args[0], append(args[1:], "127.0.0.1")...)
+	client := startProcess(t, args[0], append(args[1:], "127.0.0.1")...)
 	text := client.await("usec/iter").text
 	client.stop(false)
 	server.stop(false)
@@ -71,11 +71,11 @@ const (
 func TestPeersSeeDrops(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
-	node := start(t, program(t, "NODE_EXPORTER_BIN"), "--collector.disable-defaults", "--collector.infiniband",
+	node := startProcess(t, programPath(t, "NODE_EXPORTER_BIN"), "--collector.disable-defaults", "--collector.infiniband",
 		"--web.listen-address="+exporter)
 	defer node.stop(true)
 	guest.Eventually(t, "the exporter listens", 20*time.Second, func() bool {
-		_, err := scrape()
+		_, err := scrapeExporter()
 		return err == nil
 	})
 	peers := map[string]func(*testing.T) map[string]string{
@@ -97,26 +97,26 @@ func TestPeersSeeDrops(t *testing.T) {
 		Lead:    fmt.Sprintf("On %s, before and after %d drops of 200 ms.", device, peerDrops),
 		Head:    []string{"who", "values exported", "what changed"},
 	}
-	plugin.Await("the drops", time.Minute, func([]rig.Point) bool { return len(durations(plugin)) >= peerDrops })
-	drops := durations(plugin)
+	plugin.Await("the drops", time.Minute, func([]rig.Point) bool { return len(downDurations(plugin)) >= peerDrops })
+	drops := downDurations(plugin)
 	fields := rig.Last(plugin.Points(), "rdma_port", "device", device).Fields
 	table.Rows = [][]string{{"this plugin", fmt.Sprintf("%d in `rdma_port` alone", len(fields)),
 		fmt.Sprintf("%d drops, each with its time and duration, %s", len(drops), bench.Show(drops, "ms"))}}
 	for name, read := range peers {
-		table.Rows = append(table.Rows, []string{name, count(before[name]), changes(before[name], read(t))})
+		table.Rows = append(table.Rows, []string{name, countText(before[name]), changedValues(before[name], read(t))})
 	}
 	slices.SortFunc(table.Rows[1:], func(a, b []string) int { return strings.Compare(a[0], b[0]) })
 	report.Tables = append(report.Tables, table)
 }
 
-func count(values map[string]string) string {
+func countText(values map[string]string) string {
 	if len(values) == 0 {
 		return "nothing on this device"
 	}
 	return strconv.Itoa(len(values))
 }
 
-func changes(before, after map[string]string) string {
+func changedValues(before, after map[string]string) string {
 	var changed []string
 	for name, value := range after {
 		if before[name] != value {
@@ -130,7 +130,7 @@ func changes(before, after map[string]string) string {
 	return strings.Join(changed, ", ")
 }
 
-func scrape() (string, error) {
+func scrapeExporter() (string, error) {
 	resp, err := http.Get("http://" + exporter + "/metrics")
 	if err != nil {
 		return "", err
@@ -143,7 +143,7 @@ func scrape() (string, error) {
 // scrapeDevice returns the exporter's samples about the device.
 func scrapeDevice(t *testing.T) map[string]string {
 	t.Helper()
-	text, err := scrape()
+	text, err := scrapeExporter()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func gatherOnce(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	cmd := exec.Command(program(t, "TELEGRAF_PEER_BIN"), "--config", conf, "--test")
+	cmd := exec.Command(programPath(t, "TELEGRAF_PEER_BIN"), "--config", conf, "--test")
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -23,9 +23,9 @@ import (
 // of a processor, which a drain of all processors has less.
 const snapshotPace = 600 * time.Millisecond
 
-// snapshot reads what the worker reads for a snapshot of a soft device. A port with a carrier is not asked why it has
-// no link.
-func snapshot(t *testing.T, dev verbs.Device) {
+// readSnapshot makes the same reads as the worker does for a snapshot of a soft device. If a port has a carrier, the worker does
+// not read why the link is down.
+func readSnapshot(t *testing.T, dev verbs.Device) {
 	if _, err := dev.ReadNetDev(1); err != nil {
 		t.Error(err)
 	}
@@ -47,7 +47,7 @@ func TestSnapshotsAlone(t *testing.T) {
 	const rounds = 200
 	dev, _ := openDevice(t)
 	defer closeDevice(t, dev)
-	snapshot(t, dev) // the first one opens what the others use
+	readSnapshot(t, dev) // the first one opens what the others use
 	took := bench.Figure{Section: "Snapshots", What: "a snapshot of a soft device, p50", Unit: "ms", Bound: 5}
 	beside := bench.Figure{Section: "Snapshots", What: "the same, in turn with the files", Unit: "us", OtherIs: "C loop over the same in files"}
 	idle := bench.Figure{Section: "Snapshots", What: "CPU of a snapshot a minute, in the worker", Unit: "% of a core", Bound: 0.02,
@@ -55,23 +55,23 @@ func TestSnapshotsAlone(t *testing.T) {
 	files := filesOf(t)
 	for i := range turns {
 		var ours, cpu, other float64
-		inTurn(i, func() { ours, cpu = snapshots(t, dev, rounds) }, func() { other = filesRead(t, rounds, files) })
+		inTurn(i, func() { ours, cpu = measureSnapshots(t, dev, rounds) }, func() { other = filesRead(t, rounds, files) })
 		took.Ours = append(took.Ours, ours/1e6)
 		idle.Ours = append(idle.Ours, 100*cpu/float64(time.Minute))
 		beside.Ours, beside.Other = append(beside.Ours, ours/1e3), append(beside.Other, other/1e3)
 	}
 	beside.Note = fmt.Sprintf("%d files; hw_counters come by netlink, in one question", len(files))
-	add(took, beside, idle)
+	addFigures(took, beside, idle)
 }
 
-// snapshots returns the median ns of a snapshot, and the mean CPU time of one in ns.
-func snapshots(t *testing.T, dev verbs.Device, rounds int) (p50, cpu float64) {
+// measureSnapshots returns the median duration and the mean CPU time of a snapshot, both in ns.
+func measureSnapshots(t *testing.T, dev verbs.Device, rounds int) (p50, cpu float64) {
 	t.Helper()
 	var all []float64
 	before := ownCPU(t)
 	for range rounds {
 		began := time.Now()
-		snapshot(t, dev)
+		readSnapshot(t, dev)
 		all = append(all, float64(time.Since(began).Nanoseconds()))
 	}
 	cpu = float64(ownCPU(t)-before) / float64(rounds)
@@ -103,7 +103,7 @@ func filesOf(t *testing.T) []string {
 
 func filesRead(t *testing.T, rounds int, files []string) (p50 float64) {
 	t.Helper()
-	out, err := exec.Command(program(t, "FILESREAD_BIN"), append([]string{strconv.Itoa(rounds)}, files...)...).Output()
+	out, err := exec.Command(programPath(t, "FILESREAD_BIN"), append([]string{strconv.Itoa(rounds)}, files...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,9 @@ func filesRead(t *testing.T, rounds int, files []string) (p50 float64) {
 func TestSnapshots(t *testing.T) {
 	costsBeside(t, "Snapshots", "snapshots",
 		fmt.Sprintf("one every %v, a hundred times the pace of evidence.snapshot_interval, and ten times the most that a port gets", snapshotPace),
-		0.98, func(dev verbs.Device) (stop func()) { return repeat(snapshotPace, func() { snapshot(t, dev) }) })
+		0.98, func(dev verbs.Device) (stop func()) {
+			return repeatCalls(snapshotPace, func() { readSnapshot(t, dev) })
+		})
 }
 
 // TestSnapshotsMemory measures the memory of plugin and workers with snapshots and without.
@@ -137,19 +139,19 @@ func TestSnapshotsMemory(t *testing.T) {
 	var workers, hosts []float64
 	for i := range 3 {
 		var with, without [2]float64
-		inTurn(i, func() { with = settled(t, devices, "10s") }, func() { without = settled(t, devices, "0s") })
+		inTurn(i, func() { with = settledMemory(t, devices, "10s") }, func() { without = settledMemory(t, devices, "0s") })
 		workers, hosts = append(workers, without[0]), append(hosts, without[1])
 		worker.Ours, host.Ours = append(worker.Ours, with[0]-without[0]), append(host.Ours, with[1]-without[1])
 	}
 	worker.Note = fmt.Sprintf("beyond %s; each is the mean of %d workers with a snapshot every 10 s, 25 s after they began",
 		bench.Show(workers, "MiB"), devices)
 	host.Note = fmt.Sprintf("beyond %s", bench.Show(hosts, "MiB"))
-	add(worker, host)
+	addFigures(worker, host)
 }
 
-// settled returns the mean proportional memory of the workers and the resident memory of the host in MiB, once they
-// have given back the memory of their start.
-func settled(t *testing.T, devices int, interval string) (workerAndHost [2]float64) {
+// settledMemory returns the mean proportional memory of the workers and the resident memory of the host process in MiB, after
+// they have released the memory that they needed at the start.
+func settledMemory(t *testing.T, devices int, interval string) (workerAndHost [2]float64) {
 	t.Helper()
 	p := startPlugin(t, "[[inputs.rdma_events]]\n  [inputs.rdma_events.evidence]\n    snapshot_interval = \""+interval+"\"\n")
 	defer p.stop(false)
@@ -157,11 +159,11 @@ func settled(t *testing.T, devices int, interval string) (workerAndHost [2]float
 		p.await(",open=1i")
 	}
 	<-time.After(25 * time.Second)
-	_, pss := memory(t, rig.Children(t, p.cmd.Process.Pid))
+	_, pss := processMemory(t, rig.Children(t, p.cmd.Process.Pid))
 	for _, one := range pss {
 		workerAndHost[0] += one / float64(len(pss))
 	}
-	rss, _ := memory(t, []int{p.cmd.Process.Pid})
+	rss, _ := processMemory(t, []int{p.cmd.Process.Pid})
 	workerAndHost[1] = rss[0]
 	return workerAndHost
 }

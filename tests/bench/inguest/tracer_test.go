@@ -35,13 +35,13 @@ func TestTracerBesideProbes(t *testing.T) {
 	for i := range tracerTurns {
 		inTurn(i, func() {
 			stop := traceAll(t)
-			f.Ours = append(f.Ours, direct(t, verbs.MethodUDSend, 8000).p50/1e3)
+			f.Ours = append(f.Ours, measureDirect(t, verbs.MethodUDSend, 8000).p50/1e3)
 			stop()
 		}, func() {
-			f.Other = append(f.Other, direct(t, verbs.MethodUDSend, 8000).p50/1e3)
+			f.Other = append(f.Other, measureDirect(t, verbs.MethodUDSend, 8000).p50/1e3)
 		})
 	}
-	add(f)
+	addFigures(f)
 }
 
 // traceAll traces all processes until it is stopped.
@@ -102,8 +102,8 @@ func TestTracerIdle(t *testing.T) {
 		}
 		cpu.Ours = append(cpu.Ours, 100*float64(after-before)/float64(over))
 	}
-	rss, _ := memory(t, []int{tracer})
-	add(cpu, bench.Figure{
+	rss, _ := processMemory(t, []int{tracer})
+	addFigures(cpu, bench.Figure{
 		Section: tracerSection, What: "tracer, RSS", Unit: "MiB", Ours: rss, Bound: 16,
 	}, bench.Figure{
 		Section: tracerSection, What: "its maps in the kernel", Unit: "MiB", Ours: []float64{memoryOfMaps(t)}, Bound: 7,

@@ -54,10 +54,10 @@ func TestWakeBackToBack(t *testing.T) {
 			"a Go program over the native backend, since the plugin's shortest interval leaves room for a timeout; 8,000 rounds a turn")
 		for i := range turns {
 			var ours, other latency
-			inTurn(i, func() { ours = direct(t, m, rounds) }, func() { other = cLoop(t, m, rounds, 0) })
+			inTurn(i, func() { ours = measureDirect(t, m, rounds) }, func() { other = cLoop(t, m, rounds, 0) })
 			figures.turn(ours, other)
 		}
-		add(figures.p50, figures.p99)
+		addFigures(figures.p50, figures.p99)
 	}
 }
 
@@ -70,8 +70,8 @@ func inTurn(turn int, a, b func()) {
 	b()
 }
 
-// direct runs rounds back to back as a worker's prober does.
-func direct(t *testing.T, m verbs.Method, rounds int) latency {
+// measureDirect runs probe rounds back to back, as the prober of a worker does, and returns their latency.
+func measureDirect(t *testing.T, m verbs.Method, rounds int) latency {
 	t.Helper()
 	var wakes []int64
 	for _, r := range backToBack(t, m, rounds, 1) {
@@ -146,12 +146,12 @@ func TestBatchedAcknowledgement(t *testing.T) {
 		}
 	}
 	hold.Note = "with a probe a second it is 32 s; unacknowledged events hold up the destruction of a queue"
-	add(ack, hold)
+	addFigures(ack, hold)
 }
 
 func cLoop(t *testing.T, m verbs.Method, rounds int, pace time.Duration) latency {
 	t.Helper()
-	out, err := exec.Command(program(t, "CQPROBE_BIN"), device, strconv.Itoa(rounds),
+	out, err := exec.Command(programPath(t, "CQPROBE_BIN"), device, strconv.Itoa(rounds),
 		strconv.FormatInt(pace.Microseconds(), 10), m.String()).CombinedOutput()
 	if err != nil {
 		t.Fatalf("run the C loop: %v: %s", err, out)
@@ -180,13 +180,13 @@ func TestWakeEvery4ms(t *testing.T) {
 			"the plugin under Telegraf, over the 10 s before a gathering, the one before it within; 2,500 rounds of the C loop a turn")
 		for i := range turns {
 			var ours, other latency
-			inTurn(i, func() { ours = product(t, m, pace) }, func() { other = cLoop(t, m, rounds, pace) })
+			inTurn(i, func() { ours = measureProduct(t, m, pace) }, func() { other = cLoop(t, m, rounds, pace) })
 			figures.turn(ours, other)
 		}
 		if m == verbs.MethodRCWrite {
 			figures.p50.Missed = writeMissed
 		}
-		add(figures.p50, figures.p99)
+		addFigures(figures.p50, figures.p99)
 	}
 }
 
@@ -196,8 +196,8 @@ const writeMissed = "it is 0.87 to 1.13 from run to run, and 0.6 to 1.7 in singl
 	"ksoftirqd after it, with none of our code either, 10 beside 8; what is ours, to the event read, takes 12 beside 16, and no " +
 	"round of either slept. The same kernel code runs slower, then, where a whole plugin and Telegraf have run in the pause"
 
-// product lets the plugin probe until Telegraf has gathered twice.
-func product(t *testing.T, m verbs.Method, pace time.Duration) latency {
+// measureProduct lets the plugin probe until Telegraf has gathered twice, and returns the latency that it reports.
+func measureProduct(t *testing.T, m verbs.Method, pace time.Duration) latency {
 	t.Helper()
 	r := startProduct(t, m, pace, 10*time.Second)
 	<-time.After(2*gathering + time.Second)
@@ -214,11 +214,11 @@ const gathering = 10 * time.Second
 func startProduct(t *testing.T, m verbs.Method, pace, window time.Duration) *rig.Telegraf {
 	t.Helper()
 	return rig.Start(t, rig.Config{
-		Plugin: probing(m, pace, window), Interval: gathering.String(), Flush: gathering.String(),
+		Plugin: probeConfig(m, pace, window), Interval: gathering.String(), Flush: gathering.String(),
 	})
 }
 
-func probing(m verbs.Method, pace, window time.Duration) string {
+func probeConfig(m verbs.Method, pace, window time.Duration) string {
 	return fmt.Sprintf(`[[inputs.rdma_events]]
   [inputs.rdma_events.probe]
     interval = %q
@@ -254,7 +254,7 @@ func TestWakeAndCPUEverySecond(t *testing.T) {
 	for range turns {
 		r := startProduct(t, method, time.Second, 5*time.Minute)
 		r.AwaitLog(method.String(), time.Minute)
-		loop := start(t, program(t, "CQPROBE_BIN"), device, strconv.Itoa(rounds), "1000000", method.String())
+		loop := startProcess(t, programPath(t, "CQPROBE_BIN"), device, strconv.Itoa(rounds), "1000000", method.String())
 		pids := append(rig.Children(t, r.PID()), r.Workers()...)
 		ours, other := measureCPU(t, 2*gathering, pids, []int{loop.cmd.Process.Pid})
 		cpu.Ours = append(cpu.Ours, ours-other)
@@ -266,20 +266,20 @@ func TestWakeAndCPUEverySecond(t *testing.T) {
 	}
 	cpu.Note = "emulated cores, some fifteen times slower than real ones; plugin and worker " + strings.Join(spent, ", ") +
 		" %, C loop " + strings.Join(theirs, ", ") + " %"
-	add(figures.p50, figures.p99, cpu)
+	addFigures(figures.p50, figures.p99, cpu)
 }
 
 // measureCPU returns the processor time that two groups of processes use during a
 // time, in percent of a core.
 func measureCPU(t *testing.T, over time.Duration, a, b []int) (float64, float64) {
 	t.Helper()
-	beforeA, beforeB, began := cpu(t, a), cpu(t, b), time.Now()
+	beforeA, beforeB, began := cpuTime(t, a), cpuTime(t, b), time.Now()
 	<-time.After(over)
 	share := func(used time.Duration) float64 { return 100 * float64(used) / float64(time.Since(began)) }
-	return share(cpu(t, a) - beforeA), share(cpu(t, b) - beforeB)
+	return share(cpuTime(t, a) - beforeA), share(cpuTime(t, b) - beforeB)
 }
 
-func cpu(t *testing.T, pids []int) time.Duration {
+func cpuTime(t *testing.T, pids []int) time.Duration {
 	t.Helper()
 	used, err := bench.CPUTime(pids)
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 	tenfold = 10 * bar
 )
 
-// asked is the moment at which the databases are asked. All is well in the first half of what they have.
-func asked() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+// queryTime returns the time at which the databases are queried. The first half of their data is without a fault.
+func queryTime() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
 // played is a run of the model whose faults are all found, of several kinds.
 type played struct {
@@ -42,8 +42,9 @@ type played struct {
 	suspects []string // by suspects.go, which are the planted ones
 }
 
-// plays returns two such runs: one with a dead leaf, whose hosts all blame their own links, and one with three interfaces.
-func plays(t *testing.T) []played {
+// playedRuns returns two runs: one with a dead leaf, where all hosts of the leaf blame their own links, and one with three faulty
+// interfaces.
+func playedRuns(t *testing.T) []played {
 	t.Helper()
 	f, err := New()
 	require.NoError(t, err)
@@ -78,7 +79,7 @@ func TestTheDatabasesSuspectWhatIsPlanted(t *testing.T) {
 	if *minutes == 0 {
 		t.Skip("needs -model.minutes")
 	}
-	all := plays(t)
+	all := playedRuns(t)
 	db := influx.Start(t)
 	for i := range all {
 		src := grafana.Source{Server: db, Database: fmt.Sprint("run", all[i].seed)}
@@ -103,7 +104,7 @@ func fillInfluxDB(t *testing.T, src grafana.Source, p *played) size {
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	w := src.Server.NewWriter(t.Context(), src.Database)
 	s := size{span: time.Duration(*minutes) * time.Minute}
-	require.NoError(t, p.reports(asked().Add(-s.span), s.span).Each(func(_ history.FabricHost, lines []byte) error {
+	require.NoError(t, p.reports(queryTime().Add(-s.span), s.span).Each(func(_ history.FabricHost, lines []byte) error {
 		s.hosts++
 		s.bytes += len(lines)
 		s.points += strings.Count(string(lines), "\n")
@@ -131,36 +132,36 @@ func askInfluxDB(t *testing.T, src grafana.Source, p *played, written size) {
 			if !strings.HasPrefix(r.UID, "rdma-fabric-") {
 				continue
 			}
-			for _, q := range grafana.RuleRequests(&r, asked()) {
+			for _, q := range grafana.RuleRequests(&r, queryTime()) {
 				times.query(t, src, r.UID+" "+q.RefID, q.Query)
 			}
-			numbers, err := grafana.Evaluate(t.Context(), src, &r, asked())
+			numbers, err := grafana.Evaluate(t.Context(), src, &r, queryTime())
 			require.NoError(t, err)
-			found = append(found, named(t, &r, numbers)...)
+			found = append(found, namedSuspects(t, &r, numbers)...)
 		}
 	}
 	slices.Sort(found)
 	require.Equal(t, p.suspects, found, "what is planted, and nothing else")
 	times.query(t, src, "the question of the design", strings.ReplaceAll(`SELECT sum(bad) FROM (SELECT last(bad) AS bad FROM rdma_fabric_peer
 		WHERE time > NOW - 2m AND scope = 'group' GROUP BY host, device, peer_host, peer_device) WHERE time > NOW - 2m GROUP BY peer_host, peer_device`,
-		"NOW", fmt.Sprintf("%dms", asked().UnixMilli())))
-	times.query(t, src, "fabric-slow, ten minutes of six hours ago", slowest(t, file, asked().Add(6*time.Hour)))
+		"NOW", fmt.Sprintf("%dms", queryTime().UnixMilli())))
+	times.query(t, src, "fabric-slow, ten minutes of six hours ago", latencyQuery(t, file, queryTime().Add(6*time.Hour)))
 	boards, err := grafana.Dashboards(root)
 	require.NoError(t, err)
-	hour := grafana.Range{From: asked().Add(-time.Hour), To: asked()}
+	hour := grafana.Range{From: queryTime().Add(-time.Hour), To: queryTime()}
 	requests, err := grafana.Requests(boards["rdma-events-fabric"], grafana.Choice{"policy": {"autogen"}}, hour)
 	require.NoError(t, err)
 	for _, q := range requests {
 		times.query(t, src, "panel "+q.Title+" "+q.RefID, q.Query)
 	}
 	t.Logf("run %d, InfluxDB, %v of %d hosts:\n%s", p.seed, written.span, written.hosts, times.table())
-	ports, groups := cardinality(t, src, "rdma_fabric_port"), cardinality(t, src, "rdma_fabric")
+	ports, groups := seriesCount(t, src, "rdma_fabric_port"), seriesCount(t, src, "rdma_fabric")
 	require.Equal(t, written.hosts, ports, "each host has a port")
-	price(t, groups, ports, written)
+	logStorageCost(t, groups, ports, written)
 }
 
-// slowest returns the question about the past that the rule about latency asks for six hours ago.
-func slowest(t *testing.T, file *board.RuleFile, at time.Time) string {
+// latencyQuery returns the query of the rule rdma-fabric-slow about the latency six hours ago.
+func latencyQuery(t *testing.T, file *board.RuleFile, at time.Time) string {
 	t.Helper()
 	for _, g := range file.Groups {
 		for i := range g.Rules {
@@ -173,8 +174,8 @@ func slowest(t *testing.T, file *board.RuleFile, at time.Time) string {
 	return ""
 }
 
-// named returns what a rule names, and nothing of rules that name neither an interface nor a group.
-func named(t *testing.T, r *board.Rule, numbers []grafana.Number) []string {
+// namedSuspects returns the interfaces or groups that a rule names. It returns nil for rules that name neither.
+func namedSuspects(t *testing.T, r *board.Rule, numbers []grafana.Number) []string {
 	t.Helper()
 	label := map[string]string{"rdma-fabric-suspect": "peer_host", "rdma-fabric-group": "own_group"}[r.UID]
 	var names []string
@@ -187,8 +188,8 @@ func named(t *testing.T, r *board.Rule, numbers []grafana.Number) []string {
 	return names
 }
 
-// cardinality returns the number of series of a measurement.
-func cardinality(t *testing.T, src grafana.Source, measurement string) int {
+// seriesCount returns the number of series of a measurement.
+func seriesCount(t *testing.T, src grafana.Source, measurement string) int {
 	t.Helper()
 	found, err := src.Query(t.Context(), "SHOW SERIES EXACT CARDINALITY FROM "+influx.Quote(measurement))
 	require.NoError(t, err)
@@ -203,9 +204,9 @@ func cardinality(t *testing.T, src grafana.Source, measurement string) int {
 	return all
 }
 
-// price prints what 10,000 hosts of 8 ports cost in InfluxDB, where all is well. Pairs with groups are a host's, whatever its
-// ports are.
-func price(t *testing.T, groups, ports int, written size) {
+// logStorageCost logs the series, points and bytes that 10,000 healthy hosts with 8 ports each cost in InfluxDB. The series about
+// groups are counted once a host, however many ports it has.
+func logStorageCost(t *testing.T, groups, ports int, written size) {
 	t.Helper()
 	const hosts, each = 10_000, 8
 	series := hosts*groups/written.hosts + hosts*each*ports/written.hosts

@@ -76,7 +76,7 @@ func Planned(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var p Plan
 	for range 1 + r.IntN(mostFaults) {
-		if f := draw(r); p.takes(f) {
+		if f := drawFault(r); p.takes(f) {
 			p.Faults = append(p.Faults, f)
 		}
 	}
@@ -95,7 +95,7 @@ func Planned(seed uint64) Plan {
 	return p
 }
 
-func draw(r *rand.Rand) Fault {
+func drawFault(r *rand.Rand) Fault {
 	f := Fault{Kind: Kinds()[r.IntN(len(Kinds()))], Loss: 1}
 	if f.Kind.IsGroups() {
 		f.At, f.Spine = r.IntN(Groups), r.IntN(Spines)

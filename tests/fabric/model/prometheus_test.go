@@ -44,7 +44,7 @@ func askPrometheus(t *testing.T, p *played) {
 				continue
 			}
 			begun := time.Now()
-			v, err := s.Query(t.Context(), r.Expr, asked())
+			v, err := s.Query(t.Context(), r.Expr, queryTime())
 			require.NoError(t, err, r.Alert)
 			times.add(t, timing{r.Alert + r.Record, time.Since(begun), len(v)})
 			label := map[string]pm.LabelName{"RDMAFabricSuspect": "peer_host", "RDMAFabricGroup": "own_group"}[r.Alert]
@@ -59,7 +59,7 @@ func askPrometheus(t *testing.T, p *played) {
 	require.Equal(t, p.suspects, found, "what is planted, and nothing else")
 	t.Logf("run %d, Prometheus, %d hosts:\n%s", p.seed, hosts, times.table())
 	counted := func(expr string) int {
-		v, err := s.Query(t.Context(), expr, asked())
+		v, err := s.Query(t.Context(), expr, queryTime())
 		require.NoError(t, err)
 		require.Len(t, v, 1, expr)
 		return int(v[0].Value)
@@ -85,14 +85,14 @@ func servePrometheus(t *testing.T, p *played, span time.Duration) (s *prom.Serve
 	require.NoError(t, err)
 	defer f.Close()
 	out := bufio.NewWriterSize(f, 1<<20)
-	first := asked().Add(-span)
+	first := queryTime().Add(-span)
 	require.NoError(t, p.reports(first, span).Each(func(h history.FabricHost, lines []byte) error {
 		hosts++
 		metrics, err := telegraf.Shape(lines)
 		if err != nil {
 			return err
 		}
-		return output.Each(metrics, first.Add(7*time.Second), asked(), scrape, func(at time.Time, found []*dto.MetricFamily) error {
+		return output.Each(metrics, first.Add(7*time.Second), queryTime(), scrape, func(at time.Time, found []*dto.MetricFamily) error {
 			scrapes.Label(found, "rdma", h.Name+":9273")
 			return scrapes.WriteOpenMetrics(out, at, found)
 		})

@@ -113,7 +113,7 @@ func (o *Outcome) Suspects() []Suspect {
 	var all []Suspect
 	for h := range Hosts {
 		if observers[h] >= 2 {
-			all = append(all, Suspect{HostName(h), direction(in[h], out[h])})
+			all = append(all, Suspect{HostName(h), lossDirection(in[h], out[h])})
 		}
 	}
 	for g := range Groups {
@@ -124,7 +124,7 @@ func (o *Outcome) Suspects() []Suspect {
 	return all
 }
 
-func direction(in, out int) string {
+func lossDirection(in, out int) string {
 	switch {
 	case in > out:
 		return "in"

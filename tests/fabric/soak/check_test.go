@@ -128,7 +128,7 @@ func (w *world) judge(h *host, p *measure.FabricPeer, now bool) {
 		if now {
 			holds = lossFor
 		}
-		if w.severed[l] > 0 || within(w.mended[l], holds) {
+		if w.severed[l] > 0 || happenedWithin(w.mended[l], holds) {
 			return
 		}
 	default:
@@ -137,7 +137,7 @@ func (w *world) judge(h *host, p *measure.FabricPeer, now bool) {
 	w.faultLocked("%s/%s blames %s/%s, which is well: %s", h.name, p.Device, p.PeerHost, p.PeerDevice, p.Verdict)
 }
 
-func within(moment time.Time, d time.Duration) bool {
+func happenedWithin(moment time.Time, d time.Duration) bool {
 	return !moment.IsZero() && time.Since(moment) < d
 }
 
@@ -149,12 +149,12 @@ func (w *world) mayBeDown(h *host, p *measure.FabricPeer, now bool) bool {
 		grace = comesAfter
 	}
 	device, listed := [2]string{p.PeerHost, p.PeerDevice}, [2]string{p.PeerHost, h.name}
-	if w.down[p.PeerHost] || within(w.up[p.PeerHost], grace) || w.lost[device] || within(w.opened[device], grace) {
+	if w.down[p.PeerHost] || happenedWithin(w.up[p.PeerHost], grace) || w.lost[device] || happenedWithin(w.opened[device], grace) {
 		return true
 	}
 	_, has := w.lists[p.PeerHost].Host(h.name)
 	unreachable := w.tcp.unreachableSince(h.name, p.PeerHost, time.Now().Add(-grace))
-	return unreachable && (!now || !has || within(w.listed[listed], grace))
+	return unreachable && (!now || !has || happenedWithin(w.listed[listed], grace))
 }
 
 // sample judges what all hosts show now.
@@ -260,7 +260,7 @@ func (w *world) isProbed(host, device, peer string) bool {
 			continue
 		}
 		for _, s := range x.pairs {
-			if s != nil && s.role == verbs.FabricProbes && s.peer.Host == peer && within(s.echoed, 2*time.Second) && within(s.wrote, 2*time.Second) {
+			if s != nil && s.role == verbs.FabricProbes && s.peer.Host == peer && happenedWithin(s.echoed, 2*time.Second) && happenedWithin(s.wrote, 2*time.Second) {
 				n++
 			}
 		}

@@ -222,7 +222,7 @@ func (w *world) changeKey(h *host) {
 func (h *host) writeKeys() {
 	w := h.w
 	if w.authority == nil {
-		replace(w.t, h.files.Key, []byte("a key of 32 bytes and more, number "+string(rune('0'+w.generation))))
+		replaceFile(w.t, h.files.Key, []byte("a key of 32 bytes and more, number "+string(rune('0'+w.generation))))
 		return
 	}
 	w.authority.issue(w.t, h.name, h.files.TLSCert, h.files.TLSKey, h.files.TLSCA)

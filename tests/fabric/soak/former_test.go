@@ -199,7 +199,7 @@ func (p *former) endAnswers(of func(*formerAnswer) bool) {
 	}
 }
 
-func refuse(why proto.Why) error {
+func refusalError(why proto.Why) error {
 	s, err := grpcstatus.New(codes.PermissionDenied, "refused").WithDetails(&proto.Refusal{Why: why})
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (p *former) greeting() *proto.Greeting {
 // State implements proto.HelloServer.
 func (p *former) State(_ context.Context, m *proto.StateRequest) (*proto.StateReply, error) {
 	if _, ok := p.h.ownList().Host(m.GetHost()); !ok {
-		return nil, refuse(proto.Why_WHY_NOT_LISTED)
+		return nil, refusalError(proto.Why_WHY_NOT_LISTED)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -235,7 +235,7 @@ func (p *former) Converse(s grpc.BidiStreamingServer[proto.Call, proto.Reply]) e
 	}
 	host := first.GetGreeting().GetHost()
 	if _, ok := p.h.ownList().Host(host); !ok {
-		return refuse(proto.Why_WHY_NOT_LISTED)
+		return refusalError(proto.Why_WHY_NOT_LISTED)
 	}
 	t := &formerTalk{host: host, out: make(chan *proto.Reply, 1024), kick: make(chan struct{})}
 	g := p.greeting()
@@ -372,7 +372,7 @@ func protoPort(device string, p *verbs.FabricPort) *proto.Port {
 func (p *former) probe(ctx context.Context, host string) {
 	for ctx.Err() == nil {
 		err := p.converse(ctx, host)
-		if refused(err) {
+		if isNotListed(err) {
 			p.mu.Lock()
 			for key, probe := range p.probes {
 				if key[1] == host {
@@ -399,7 +399,7 @@ func (p *former) probe(ctx context.Context, host string) {
 	}
 }
 
-func refused(err error) bool {
+func isNotListed(err error) bool {
 	for _, detail := range grpcstatus.Convert(err).Details() {
 		if r, ok := detail.(*proto.Refusal); ok && r.GetWhy() == proto.Why_WHY_NOT_LISTED {
 			return true

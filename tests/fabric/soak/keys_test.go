@@ -64,13 +64,13 @@ func (a *authority) issue(t *testing.T, host string, cert, key, ca string) {
 	}, public)
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	require.NoError(t, err)
-	replace(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Raw}))
-	replace(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	replace(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
+	replaceFile(t, cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Raw}))
+	replaceFile(t, key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	replaceFile(t, ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
 }
 
-// replace writes a new file and renames it, so that no reader finds half of it.
-func replace(t *testing.T, path string, content []byte) {
+// replaceFile writes a new file and renames it, so that no reader finds a half-written file.
+func replaceFile(t *testing.T, path string, content []byte) {
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
 	require.NoError(t, os.WriteFile(next, content, 0o600))
 	require.NoError(t, os.Rename(next, path))

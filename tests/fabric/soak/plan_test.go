@@ -72,8 +72,8 @@ func (f *fault) String() string {
 // faultsOfPlan is how many faults a plan has.
 const faultsOfPlan = 14
 
-// planned returns the plan of a seed.
-func planned(seed uint64) *plan {
+// newPlan returns the plan that follows from a seed.
+func newPlan(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := &plan{seed: seed, certificates: r.IntN(3) == 0}
 	hosts, groups, rails := 2+r.IntN(7), 1+r.IntN(2), 1+r.IntN(2)
@@ -106,7 +106,7 @@ func upTo(r *rand.Rand, limit time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(limit)))
 }
 
-func between(r *rand.Rand, least, most time.Duration) time.Duration {
+func randomBetween(r *rand.Rand, least, most time.Duration) time.Duration {
 	return least + upTo(r, most-least)
 }
 
@@ -149,25 +149,25 @@ func (p *plan) fault(r *rand.Rand, severs bool) fault {
 		f.device = oneOf(r, p.hosts[host].devices...)
 		f.lasting = oneOf(r, upTo(r, 2*time.Second), upTo(r, 10*time.Second), upTo(r, 3*time.Minute))
 	case off:
-		f.how, f.lasting, f.calm = poweroff, between(r, 20*time.Second, 10*time.Minute), r.IntN(2) == 0
+		f.how, f.lasting, f.calm = poweroff, randomBetween(r, 20*time.Second, 10*time.Minute), r.IntN(2) == 0
 	case truncated:
 		one()
-		f.lasting = between(r, 2*time.Second, 30*time.Second)
+		f.lasting = randomBetween(r, 2*time.Second, 30*time.Second)
 	case removed:
-		f.lasting = between(r, time.Minute, 20*time.Minute)
+		f.lasting = randomBetween(r, time.Minute, 20*time.Minute)
 	case newKeys:
 		f.calm, f.lasting = r.IntN(2) == 0, upTo(r, time.Minute)
 	case clockStep:
-		f.step = between(r, -30*time.Hour, 30*time.Hour)
-		f.lasting = between(r, time.Second, 30*time.Minute)
+		f.step = randomBetween(r, -30*time.Hour, 30*time.Hour)
+		f.lasting = randomBetween(r, time.Second, 30*time.Minute)
 	case duplicates:
 		one()
 		f.lasting = 2 * time.Second
 	case severLink:
 		one()
-		f.calm, f.lasting = true, between(r, 20*time.Second, 3*time.Minute)
+		f.calm, f.lasting = true, randomBetween(r, 20*time.Second, 3*time.Minute)
 	case severHost:
-		f.calm, f.lasting = true, between(r, 20*time.Second, 3*time.Minute)
+		f.calm, f.lasting = true, randomBetween(r, 20*time.Second, 3*time.Minute)
 	case added:
 	}
 	return f

@@ -26,7 +26,7 @@ func TestSoakBlamesNothingThatIsWell(t *testing.T) {
 	for seed := first; seed <= last; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			p := planned(seed)
+			p := newPlan(seed)
 			synctest.Test(t, func(t *testing.T) { p.run(t) })
 		})
 	}

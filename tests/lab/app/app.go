@@ -325,7 +325,7 @@ func (a *App) ask(t testing.TB, line string) (thread int, err error) {
 	if !ok {
 		return thread, fmt.Errorf("%s: %s", line, answer)
 	}
-	a.counts = parse(t, counts)
+	a.counts = parseCounts(t, counts)
 	return thread, nil
 }
 
@@ -348,8 +348,8 @@ func (a *App) receive(t testing.TB, line string) string {
 	return strings.TrimSpace(answer)
 }
 
-// parse parses an answer without its ok.
-func parse(t testing.TB, text string) Counts {
+// parseCounts parses the counts in an answer of the application, without the leading ok.
+func parseCounts(t testing.TB, text string) Counts {
 	t.Helper()
 	c := Counts{Types: map[verbs.EventType]int{}}
 	if _, err := fmt.Sscanf(text, "pid=%d qp=%d read=%d acked=%d held=%d completions=%d completions_acked=%d destroying=%d",

@@ -20,7 +20,7 @@ const (
 	netdev = "d0"
 )
 
-func start(t *testing.T) *App {
+func startApp(t *testing.T) *App {
 	t.Helper()
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
@@ -28,7 +28,7 @@ func start(t *testing.T) *App {
 }
 
 func TestAnApplicationReadsAndHoldsWhatIsInjected(t *testing.T) {
-	a := start(t)
+	a := startApp(t)
 	for _, typ := range []verbs.EventType{verbs.EventQPFatal, verbs.EventCQErr, verbs.EventSRQErr} {
 		require.Positive(t, a.Inject(t, typ, 2))
 	}
@@ -50,7 +50,7 @@ func TestAnApplicationReadsAndHoldsWhatIsInjected(t *testing.T) {
 func TestADestructionWaitsForItsAcknowledgements(t *testing.T) {
 	for kind, typ := range map[string]verbs.EventType{"qp": verbs.EventQPFatal, "cq": verbs.EventCQErr, "srq": verbs.EventSRQErr} {
 		t.Run(kind, func(t *testing.T) {
-			a := start(t)
+			a := startApp(t)
 			number := a.Inject(t, typ, 3)
 			a.Hold(t, 2)
 			thread := a.Destroy(t, kind)
@@ -71,7 +71,7 @@ func TestADestructionWaitsForItsAcknowledgements(t *testing.T) {
 }
 
 func TestADestructionWaitsForCompletionEventsToo(t *testing.T) {
-	a := start(t)
+	a := startApp(t)
 	a.Complete(t, 3)
 	require.Equal(t, 3, a.Counts().CompletionsAcked)
 	a.HoldCompletions(t, 2)
@@ -84,18 +84,18 @@ func TestADestructionWaitsForCompletionEventsToo(t *testing.T) {
 }
 
 func TestADestructionWithoutEventsDoesNotWait(t *testing.T) {
-	a := start(t)
+	a := startApp(t)
 	for _, kind := range []string{"qp", "cq", "srq"} {
 		a.Destroy(t, kind)
 		require.Zero(t, a.Counts().Destroying, kind)
 	}
 	require.Zero(t, a.Counts().QP)
-	require.EqualError(t, refusal(t, a, "destroy qp"), "destroy qp: error destroy: No such file or directory")
+	require.EqualError(t, commandError(t, a, "destroy qp"), "destroy qp: error destroy: No such file or directory")
 }
 
 func TestADeviceCausesEventsByItself(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
-	a := start(t)
+	a := startApp(t)
 	a.Overflow(t, 3)
 	a.Read(t, 3)
 	a.Limit(t)
@@ -111,12 +111,12 @@ func TestADeviceCausesEventsByItself(t *testing.T) {
 }
 
 func TestAChildReadsWhatItsParentWouldHaveRead(t *testing.T) {
-	a := start(t)
+	a := startApp(t)
 	a.Inject(t, verbs.EventQPFatal, 3)
 	a.Read(t, 1)
 	child := a.Fork(t)
 	require.NotEqual(t, a.PID(), child)
-	require.Equal(t, "child", name(t, child))
+	require.Equal(t, "child", processName(t, child))
 	theirs := a.ReadInChild(t, 0)
 	require.Equal(t, child, theirs.PID)
 	require.Equal(t, 3, theirs.Read)
@@ -124,16 +124,16 @@ func TestAChildReadsWhatItsParentWouldHaveRead(t *testing.T) {
 	require.Equal(t, 1, a.Counts().Read)
 	a.EndChild(t)
 	a.Rename(t, "other")
-	require.Equal(t, "other", name(t, a.PID()))
+	require.Equal(t, "other", processName(t, a.PID()))
 }
 
-func refusal(t *testing.T, a *App, line string) error {
+func commandError(t *testing.T, a *App, line string) error {
 	t.Helper()
 	_, err := a.ask(t, line)
 	return err
 }
 
-func name(t *testing.T, pid int) string {
+func processName(t *testing.T, pid int) string {
 	t.Helper()
 	comm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestAnApplicationCrashesAndHangs(t *testing.T) {
 	a.Hang(t)
 	a.Kill(t)
 	b := Launch(t)
-	require.EqualError(t, refusal(t, b, "open rdma9"), "open rdma9: error ibv_open_device: No such device")
-	require.EqualError(t, refusal(t, b, "read 0 ack"), "read 0 ack: error read: No such device")
-	require.EqualError(t, refusal(t, b, "nonsense"), "nonsense: error parse the line: Invalid argument")
+	require.EqualError(t, commandError(t, b, "open rdma9"), "open rdma9: error ibv_open_device: No such device")
+	require.EqualError(t, commandError(t, b, "read 0 ack"), "read 0 ack: error read: No such device")
+	require.EqualError(t, commandError(t, b, "nonsense"), "nonsense: error parse the line: Invalid argument")
 }

@@ -24,14 +24,12 @@ const (
 
 type object = map[string]any
 
-// bundle writes the config.json of the OCI runtime specification that the kubelet
-// would make of the DaemonSet, with the given nodes from a device plugin. config
-// is the directory of the ConfigMap, more are further mounts. bundle returns the
-// directory of the bundle.
-func bundle(t *testing.T, nodes []string, config string, more ...object) string {
+// writeBundle writes the OCI runtime config.json that the kubelet would make of the DaemonSet, with device nodes from a device
+// plugin. config is the directory of the ConfigMap, more are additional mounts. It returns the directory of the bundle.
+func writeBundle(t *testing.T, nodes []string, config string, more ...object) string {
 	t.Helper()
 	dir := t.TempDir()
-	run(t, "crun", "spec", "-b", dir)
+	runCommand(t, "crun", "spec", "-b", dir)
 	path := filepath.Join(dir, "config.json")
 	spec := readJSON(t, path)
 	pod, err := kubernetes.ReadDaemonSet(root)
@@ -46,7 +44,7 @@ func bundle(t *testing.T, nodes []string, config string, more ...object) string 
 	spec["root"] = object{"path": os.Getenv("RDMA_EVENTS_ROOTFS"), "readonly": c.SecurityContext.ReadOnlyRootFilesystem}
 	spec["process"] = object{
 		"args": command, "cwd": "/", "terminal": false,
-		"env": environment(c),
+		"env": containerEnvironment(c),
 		"user": object{
 			"uid": pod.SecurityContext.RunAsUser, "gid": pod.SecurityContext.RunAsGroup,
 			"additionalGids": pod.SecurityContext.SupplementalGroups,
@@ -59,7 +57,7 @@ func bundle(t *testing.T, nodes []string, config string, more ...object) string 
 		},
 	}
 	mounts := spec["mounts"].([]any)
-	for _, m := range volumes(t, pod, config) {
+	for _, m := range volumeMounts(t, pod, config) {
 		mounts = append(mounts, m)
 	}
 	for _, m := range more {
@@ -82,7 +80,7 @@ func bundle(t *testing.T, nodes []string, config string, more ...object) string 
 	return dir
 }
 
-func environment(c kubernetes.Container) []string {
+func containerEnvironment(c kubernetes.Container) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	for _, v := range c.Env {
 		if v.Value == "" {
@@ -93,10 +91,9 @@ func environment(c kubernetes.Container) []string {
 	return env
 }
 
-// volumes returns the mounts of the pod's volumes: a directory for the ConfigMap,
-// and a file system in memory for each emptyDir. The kubelet opens an emptyDir to
-// all users.
-func volumes(t *testing.T, pod kubernetes.Pod, config string) []object {
+// volumeMounts returns the mounts of the pod's volumes: a directory for the ConfigMap, and a tmpfs for each emptyDir. The kubelet
+// lets all users write to an emptyDir.
+func volumeMounts(t *testing.T, pod kubernetes.Pod, config string) []object {
 	t.Helper()
 	var mounts []object
 	for _, m := range pod.Containers[0].VolumeMounts {
@@ -192,7 +189,7 @@ func readJSON(t *testing.T, path string) object {
 	return o
 }
 
-func run(t *testing.T, name string, args ...string) {
+func runCommand(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)

@@ -29,9 +29,9 @@ type container struct {
 	exited chan error
 }
 
-// start runs a bundle until the end of the test. The container has its own network
+// startContainer runs a bundle until the end of the test. The container has its own network
 // namespace and cgroup.
-func start(t *testing.T, dir string) *container {
+func startContainer(t *testing.T, dir string) *container {
 	t.Helper()
 	c := &container{t: t, id: filepath.Base(dir), out: filepath.Join(t.TempDir(), "out"), exited: make(chan error, 1)}
 	out, err := os.Create(c.out)
@@ -115,34 +115,34 @@ func configMap(t *testing.T) string {
 			t.Fatal(err)
 		}
 		changed := bytes.Replace(text, []byte(`interval = "10s"`), []byte("interval = \"1s\"\n  flush_interval = \"1s\""), 1)
-		write(t, filepath.Join(dir, name), string(changed))
+		writeFile(t, filepath.Join(dir, name), string(changed))
 	}
-	write(t, filepath.Join(dir, "output.conf"), "[[outputs.file]]\n  files = [\"stdout\"]\n  data_format = \"influx\"\n")
+	writeFile(t, filepath.Join(dir, "output.conf"), "[[outputs.file]]\n  files = [\"stdout\"]\n  data_format = \"influx\"\n")
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// setup makes the device, and mounts cgroup v2 as on a node.
-func setup(t *testing.T) {
+// setUpNode adds the RDMA device and mounts cgroup v2 as on a node.
+func setUpNode(t *testing.T) {
 	t.Helper()
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, "d0")
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.procs"); err != nil {
-		run(t, "mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
+		runCommand(t, "mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup")
 	}
-	write(t, "/sys/fs/cgroup/cgroup.subtree_control", "+memory +cpu +pids")
+	writeFile(t, "/sys/fs/cgroup/cgroup.subtree_control", "+memory +cpu +pids")
 }
 
-func uverbs(t *testing.T) []string {
+func uverbsNodes(t *testing.T) []string {
 	t.Helper()
 	nodes, err := filepath.Glob("/dev/infiniband/uverbs*")
 	if err != nil || len(nodes) == 0 {
@@ -152,8 +152,8 @@ func uverbs(t *testing.T) []string {
 }
 
 func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
-	setup(t)
-	c := start(t, bundle(t, uverbs(t), configMap(t)))
+	setUpNode(t)
+	c := startContainer(t, writeBundle(t, uverbsNodes(t), configMap(t)))
 	c.awaitOpens(1)
 	c.await("a probe that works", func(p []rig.Point) bool {
 		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "ud_send").Int("successes") > 3
@@ -190,11 +190,11 @@ func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
 // states too.
 func TestTheMemoryOfEightDevicesIsWithinWhatIsRequested(t *testing.T) {
 	const devices = 8
-	setup(t)
+	setUpNode(t)
 	for n := 1; n < devices; n++ {
 		guest.AddRxe(t, fmt.Sprintf("rxe%d", n), fmt.Sprintf("d%d", n))
 	}
-	c := start(t, bundle(t, uverbs(t), configMap(t)))
+	c := startContainer(t, writeBundle(t, uverbsNodes(t), configMap(t)))
 	// Eight workers start at once on the guest's two processors.
 	guest.Eventually(t, "probes on all devices", 5*time.Minute, func() bool {
 		p := c.points()
@@ -206,7 +206,7 @@ func TestTheMemoryOfEightDevicesIsWithinWhatIsRequested(t *testing.T) {
 		return true
 	})
 	// The kernel can reclaim the memory of files.
-	stat := figures(t, c.cgroup("memory.stat"))
+	stat := parseFlatKeyed(t, c.cgroup("memory.stat"))
 	kept := stat["anon"] + stat["kernel"]
 	t.Logf("%d devices: %d MiB besides files, %s bytes with files at most", devices, kept>>20, c.cgroup("memory.peak"))
 	pod, err := kubernetes.ReadDaemonSet(root)
@@ -219,8 +219,8 @@ func TestTheMemoryOfEightDevicesIsWithinWhatIsRequested(t *testing.T) {
 	}
 }
 
-// figures reads a flat keyed file of cgroup v2.
-func figures(t *testing.T, text string) map[string]int {
+// parseFlatKeyed parses the text of a flat keyed file of cgroup v2.
+func parseFlatKeyed(t *testing.T, text string) map[string]int {
 	t.Helper()
 	all := map[string]int{}
 	for line := range strings.Lines(text) {
@@ -279,11 +279,11 @@ func requireHealth(t *testing.T, c *container) {
 // plugin gives: a mounted directory of the host shows them, and the device cgroup
 // refuses to open them.
 func TestOnlyADevicePluginMakesADeviceUsable(t *testing.T) {
-	setup(t)
+	setUpNode(t)
 	hostPath := object{"destination": "/dev/infiniband", "type": "bind", "source": "/dev/infiniband", "options": []string{"bind"}}
 	for reason, mounts := range map[string][]object{"no_permission": {hostPath}, "unsupported": nil} {
 		t.Run(reason, func(t *testing.T) {
-			c := start(t, bundle(t, nil, configMap(t), mounts...))
+			c := startContainer(t, writeBundle(t, nil, configMap(t), mounts...))
 			c.await(reason, func(p []rig.Point) bool {
 				return rig.Last(p, "rdma_device", "device", device).Text("reason") == reason
 			})

@@ -19,8 +19,8 @@ import (
 
 // The worker of a plugin that is killed ends as a child of process 1.
 func TestKilledPluginLeavesNoZombie(t *testing.T) {
-	setup(t)
-	c := start(t, bundle(t, uverbs(t), configMap(t)))
+	setUpNode(t)
+	c := startContainer(t, writeBundle(t, uverbsNodes(t), configMap(t)))
 	c.awaitOpens(1)
 	first := c.init()
 	plugin := c.plugin()

@@ -29,16 +29,16 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 		lasting, calm = time.Minute, 20*time.Second
 	}
 	began := time.Now()
-	pause(t, calm)
+	pauseTest(t, calm)
 	// What the formula says while nothing is wrong is what its threshold is made of.
 	faulty := time.Now()
 	threshold := beside.threshold(began, faulty)
 	phases := []func(victim int, lasting time.Duration){
 		func(victim int, lasting time.Duration) { // the worker's
-			pulses(t, lasting, f.hosts[victim].worker())
+			pulseProcesses(t, lasting, f.hosts[victim].worker())
 		},
 		func(victim int, lasting time.Duration) { // the plugin's
-			pulses(t, lasting, f.hosts[victim].plugin.PID())
+			pulseProcesses(t, lasting, f.hosts[victim].plugin.PID())
 		},
 		func(_ int, lasting time.Duration) { useAllCPU(t, lasting) },
 		func(victim int, lasting time.Duration) { // of both, and no CPU for the others
@@ -47,7 +47,7 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 				defer close(stop)
 				useAllCPU(t, lasting)
 			}()
-			pulses(t, lasting, f.hosts[victim].worker(), f.hosts[victim].plugin.PID())
+			pulseProcesses(t, lasting, f.hosts[victim].worker(), f.hosts[victim].plugin.PID())
 			<-stop
 		},
 	}
@@ -55,16 +55,16 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 		phases[i%len(phases)](i%f.net.Hosts()+1, 15*time.Second)
 	}
 	said := f.since(began)
-	t.Logf("in %v of faults the fabric said: %v", time.Since(faulty).Round(time.Second), verdicts(said))
+	t.Logf("in %v of faults the fabric said: %v", time.Since(faulty).Round(time.Second), verdictCounts(said))
 	f.requireNoNetworkVerdict(began)
 	calmBlames, blames := beside.judge(began, faulty, threshold), beside.judge(faulty, time.Now(), threshold)
 	t.Logf("R-Pingmesh's formula, of the same packets: threshold %v, %d times the median while nothing was wrong; blamed the network %d times for %d hosts in "+
 		"%d periods while nothing was wrong, and %d times during the faults: %v", threshold, factor, len(calmBlames), f.net.Hosts(),
-		int(calm/rpingmesh.Period), len(blames), reasons(blames))
-	f.awaitWell(2*time.Minute, all)
+		int(calm/rpingmesh.Period), len(blames), blameCounts(blames))
+	f.awaitWell(2*time.Minute, allPairs)
 }
 
-func reasons(blames []rpingmesh.Blame) map[rpingmesh.Why]int {
+func blameCounts(blames []rpingmesh.Blame) map[rpingmesh.Why]int {
 	n := map[rpingmesh.Why]int{}
 	for _, b := range blames {
 		n[b.Why]++
@@ -72,8 +72,8 @@ func reasons(blames []rpingmesh.Blame) map[rpingmesh.Why]int {
 	return n
 }
 
-// pulses stops processes and lets them go on, all at once, for a while.
-func pulses(t *testing.T, lasting time.Duration, pids ...int) {
+// pulseProcesses repeatedly stops processes and lets them continue, all at the same time, until lasting has passed.
+func pulseProcesses(t *testing.T, lasting time.Duration, pids ...int) {
 	t.Helper()
 	signal := func(s syscall.Signal) {
 		for _, pid := range pids {
@@ -87,9 +87,9 @@ func pulses(t *testing.T, lasting time.Duration, pids ...int) {
 	}
 	for end := time.Now().Add(lasting); time.Now().Before(end); {
 		signal(syscall.SIGSTOP)
-		pause(t, pulseStopped)
+		pauseTest(t, pulseStopped)
 		signal(syscall.SIGCONT)
-		pause(t, pulseRuns)
+		pauseTest(t, pulseRuns)
 	}
 }
 
@@ -111,8 +111,8 @@ func useAllCPU(t *testing.T, lasting time.Duration) {
 	}
 }
 
-// pause lets faults last. Nothing is awaited meanwhile.
-func pause(t *testing.T, d time.Duration) {
+// pauseTest waits for a fixed time while a fault lasts.
+func pauseTest(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
 	case <-time.After(d):

@@ -23,15 +23,15 @@ func TestLostConnectionsAndDoubledPacketsBlameNothing(t *testing.T) {
 	guest.Modprobe(t, "tcp_diag", "sch_ingress", "act_skbedit", "act_mirred")
 	f := startFleet(t, plan{})
 	began := time.Now()
-	before := conversations(t)
+	before := pluginConnections(t)
 	t.Logf("%d connections", len(before))
 
-	run(t, "ss", "-K", "-H", "-t", "-n", "sport = "+listens, "or", "dport = "+listens)
+	runCommand(t, "ss", "-K", "-H", "-t", "-n", "sport = "+listens, "or", "dport = "+listens)
 	awaitOthers(t, before)
-	reset := conversations(t)
+	reset := pluginConnections(t)
 
 	heal := cutTCP(t)
-	pause(t, cutFor)
+	pauseTest(t, cutFor)
 	heal()
 	if cutFor > 15*time.Second { // longer than a connection lives whose bytes are not acknowledged
 		awaitOthers(t, reset)
@@ -39,18 +39,18 @@ func TestLostConnectionsAndDoubledPacketsBlameNothing(t *testing.T) {
 
 	foreign := f.sum("foreign")
 	single := f.double(2)
-	pause(t, 2*time.Second)
+	pauseTest(t, 2*time.Second)
 	single()
 	guest.Eventually(t, "a host counts the second echo of a probe", 30*time.Second, func() bool { return f.sum("foreign") > foreign })
 
-	pause(t, quiet)
+	pauseTest(t, quiet)
 	f.requireNoNetworkVerdict(began)
 	for _, h := range f.hosts[1:] {
 		if h.port().Int("bad") != 0 {
 			t.Errorf("%s blames its own link", h.name)
 		}
 	}
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 }
 
 // The port on which the plugins listen, and as the end of an address.
@@ -59,7 +59,7 @@ const (
 	listens   = ":14791"
 )
 
-func run(t *testing.T, program string, args ...string) string {
+func runCommand(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(program, args...).CombinedOutput()
 	if err != nil {
@@ -68,11 +68,11 @@ func run(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-// conversations returns the addresses of the connections to the plugins that are established.
-func conversations(t *testing.T) map[string]bool {
+// pluginConnections returns the addresses of all established connections to the plugins.
+func pluginConnections(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
-	for line := range strings.Lines(run(t, "ss", "-H", "-t", "-n", "state", "established", "dport = "+listens)) {
+	for line := range strings.Lines(runCommand(t, "ss", "-H", "-t", "-n", "state", "established", "dport = "+listens)) {
 		if fields := strings.Fields(line); len(fields) >= 4 {
 			found[fields[2]+" "+fields[3]] = true
 		}
@@ -85,7 +85,7 @@ func awaitOthers(t *testing.T, before map[string]bool) {
 	t.Helper()
 	began := time.Now()
 	guest.Eventually(t, fmt.Sprintf("%d other connections", len(before)), 3*time.Minute, func() bool {
-		now := conversations(t)
+		now := pluginConnections(t)
 		for c := range before {
 			if now[c] {
 				return false
@@ -99,17 +99,17 @@ func awaitOthers(t *testing.T, before map[string]bool) {
 // cutTCP drops the TCP packets between the plugins, at the receiver, so that the sender does not notice.
 func cutTCP(t *testing.T) (heal func()) {
 	t.Helper()
-	run(t, "tc", "qdisc", "add", "dev", "lo", "clsact")
+	runCommand(t, "tc", "qdisc", "add", "dev", "lo", "clsact")
 	there := true
 	heal = func() {
 		if there {
 			there = false
-			run(t, "tc", "qdisc", "delete", "dev", "lo", "clsact")
+			runCommand(t, "tc", "qdisc", "delete", "dev", "lo", "clsact")
 		}
 	}
 	t.Cleanup(heal)
 	for _, port := range []string{"sport", "dport"} {
-		run(t, "tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "u32",
+		runCommand(t, "tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "u32",
 			"match", "ip", "protocol", "6", "0xff", "match", "ip", port, listens[1:], "0xffff", "action", "drop")
 	}
 	return heal
@@ -123,14 +123,14 @@ func (f *fleet) double(host int) (single func()) {
 	single = func() {
 		for dev := range there {
 			delete(there, dev)
-			run(f.t, "tc", "qdisc", "delete", "dev", dev, "clsact")
+			runCommand(f.t, "tc", "qdisc", "delete", "dev", dev, "clsact")
 		}
 	}
 	f.t.Cleanup(single)
 	for _, dev := range []string{f.net.Netdev(host), f.net.SwitchPort(host)} {
-		run(f.t, "tc", "qdisc", "add", "dev", dev, "clsact")
+		runCommand(f.t, "tc", "qdisc", "add", "dev", dev, "clsact")
 		there[dev] = true
-		run(f.t, "tc", "filter", "add", "dev", dev, "egress", "protocol", "ip", "u32",
+		runCommand(f.t, "tc", "filter", "add", "dev", dev, "egress", "protocol", "ip", "u32",
 			"match", "mark", "0", "0xffffffff", "match", "ip", "dport", "4791", "0xffff",
 			"action", "skbedit", "mark", "1", "pipe", "action", "mirred", "egress", "mirror", "dev", dev)
 	}

@@ -28,8 +28,8 @@ type cut struct {
 	places []guest.Place
 }
 
-// cuts returns kinds of cuts, of a host each time another one.
-func cuts(n *guest.Network, round int) []cut {
+// cutKinds returns one cut of each kind. Each round cuts off another host.
+func cutKinds(n *guest.Network, round int) []cut {
 	host := round%n.Hosts() + 1
 	return []cut{
 		{fmt.Sprintf("the link of h%d, both ways", host), host, []guest.Place{n.From(host), n.To(host)}},
@@ -51,7 +51,7 @@ func TestASeveredWayIsSeenByAllWhoUseIt(t *testing.T) {
 	var firsts, lasts []time.Duration
 	for again := 0; len(firsts) < count; {
 		restarts := f.restarts()
-		kinds := cuts(f.net, len(firsts))
+		kinds := cutKinds(f.net, len(firsts))
 		c := kinds[len(firsts)%len(kinds)]
 		first, last, wrong := f.sever(c)
 		// A busy machine can be too slow for the plugin, which replaces a worker then. Its pairs begin anew.
@@ -65,12 +65,12 @@ func TestASeveredWayIsSeenByAllWhoUseIt(t *testing.T) {
 		}
 		firsts, lasts = append(firsts, first), append(lasts, last)
 	}
-	t.Logf("%d cuts: first verdict %s, last observer %s", count, spread(firsts), spread(lasts))
+	t.Logf("%d cuts: first verdict %s, last observer %s", count, durationSpread(firsts), durationSpread(lasts))
 	// Without a threshold it judges by what timed out alone.
 	t.Logf("R-Pingmesh's formula, of the same packets, speaks once in %v, and blames the network by probes that timed out: %v",
-		rpingmesh.Period, reasons(beside.judge(began, time.Now(), time.Hour)))
-	within(t, "the first verdict, at most", slices.Max(firsts), firstVerdict)
-	within(t, "the last observer, at most", slices.Max(lasts), lastVerdict)
+		rpingmesh.Period, blameCounts(beside.judge(began, time.Now(), time.Hour)))
+	checkDuration(t, "the first verdict, at most", slices.Max(firsts), firstVerdict)
+	checkDuration(t, "the last observer, at most", slices.Max(lasts), lastVerdict)
 }
 
 // restarts returns how often a worker was replaced, of all plugins that run.
@@ -135,8 +135,8 @@ func (f *fleet) others(since time.Time, verdict string, host int, of func(pair) 
 
 func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 
-// spread prints the least, the median and the greatest of some durations.
-func spread(d []time.Duration) string {
+// durationSpread returns the shortest, the median and the longest of some durations as text.
+func durationSpread(d []time.Duration) string {
 	sorted := slices.Sorted(slices.Values(d))
 	var all []string
 	for _, i := range []int{0, len(sorted) / 2, len(sorted) - 1} {

@@ -26,7 +26,7 @@ func TestKilledProcessesLoseNoProbeAndNoEvent(t *testing.T) {
 	var met []time.Duration
 	for i := range kills {
 		h := f.hosts[rng.IntN(f.net.Hosts())+1]
-		pause(t, time.Duration(rng.Int64N(int64(time.Second))))
+		pauseTest(t, time.Duration(rng.Int64N(int64(time.Second))))
 		killed := time.Now()
 		victim := "the worker"
 		if i%3 == 2 {
@@ -42,7 +42,7 @@ func TestKilledProcessesLoseNoProbeAndNoEvent(t *testing.T) {
 		met = append(met, time.Since(killed))
 		t.Logf("%s of %s: all its pairs are well after %v", victim, h.name, round(met[len(met)-1]))
 	}
-	t.Logf("%d kills; all pairs well after %s", kills, spread(met))
+	t.Logf("%d kills; all pairs well after %s", kills, durationSpread(met))
 	f.settle(3)
 	var unknown, released int64
 	for _, h := range f.hosts[1:] {
@@ -55,7 +55,7 @@ func TestKilledProcessesLoseNoProbeAndNoEvent(t *testing.T) {
 // awaitMet waits until all pairs with a host have begun anew after a moment, and are well.
 func (f *fleet) awaitMet(host int, since time.Time) {
 	f.t.Helper()
-	f.awaitVerdict("ok", since, 3*time.Minute, with(host))
+	f.awaitVerdict("ok", since, 3*time.Minute, withHost(host))
 }
 
 // TestADeviceGoesWhilePairsRun deletes the device of a host, which waits until the worker has closed it, and adds it again.
@@ -71,14 +71,14 @@ func TestADeviceGoesWhilePairsRun(t *testing.T) {
 		began := time.Now()
 		guest.DeleteLink(t, f.net.Device(host))
 		took = append(took, time.Since(began))
-		f.await("that the peer has no port", began, time.Minute, to(host), func(s said) bool {
+		f.await("that the peer has no port", began, time.Minute, toHost(host), func(s said) bool {
 			return s.verdict == "peer_down" || s.verdict == "peer_port"
 		})
 		f.net.AddDevice(host)
 		added := time.Now()
 		f.awaitMet(host, added)
-		t.Logf("%s: deleted in %v; all its pairs are well %v after it is back", f.net.Device(host), round(took[i]), seconds(added, time.Now()))
+		t.Logf("%s: deleted in %v; all its pairs are well %v after it is back", f.net.Device(host), round(took[i]), elapsedBetween(added, time.Now()))
 	}
-	within(t, fmt.Sprintf("rdma link delete beside pairs that run, the longest of %d", rounds), slices.Max(took), time.Second)
+	checkDuration(t, fmt.Sprintf("rdma link delete beside pairs that run, the longest of %d", rounds), slices.Max(took), time.Second)
 	f.requireNoNetworkVerdict(time.Time{})
 }

@@ -89,21 +89,23 @@ func startFleet(t *testing.T, p plan) *fleet {
 	}
 	started := time.Now()
 	f.awaitWell(2*time.Minute, func(q pair) bool { return p.without == nil || !p.without(q) })
-	t.Logf("all devices are open after %v, and all pairs are well %v later", seconds(began, started), seconds(started, time.Now()))
+	t.Logf("all devices are open after %v, and all pairs are well %v later", elapsedBetween(began, started), elapsedBetween(started, time.Now()))
 	return f
 }
 
-func seconds(from, to time.Time) time.Duration { return to.Sub(from).Round(100 * time.Millisecond) }
+func elapsedBetween(from, to time.Time) time.Duration {
+	return to.Sub(from).Round(100 * time.Millisecond)
+}
 
-func hostName(i int) string { return fmt.Sprintf("h%d", i) }
-func loopback(i int) string { return fmt.Sprintf("127.0.0.%d", i) }
+func hostName(i int) string        { return fmt.Sprintf("h%d", i) }
+func loopbackAddress(i int) string { return fmt.Sprintf("127.0.0.%d", i) }
 
 // address returns the address at which the plugin of a host listens.
 func (f *fleet) address(i int) string {
 	if f.management != nil {
 		return f.management.Address(i)
 	}
-	return loopback(i)
+	return loopbackAddress(i)
 }
 
 func randomKey() string {
@@ -272,8 +274,8 @@ func (f *fleet) awaitWell(timeout time.Duration, of func(pair) bool) {
 	f.awaitVerdict("ok", time.Time{}, timeout, of)
 }
 
-// all is every pair.
-func all(pair) bool { return true }
+// allPairs is true for every pair.
+func allPairs(pair) bool { return true }
 
 // ways returns the places that packets of a pair pass: those of its probes, and those of what comes back.
 func (f *fleet) ways(p pair) (forward, reverse []guest.Place) {
@@ -293,8 +295,8 @@ func (f *fleet) passes(p pair, places []guest.Place) bool {
 	return slices.ContainsFunc(append(forward, reverse...), func(at guest.Place) bool { return slices.Contains(places, at) })
 }
 
-// verdicts counts what was said by verdict.
-func verdicts(all []said) map[string]int {
+// verdictCounts counts what the hosts said, by verdict.
+func verdictCounts(all []said) map[string]int {
 	n := map[string]int{}
 	for _, s := range all {
 		n[s.verdict]++
@@ -333,8 +335,8 @@ func (f *fleet) settle(intervals int) {
 	}
 }
 
-// within logs how long something took, and fails the test if that is more than ten times the promised time.
-func within(t *testing.T, what string, took, promised time.Duration) {
+// checkDuration logs how long something took, and fails the test if it took more than ten times the promised time.
+func checkDuration(t *testing.T, what string, took, promised time.Duration) {
 	t.Helper()
 	t.Logf("%s: %v, promised %v", what, took.Round(time.Millisecond), promised)
 	if took > 10*promised {

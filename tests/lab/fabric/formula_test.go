@@ -139,7 +139,7 @@ func (m *formula) judge(since, until time.Time, threshold time.Duration) []rping
 func (m *formula) threshold(since, until time.Time) time.Duration {
 	m.fleet.t.Helper()
 	rtts := m.rtts(since, until)
-	m.fleet.t.Logf("%d network RTTs while nothing is wrong: %s", len(rtts), spread(rtts))
+	m.fleet.t.Logf("%d network RTTs while nothing is wrong: %s", len(rtts), durationSpread(rtts))
 	if len(rtts) == 0 {
 		m.fleet.t.Fatal("no probe was answered")
 	}
@@ -152,24 +152,24 @@ func TestTheFormulaBlamesTheNetworkForACutAndForAStoppedProcess(t *testing.T) {
 	f.settleProbes()
 	m := startFormula(f)
 	calm := time.Now()
-	pause(t, 10*time.Second)
+	pauseTest(t, 10*time.Second)
 	faults := time.Now()
 	threshold := m.threshold(calm, faults)
-	pulses(t, 10*time.Second, f.hosts[2].worker())
+	pulseProcesses(t, 10*time.Second, f.hosts[2].worker())
 	stopped := time.Now()
 	blames := m.judge(faults, stopped, threshold)
-	t.Logf("while the worker of host 2 was stopped in pulses: %s; blames above %v: %+v", spread(m.rtts(faults, stopped)), threshold, blames)
+	t.Logf("while the worker of host 2 was stopped in pulses: %s; blames above %v: %+v", durationSpread(m.rtts(faults, stopped)), threshold, blames)
 	if !slices.ContainsFunc(blames, func(b rpingmesh.Blame) bool { return b.To == 2 }) {
 		t.Error("the way to a process that is stopped in pulses is blamed for nothing")
 	}
-	f.awaitWell(time.Minute, all)
+	f.awaitWell(time.Minute, allPairs)
 	cut := f.net.Cut(f.net.To(3))
-	pause(t, 4*time.Second)
+	pauseTest(t, 4*time.Second)
 	f.net.Heal()
 	blames = m.judge(cut, time.Now(), threshold)
 	t.Logf("a cut of the way to host 3 for 4 s; blames: %+v", blames)
 	if !slices.ContainsFunc(blames, func(b rpingmesh.Blame) bool { return b.To == 3 && b.TimedOut > 0 }) {
 		t.Error("no probe timed out")
 	}
-	f.awaitWell(time.Minute, all)
+	f.awaitWell(time.Minute, allPairs)
 }

@@ -91,7 +91,7 @@ func (h *host) start() {
 	h.stop = make(chan struct{})
 	h.readers.Go(func() { h.readPoints(h.plugin.Stdout) })
 	h.readers.Go(func() { h.readLog(h.plugin.Stderr) })
-	h.readers.Go(func() { prompt(h.plugin.Stdin, h.stop) })
+	h.readers.Go(func() { requestIntervals(h.plugin.Stdin, h.stop) })
 }
 
 // awaitInterval waits until the plugin has printed its first interval, by when it answers other hosts.
@@ -123,8 +123,8 @@ func (h *host) await(otherwise string, cond func() bool) {
 
 func (h *host) isOpen() bool { return h.point("rdma_device").Int("open") == 1 }
 
-// prompt asks the plugin for an interval every second. A plugin that has ended is not asked any more.
-func prompt(stdin *os.File, stop <-chan struct{}) {
+// requestIntervals makes the plugin gather every second, until the plugin has ended or stop is closed.
+func requestIntervals(stdin *os.File, stop <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -231,7 +231,7 @@ func (h *host) take(p rig.Point, came time.Time) {
 		s := said{Point: p, by: h.name, of: p.Tags["peer_host"], came: came, verdict: p.Text("verdict"), bad: p.Int("bad") == 1}
 		h.said = append(h.said, s)
 	}
-	for _, why := range complaints(p) {
+	for _, why := range pointContradictions(p) {
 		h.wrong = append(h.wrong, fmt.Sprintf("%s: %s: %v", series, why, p.Fields))
 	}
 	for field := range p.Fields {

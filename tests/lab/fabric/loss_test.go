@@ -51,7 +51,7 @@ func (f *fleet) lose(what string, share float64, goal int64, kinds []guest.Kind)
 		f.net.Lose(f.net.From(i), share, kinds...)
 	}
 	for dropped := int64(0); dropped < goal; {
-		pause(f.t, 2*time.Second)
+		pauseTest(f.t, 2*time.Second)
 		dropped = f.net.Dropped(guest.Probes) + f.net.Dropped(guest.Echoes) - probes - echoes
 	}
 	f.net.Heal()
@@ -75,7 +75,7 @@ func (f *fleet) settleProbes() {
 		if time.Now().After(deadline) {
 			f.t.Fatalf("%d probes are pending a minute after the last was lost", f.sum("pending"))
 		}
-		pause(f.t, time.Second)
+		pauseTest(f.t, time.Second)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestLossOfAPartIsSaidWithItsDirection(t *testing.T) {
 	f.net.Heal()
 	healed := time.Now()
 	well := f.awaitVerdict("ok", healed, 5*time.Minute, func(p pair) bool { return want[p] != "" })
-	t.Logf("well %v to %v after the loss", seconds(healed, earliestOf(well)), seconds(healed, latestOf(well)))
+	t.Logf("well %v to %v after the loss", elapsedBetween(healed, earliestOf(well)), elapsedBetween(healed, latestOf(well)))
 	if early := earliestOf(well).Sub(healed); early < 30*time.Second {
 		t.Errorf("a pair is well %v after the loss, want a minute with next to none", early)
 	}

@@ -160,7 +160,7 @@ func (f *fleet) endure(r soakRound) {
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	for _, s := range steps {
-		pause(f.t, max(0, s.at-time.Since(tr.began)))
+		pauseTest(f.t, max(0, s.at-time.Since(tr.began)))
 		s.do()
 	}
 	over := time.Now()
@@ -170,8 +170,8 @@ func (f *fleet) endure(r soakRound) {
 		}
 	}
 	f.awaitTalk()
-	f.awaitWell(3*time.Minute, all)
-	f.t.Logf("all is well %v after the last fault", seconds(over, time.Now()))
+	f.awaitWell(3*time.Minute, allPairs)
+	f.t.Logf("all is well %v after the last fault", elapsedBetween(over, time.Now()))
 	f.judgeBy(tr)
 }
 
@@ -181,14 +181,14 @@ func (f *fleet) begin(tr *truth, s trouble) (end func()) {
 	// A fault of TCP is true once it has begun and until its end begins, one of RDMA and of a process the other way round.
 	talk := func(fail func(), spells *[]spell, concerns func(pair) bool) func() {
 		fail()
-		over := begin(spells, concerns)
+		over := beginFault(spells, concerns)
 		return func() {
 			over()
 			f.management.Heal()
 		}
 	}
 	sever := func(places ...guest.Place) func() {
-		over := begin(&tr.silent, func(p pair) bool { return f.passes(p, places) })
+		over := beginFault(&tr.silent, func(p pair) bool { return f.passes(p, places) })
 		f.net.Cut(places...)
 		return func() {
 			f.net.Heal()
@@ -198,19 +198,19 @@ func (f *fleet) begin(tr *truth, s trouble) (end func()) {
 	m, n := f.management, f.net
 	switch s.kind {
 	case cutOfAll:
-		return talk(m.CutAll, &tr.unheard, all)
+		return talk(m.CutAll, &tr.unheard, allPairs)
 	case cutOfOne:
-		return talk(func() { m.Cut(s.host) }, &tr.unheard, with(s.host))
+		return talk(func() { m.Cut(s.host) }, &tr.unheard, withHost(s.host))
 	case cutOneWay:
-		return talk(func() { m.CutTo(s.host) }, &tr.unheard, with(s.host))
+		return talk(func() { m.CutTo(s.host) }, &tr.unheard, withHost(s.host))
 	case unplugged:
-		return talk(func() { m.Unplug(s.host) }, &tr.unheard, with(s.host))
+		return talk(func() { m.Unplug(s.host) }, &tr.unheard, withHost(s.host))
 	case refused:
-		return talk(func() { f.refuse(s.host, s.other) }, &tr.unheard, between(s.host, s.other))
+		return talk(func() { f.refuse(s.host, s.other) }, &tr.unheard, betweenHosts(s.host, s.other))
 	case slow:
-		return talk(func() { m.Slow(s.delay) }, &tr.hardly, all)
+		return talk(func() { m.Slow(s.delay) }, &tr.hardly, allPairs)
 	case reset:
-		return talk(func() { m.Reset(listensAt) }, &tr.hardly, all)
+		return talk(func() { m.Reset(listensAt) }, &tr.hardly, allPairs)
 	case severed:
 		return sever(n.To(s.host), n.From(s.host))
 	case severedTo:
@@ -218,8 +218,8 @@ func (f *fleet) begin(tr *truth, s trouble) (end func()) {
 	case severedFrom:
 		return sever(n.From(s.host))
 	case pluginDies:
-		begin(&tr.ended, with(s.host)) // until its pairs are met again, whenever that is
-		up := begin(&tr.answered, to(s.host))
+		beginFault(&tr.ended, withHost(s.host)) // until its pairs are met again, whenever that is
+		up := beginFault(&tr.answered, toHost(s.host))
 		f.hosts[s.host].kill()
 		return func() {
 			up()
@@ -229,7 +229,7 @@ func (f *fleet) begin(tr *truth, s trouble) (end func()) {
 	case workerDies:
 		h := f.hosts[s.host]
 		before := h.restarts()
-		begin(&tr.ended, with(s.host))
+		beginFault(&tr.ended, withHost(s.host))
 		f.signal(h.worker(), syscall.SIGKILL)
 		return func() {
 			guest.Eventually(f.t, "another worker of "+h.name, time.Minute, func() bool { return h.restarts() > before })
@@ -240,8 +240,8 @@ func (f *fleet) begin(tr *truth, s trouble) (end func()) {
 	return nil
 }
 
-// between returns a function that is true for the pairs of two hosts.
-func between(a, b int) func(pair) bool {
+// betweenHosts returns a function that is true for the pairs of two hosts.
+func betweenHosts(a, b int) func(pair) bool {
 	return func(p pair) bool { return p == pair{a, b} || p == pair{b, a} }
 }
 
@@ -255,12 +255,12 @@ func (f *fleet) requireNamed(tr *truth, s trouble) {
 	tr.noteRestarts(f)
 	now := time.Now()
 	for _, p := range f.pairs {
-		if !during(tr.silent, p, now, 0) {
+		if !anyFaultDuring(tr.silent, p, now, 0) {
 			continue
 		}
 		last, _ := f.of(p)
 		blames := last.verdict == "path" || last.verdict == "own_link"
-		talks := !during(tr.unheard, p, now, metWithin) && !during(tr.hardly, p, now, metWithin) && !during(tr.ended, p, now, metWithin)
+		talks := !anyFaultDuring(tr.unheard, p, now, metWithin) && !anyFaultDuring(tr.hardly, p, now, metWithin) && !anyFaultDuring(tr.ended, p, now, metWithin)
 		if last.verdict == "ok" || talks && !blames {
 			f.t.Errorf("%v is silent for %v, and the hosts talk: %v: it is called %q%s", p, s.lasting, talks, last.verdict, last.Text("reason"))
 		}

@@ -72,13 +72,13 @@ func TestManagementFaultsAreNotTakenForRDMAFaults(t *testing.T) {
 			began := time.Now()
 			on := f.on(t)
 			c.run(on)
-			t.Logf("took %v", seconds(began, time.Now()))
+			t.Logf("took %v", elapsedBetween(began, time.Now()))
 		})
 		if !passed { // the next one begins with pairs that are well
 			logBusyThreads(t)
 			f.management.Heal()
 			f.net.Heal()
-			f.awaitWell(3*time.Minute, all)
+			f.awaitWell(3*time.Minute, allPairs)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (f *fleet) talkFails(lasting time.Duration, fail func()) {
 	f.t.Helper()
 	tr := f.observe()
 	fail()
-	pause(f.t, lasting)
+	pauseTest(f.t, lasting)
 	f.management.Heal()
 	f.awaitTalk()
 	f.judgeBy(tr)
@@ -122,13 +122,13 @@ func (f *fleet) connections() map[guest.Connection]bool {
 // awaitTalk waits until each host has a connection to each one that it probes.
 func (f *fleet) awaitTalk() {
 	f.t.Helper()
-	f.awaitConnections(all, nil)
+	f.awaitConnections(allPairs, nil)
 }
 
 // awaitNewConnections waits until each host has a connection to each one that it probes, and none is one of before.
 func (f *fleet) awaitNewConnections(before map[guest.Connection]bool) {
 	f.t.Helper()
-	f.awaitConnections(all, before)
+	f.awaitConnections(allPairs, before)
 }
 
 // awaitConnections waits until each selected pair has a connection that did not exist before. of selects the pairs.
@@ -165,13 +165,13 @@ func (f *fleet) cutWhileSlow() {
 	f.t.Helper()
 	tr := f.observe()
 	f.management.Slow(time.Second)
-	heal := begin(&tr.silent, with(2))
+	heal := beginFault(&tr.silent, withHost(2))
 	cut := f.cutHost(2)
-	found := f.awaitBlame(cut, with(2))
-	within(f.t, "path, from the cut on, while a round trip takes 2 s", latestOf(found).Sub(cut), 2*time.Second+lastVerdict)
+	found := f.awaitBlame(cut, withHost(2))
+	checkDuration(f.t, "path, from the cut on, while a round trip takes 2 s", latestOf(found).Sub(cut), 2*time.Second+lastVerdict)
 	f.net.Heal()
 	heal()
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.management.Heal()
 	f.awaitTalk()
 	f.judgeBy(tr)
@@ -185,7 +185,7 @@ func (f *fleet) resetThreeTimes() {
 		f.management.Reset(listensAt)
 		f.awaitNewConnections(before)
 	}
-	pause(f.t, 5*time.Second)
+	pauseTest(f.t, 5*time.Second)
 	f.judgeBy(tr)
 }
 
@@ -197,11 +197,11 @@ func (f *fleet) cutOneDirection() {
 		{"what comes from h2", 2, []guest.Place{f.net.From(2)}},
 	} {
 		tr := f.observe()
-		heal := begin(&tr.silent, with(2))
+		heal := beginFault(&tr.silent, withHost(2))
 		cut := f.net.Cut(c.places...)
-		found := f.awaitBlame(cut, with(2))
-		within(f.t, c.name+": the first verdict", earliestOf(found).Sub(cut), firstVerdict)
-		within(f.t, c.name+": the last observer", latestOf(found).Sub(cut), lastVerdict)
+		found := f.awaitBlame(cut, withHost(2))
+		checkDuration(f.t, c.name+": the first verdict", earliestOf(found).Sub(cut), firstVerdict)
+		checkDuration(f.t, c.name+": the last observer", latestOf(found).Sub(cut), lastVerdict)
 		for _, s := range f.since(cut) {
 			if s.verdict == "path" && !s.bad {
 				f.t.Errorf("%s of %s: path, and not bad: %v", s.by, s.of, s.Fields)
@@ -209,7 +209,7 @@ func (f *fleet) cutOneDirection() {
 		}
 		f.net.Heal()
 		heal()
-		f.awaitWell(2*time.Minute, all)
+		f.awaitWell(2*time.Minute, allPairs)
 		f.judgeBy(tr)
 	}
 }
@@ -226,25 +226,25 @@ func (f *fleet) cutBoth() {
 	f.t.Helper()
 	tr := f.observe()
 	f.management.CutAll()
-	restored := begin(&tr.unheard, all)
-	heal := begin(&tr.silent, with(2))
+	restored := beginFault(&tr.unheard, allPairs)
+	heal := beginFault(&tr.silent, withHost(2))
 	cut := f.cutHost(2)
-	found := f.awaitVerdict("peer_down", cut, time.Minute, with(2))
-	within(f.t, "peer_down", latestOf(found).Sub(cut), 2*time.Second)
-	pause(f.t, 15*time.Second)
+	found := f.awaitVerdict("peer_down", cut, time.Minute, withHost(2))
+	checkDuration(f.t, "peer_down", latestOf(found).Sub(cut), 2*time.Second)
+	pauseTest(f.t, 15*time.Second)
 	for _, p := range f.pairs {
-		if s, _ := f.of(p); with(2)(p) && (s.verdict != "peer_down" || s.bad) {
+		if s, _ := f.of(p); withHost(2)(p) && (s.verdict != "peer_down" || s.bad) {
 			f.t.Errorf("%v: want peer_down, which is not bad, as long as TCP is cut too, got %v", p, s.Fields)
 		}
 	}
 	restored()
 	f.management.Heal()
 	back := time.Now()
-	found = f.awaitBlame(back, with(2))
-	f.t.Logf("path %v to %v after TCP is back", seconds(back, earliestOf(found)), seconds(back, latestOf(found)))
+	found = f.awaitBlame(back, withHost(2))
+	f.t.Logf("path %v to %v after TCP is back", elapsedBetween(back, earliestOf(found)), elapsedBetween(back, latestOf(found)))
 	f.net.Heal()
 	heal()
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.judgeBy(tr)
 }
 
@@ -254,19 +254,19 @@ func (f *fleet) cutWithinOutage() {
 	f.t.Helper()
 	tr := f.observe()
 	f.management.CutAll()
-	restored := begin(&tr.unheard, all)
-	heal := begin(&tr.silent, with(2))
+	restored := beginFault(&tr.unheard, allPairs)
+	heal := beginFault(&tr.silent, withHost(2))
 	f.cutHost(2)
-	pause(f.t, 5*time.Second)
+	pauseTest(f.t, 5*time.Second)
 	f.net.Heal()
 	heal()
-	pause(f.t, 40*time.Second)
+	pauseTest(f.t, 40*time.Second)
 	for _, p := range f.pairs {
 		f.t.Logf("%v: %v", p, f.turns(p, tr.began))
 	}
 	restored()
 	f.management.Heal()
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.judgeBy(tr)
 }
 
@@ -274,21 +274,21 @@ func (f *fleet) cutWithinOutage() {
 func (f *fleet) outageWithinCut() {
 	f.t.Helper()
 	tr := f.observe()
-	heal := begin(&tr.silent, with(2))
+	heal := beginFault(&tr.silent, withHost(2))
 	cut := f.cutHost(2)
-	f.awaitBlame(cut, with(2))
+	f.awaitBlame(cut, withHost(2))
 	f.management.CutAll()
-	restored := begin(&tr.unheard, all)
-	pause(f.t, connectionsEnd)
+	restored := beginFault(&tr.unheard, allPairs)
+	pauseTest(f.t, connectionsEnd)
 	f.net.Heal()
 	heal()
 	healed := time.Now()
-	found := f.await("no verdict on the network", healed, time.Minute, with(2), func(s said) bool { return s.verdict == "ok" })
-	f.t.Logf("ok %v to %v after RDMA is whole, without TCP", seconds(healed, earliestOf(found)), seconds(healed, latestOf(found)))
+	found := f.await("no verdict on the network", healed, time.Minute, withHost(2), func(s said) bool { return s.verdict == "ok" })
+	f.t.Logf("ok %v to %v after RDMA is whole, without TCP", elapsedBetween(healed, earliestOf(found)), elapsedBetween(healed, latestOf(found)))
 	restored()
 	f.management.Heal()
 	f.awaitTalk()
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.judgeBy(tr)
 }
 
@@ -300,20 +300,20 @@ func (f *fleet) blipWithinOutage() {
 	f.t.Helper()
 	began := time.Now()
 	f.management.CutAll()
-	pause(f.t, connectionsEnd)
+	pauseTest(f.t, connectionsEnd)
 	errors := f.sum("write_errors")
 	cut := f.cutHost(2)
-	pause(f.t, 650*time.Millisecond)
+	pauseTest(f.t, 650*time.Millisecond)
 	f.net.Heal()
-	pause(f.t, 20*time.Second)
+	pauseTest(f.t, 20*time.Second)
 	f.t.Logf("%d writes have failed", f.sum("write_errors")-errors)
 	f.management.Heal()
 	f.awaitTalk()
-	f.awaitWell(3*time.Minute, all)
+	f.awaitWell(3*time.Minute, allPairs)
 	for _, s := range f.since(began) {
 		p := pair{numberOf(s.by), numberOf(s.of)}
-		if s.verdict == "partial" || !with(2)(p) && s.verdict != "peer_busy" && s.verdict != "ok" {
-			f.t.Errorf("%v, %v after the cut: %v", p, seconds(cut, s.came), s.Fields)
+		if s.verdict == "partial" || !withHost(2)(p) && s.verdict != "peer_busy" && s.verdict != "ok" {
+			f.t.Errorf("%v, %v after the cut: %v", p, elapsedBetween(cut, s.came), s.Fields)
 		}
 	}
 }
@@ -321,14 +321,14 @@ func (f *fleet) blipWithinOutage() {
 // cutWhileRefused cuts the RDMA packets of a host while one other host does not reach it by TCP.
 func (f *fleet) cutWhileRefused() {
 	f.t.Helper()
-	apart := between(1, 2)
-	others := func(p pair) bool { return with(2)(p) && !apart(p) }
+	apart := betweenHosts(1, 2)
+	others := func(p pair) bool { return withHost(2)(p) && !apart(p) }
 	tr := f.observe()
 	before := f.connections()
 	f.refuse(1, 2)
-	restored := begin(&tr.unheard, apart)
+	restored := beginFault(&tr.unheard, apart)
 	f.awaitConnections(func(p pair) bool { return !apart(p) }, before)
-	heal := begin(&tr.silent, with(2))
+	heal := beginFault(&tr.silent, withHost(2))
 	cut := f.cutHost(2)
 	f.awaitBlame(cut, others)
 	f.awaitVerdict("peer_down", cut, time.Minute, apart)
@@ -336,7 +336,7 @@ func (f *fleet) cutWhileRefused() {
 	heal()
 	restored()
 	f.management.Heal()
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.judgeBy(tr)
 }
 
@@ -346,23 +346,23 @@ func (f *fleet) killWithinOutage() {
 	const host = 4
 	tr := f.observe()
 	f.management.CutAll()
-	restored := begin(&tr.unheard, all)
-	met, up := begin(&tr.ended, with(host)), begin(&tr.answered, to(host))
+	restored := beginFault(&tr.unheard, allPairs)
+	met, up := beginFault(&tr.ended, withHost(host)), beginFault(&tr.answered, toHost(host))
 	killed := time.Now()
 	f.hosts[host].kill()
-	found := f.awaitVerdict("peer_down", killed, time.Minute, to(host))
-	within(f.t, "peer_down after kill -9", latestOf(found).Sub(killed), 2*time.Second)
+	found := f.awaitVerdict("peer_down", killed, time.Minute, toHost(host))
+	checkDuration(f.t, "peer_down after kill -9", latestOf(found).Sub(killed), 2*time.Second)
 	f.hosts[host].start()
 	f.hosts[host].awaitOpen()
 	up()
-	pause(f.t, 5*time.Second)
+	pauseTest(f.t, 5*time.Second)
 	restored()
 	f.management.Heal()
 	back := time.Now()
-	f.awaitVerdict("ok", back, 3*time.Minute, with(host))
+	f.awaitVerdict("ok", back, 3*time.Minute, withHost(host))
 	met()
-	f.t.Logf("all pairs with h%d are well %v after TCP is back", host, seconds(back, time.Now()))
-	f.awaitWell(time.Minute, all)
+	f.t.Logf("all pairs with h%d are well %v after TCP is back", host, elapsedBetween(back, time.Now()))
+	f.awaitWell(time.Minute, allPairs)
 	f.judgeBy(tr)
 }
 
@@ -372,17 +372,17 @@ func (f *fleet) workerKilledWithinOutage() {
 	const host = 3
 	tr := f.observe()
 	f.management.CutAll()
-	restored := begin(&tr.unheard, all)
-	met := begin(&tr.ended, with(host))
+	restored := beginFault(&tr.unheard, allPairs)
+	met := beginFault(&tr.ended, withHost(host))
 	killed := time.Now()
 	f.signal(f.hosts[host].worker(), syscall.SIGKILL)
-	f.awaitVerdict("peer_down", killed, time.Minute, to(host))
-	pause(f.t, 10*time.Second)
+	f.awaitVerdict("peer_down", killed, time.Minute, toHost(host))
+	pauseTest(f.t, 10*time.Second)
 	restored()
 	f.management.Heal()
 	back := time.Now()
-	f.awaitVerdict("ok", back, 3*time.Minute, with(host))
+	f.awaitVerdict("ok", back, 3*time.Minute, withHost(host))
 	met()
-	f.t.Logf("all pairs with h%d are well %v after TCP is back", host, seconds(back, time.Now()))
+	f.t.Logf("all pairs with h%d are well %v after TCP is back", host, elapsedBetween(back, time.Now()))
 	f.judgeBy(tr)
 }

@@ -26,7 +26,7 @@ type holdings struct {
 func TestWithoutAListNothingIsMade(t *testing.T) {
 	n := guest.AddNetwork(t, 1)
 	dir := t.TempDir()
-	c := config{device: n.Device(1), name: hostName(1), list: filepath.Join(dir, "peers"), key: filepath.Join(dir, "key"), listen: loopback(1) + ":14791"}
+	c := config{device: n.Device(1), name: hostName(1), list: filepath.Join(dir, "peers"), key: filepath.Join(dir, "key"), listen: loopbackAddress(1) + ":14791"}
 	writeFile(t, c.list, "h1 leaf1 127.0.0.1\nh2 leaf1 127.0.0.2\n")
 	writeFile(t, c.key, randomKey())
 	head, _, _ := strings.Cut(c.text(), "  [inputs.rdma_events.fabric]")
@@ -57,7 +57,7 @@ func measureHoldings(t *testing.T, n *guest.Network, conf string) holdings {
 	h := &host{t: t, number: 1, name: hostName(1), device: n.Device(1), config: conf}
 	h.start()
 	h.awaitOpen()
-	pause(t, 3*time.Second)
+	pauseTest(t, 3*time.Second)
 	worker := h.worker()
 	found := holdings{
 		listening: len(guest.ListeningPorts(t)) - before, queuePairs: map[string]int{},

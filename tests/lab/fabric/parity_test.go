@@ -35,8 +35,8 @@ func countersOf(measurements ...string) map[string]map[string]bool {
 
 func isCounter(measurement, field string) bool { return counters[measurement][field] }
 
-// complaints returns what a point says that cannot be.
-func complaints(p rig.Point) (all []string) {
+// pointContradictions returns the contradictions between the fields of a point.
+func pointContradictions(p rig.Point) (all []string) {
 	sum := func(fields ...string) (n int64) {
 		for _, f := range fields {
 			n += p.Int(f)

@@ -46,8 +46,8 @@ func (f *fleet) partial(what string, path int, of func(pair) bool, at guest.Plac
 	began := time.Now()
 	heal := f.net.Blackhole(at, selector)
 	found := f.awaitVerdict("partial", began, 2*time.Minute, of)
-	within(f.t, what+": the first partial of "+fmt.Sprint(len(found)), earliestOf(found).Sub(began), 30*time.Second)
-	within(f.t, what+": the last", latestOf(found).Sub(began), 30*time.Second)
+	checkDuration(f.t, what+": the first partial of "+fmt.Sprint(len(found)), earliestOf(found).Sub(began), 30*time.Second)
+	checkDuration(f.t, what+": the last", latestOf(found).Sub(began), 30*time.Second)
 	for _, s := range f.since(began) {
 		if s.verdict == "partial" && s.Int("path") != int64(path) {
 			f.t.Errorf("%s: %s of %s names path %d", what, s.by, s.of, s.Int("path"))
@@ -56,7 +56,7 @@ func (f *fleet) partial(what string, path int, of func(pair) bool, at guest.Plac
 	heal()
 	healed := time.Now()
 	well := f.awaitVerdict("ok", healed, 5*time.Minute, of)
-	f.t.Logf("%s: well %v to %v after", what, seconds(healed, earliestOf(well)), seconds(healed, latestOf(well)))
+	f.t.Logf("%s: well %v to %v after", what, elapsedBetween(healed, earliestOf(well)), elapsedBetween(healed, latestOf(well)))
 	for _, wrong := range f.others(began, "partial", 0, of) {
 		f.t.Errorf("%s: %s", what, wrong)
 	}

@@ -108,14 +108,14 @@ func TestStrangersGetNoEcho(t *testing.T) {
 		}
 	}
 	f.requireNoNetworkVerdict(time.Time{})
-	f.awaitWell(time.Minute, all)
+	f.awaitWell(time.Minute, allPairs)
 }
 
 func verdictsOrNone(all []said) string {
 	if len(all) == 0 {
 		return "no verdict has changed"
 	}
-	return fmt.Sprintf("it was said: %v", verdicts(all))
+	return fmt.Sprintf("it was said: %v", verdictCounts(all))
 }
 
 func (f *fleet) foreign(host int) int64 { return f.hosts[host].port().Int("foreign") }
@@ -124,7 +124,7 @@ func (f *fleet) foreign(host int) int64 { return f.hosts[host].port().Int("forei
 // writes and reads with its reliable connection.
 func TestAHostileHostTouchesNoMemory(t *testing.T) {
 	const victim, spare = 2, 4
-	f := startFleet(t, plan{hosts: 3, spare: 1, extra: "h9 leaf1 " + loopback(9) + "\n"})
+	f := startFleet(t, plan{hosts: 3, spare: 1, extra: "h9 leaf1 " + loopbackAddress(9) + "\n"})
 	f.net.AddDevice(spare)
 	hostile := startForger(t, f.net, spare)
 	conv := f.converseAs("h9", victim)
@@ -168,7 +168,7 @@ func TestAHostileHostTouchesNoMemory(t *testing.T) {
 	}
 	f.requireNoMemoryFor(victim)
 	f.requireNoNetworkVerdict(time.Time{})
-	f.awaitWell(time.Minute, all)
+	f.awaitWell(time.Minute, allPairs)
 }
 
 // TestWhoKnowsAllNumbersBreaksAConnectionAndReachesNoMemory has a program on the prober's host, whose packets have the prober's
@@ -203,7 +203,7 @@ func TestWhoKnowsAllNumbersBreaksAConnectionAndReachesNoMemory(t *testing.T) {
 	t.Logf("met again within %v", time.Since(broken).Round(time.Second))
 	f.requireNoMemoryFor(victim)
 	f.requireNoNetworkVerdict(time.Time{})
-	f.awaitWell(time.Minute, all)
+	f.awaitWell(time.Minute, allPairs)
 }
 
 // sniffWrite returns a write that a host sends to another one.
@@ -235,7 +235,7 @@ func (f *fleet) converseAs(name string, with int) exchange.Conversation {
 		f.t.Fatal(err)
 	}
 	network := exchange.New(exchange.NetworkConfig{Host: name, Credentials: credentials, Port: 14791})
-	peer, err := network.Peer(pinglist.Host{Name: hostName(with), Address: loopback(with)})
+	peer, err := network.Peer(pinglist.Host{Name: hostName(with), Address: loopbackAddress(with)})
 	if err != nil {
 		f.t.Fatal(err)
 	}

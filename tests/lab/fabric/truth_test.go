@@ -38,7 +38,7 @@ func (tr *truth) noteRestarts(f *fleet) {
 		if now := h.restarts(); now > tr.restarts[i+1] {
 			f.t.Logf("the worker of %s was replaced", h.name)
 			tr.restarts[i+1] = now
-			tr.ended = append(tr.ended, spell{from: tr.began, concerns: with(h.number)})
+			tr.ended = append(tr.ended, spell{from: tr.began, concerns: withHost(h.number)})
 		}
 	}
 }
@@ -54,12 +54,12 @@ func (s spell) during(p pair, at time.Time, holds time.Duration) bool {
 	return s.concerns(p) && at.After(s.from) && (s.to.IsZero() || at.Before(s.to.Add(holds)))
 }
 
-func during(all []spell, p pair, at time.Time, holds time.Duration) bool {
+func anyFaultDuring(all []spell, p pair, at time.Time, holds time.Duration) bool {
 	return slices.ContainsFunc(all, func(s spell) bool { return s.during(p, at, holds) })
 }
 
-// begin adds a fault that lasts until the returned function is called.
-func begin(all *[]spell, concerns func(pair) bool) (end func()) {
+// beginFault adds a fault, which lasts until the returned function is called.
+func beginFault(all *[]spell, concerns func(pair) bool) (end func()) {
 	i := len(*all)
 	*all = append(*all, spell{from: time.Now(), concerns: concerns})
 	return func() { (*all)[i].to = time.Now() }
@@ -85,16 +85,16 @@ const (
 func (tr *truth) wrongly(s said) string {
 	p := pair{numberOf(s.by), numberOf(s.of)}
 	holds := mendedWithin
-	if during(tr.unheard, p, s.came, metWithin) || during(tr.hardly, p, s.came, metWithin) {
+	if anyFaultDuring(tr.unheard, p, s.came, metWithin) || anyFaultDuring(tr.hardly, p, s.came, metWithin) {
 		holds = metWithin
 	}
-	silent := during(tr.silent, p, s.came, holds)
-	ended := during(tr.ended, p, s.came, metWithin)
+	silent := anyFaultDuring(tr.silent, p, s.came, holds)
+	ended := anyFaultDuring(tr.ended, p, s.came, metWithin)
 	reason := s.Text("reason")
 	switch {
 	case s.bad || slices.Contains(networkVerdicts, s.verdict) || s.verdict == "own_link":
 		switch {
-		case !during(tr.silent, p, s.came, mendedWithin):
+		case !anyFaultDuring(tr.silent, p, s.came, mendedWithin):
 			return "blames a network that is whole"
 		case s.verdict != "path" && s.verdict != "own_link":
 			return "is silent, and not in part"
@@ -146,7 +146,7 @@ func (f *fleet) judgeBy(tr *truth) {
 		if why := tr.wrongly(s); why != "" {
 			what := fmt.Sprintf("%s says of %s %s%s, which %s", s.by, s.of, s.verdict, s.Text("reason"), why)
 			if wrong[what]++; wrong[what] == 1 {
-				f.t.Errorf("%s, after %v: %v", what, seconds(since, s.came), s.Fields)
+				f.t.Errorf("%s, after %v: %v", what, elapsedBetween(since, s.came), s.Fields)
 			}
 		}
 	}

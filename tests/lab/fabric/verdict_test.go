@@ -35,9 +35,10 @@ func (f *fleet) on(t *testing.T) *fleet {
 	return &other
 }
 
-// to returns a function that is true for pairs that probe a host, and with for those and the ones that it probes.
-func to(host int) func(pair) bool { return func(p pair) bool { return p.to == host } }
-func with(host int) func(pair) bool {
+// toHost returns a function that is true for the pairs in which a host is probed. withHost also includes the pairs in which the host
+// probes.
+func toHost(host int) func(pair) bool { return func(p pair) bool { return p.to == host } }
+func withHost(host int) func(pair) bool {
 	return func(p pair) bool { return p.to == host || p.from == host }
 }
 
@@ -57,10 +58,10 @@ func (f *fleet) stoppedWorker(host int) {
 	began := time.Now()
 	worker := f.hosts[host].worker()
 	f.signal(worker, syscall.SIGSTOP)
-	found := f.awaitVerdict("peer_busy", began, time.Minute, to(host))
+	found := f.awaitVerdict("peer_busy", began, time.Minute, toHost(host))
 	f.signal(worker, syscall.SIGCONT)
-	within(f.t, "peer_busy", latestOf(found).Sub(began), 3*time.Second)
-	f.awaitWell(2*time.Minute, all)
+	checkDuration(f.t, "peer_busy", latestOf(found).Sub(began), 3*time.Second)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.requireNoNetworkVerdict(began)
 }
 
@@ -70,13 +71,13 @@ func (f *fleet) stoppedPlugin(host int) {
 	f.settle(2) // a pair that has recovered is listed in one more interval
 	began := time.Now()
 	f.signal(f.hosts[host].plugin.PID(), syscall.SIGSTOP)
-	pause(f.t, 12*time.Second)
+	pauseTest(f.t, 12*time.Second)
 	for _, s := range f.since(began) {
 		f.t.Errorf("%s says of %s while the plugin of h%d is stopped: %v", s.by, s.of, host, s.Fields)
 	}
 	f.signal(f.hosts[host].plugin.PID(), syscall.SIGCONT)
-	pause(f.t, 3*time.Second)
-	f.awaitWell(2*time.Minute, all)
+	pauseTest(f.t, 3*time.Second)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.requireNoNetworkVerdict(began)
 }
 
@@ -85,15 +86,15 @@ func (f *fleet) cutWithoutAnswer(host int) {
 	f.t.Helper()
 	f.signal(f.hosts[host].plugin.PID(), syscall.SIGSTOP)
 	began := f.net.Cut(f.net.To(host), f.net.From(host))
-	found := f.awaitVerdict("peer_down", began, time.Minute, to(host))
-	within(f.t, "peer_down", latestOf(found).Sub(began), 2*time.Second)
+	found := f.awaitVerdict("peer_down", began, time.Minute, toHost(host))
+	checkDuration(f.t, "peer_down", latestOf(found).Sub(began), 2*time.Second)
 	// The process answers again, and so the way is at fault.
 	f.signal(f.hosts[host].plugin.PID(), syscall.SIGCONT)
 	cont := time.Now()
-	found = f.awaitVerdict("path", began, time.Minute, to(host))
-	within(f.t, "path after the process goes on", latestOf(found).Sub(cont), 2*time.Second)
+	found = f.awaitVerdict("path", began, time.Minute, toHost(host))
+	checkDuration(f.t, "path after the process goes on", latestOf(found).Sub(cont), 2*time.Second)
 	f.net.Heal()
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 }
 
 // portDown sets the switch port of a host down, so that its device has no link. Its own port says own_port, and nothing of others.
@@ -101,8 +102,8 @@ func (f *fleet) portDown(host int) {
 	f.t.Helper()
 	began := time.Now()
 	f.net.SetSwitchPort(host, false)
-	found := f.awaitVerdict("peer_port", began, time.Minute, to(host))
-	within(f.t, "peer_port", latestOf(found).Sub(began), 2*time.Second)
+	found := f.awaitVerdict("peer_port", began, time.Minute, toHost(host))
+	checkDuration(f.t, "peer_port", latestOf(found).Sub(began), 2*time.Second)
 	f.awaitPort(host, "own_port")
 	for _, s := range f.hosts[host].since(began) {
 		if s.bad {
@@ -110,7 +111,7 @@ func (f *fleet) portDown(host int) {
 		}
 	}
 	f.net.SetSwitchPort(host, true)
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.awaitPort(host, "ok")
 }
 
@@ -126,13 +127,13 @@ func (f *fleet) killedPlugin(host int) {
 	f.t.Helper()
 	began := time.Now()
 	f.hosts[host].kill()
-	found := f.awaitVerdict("peer_down", began, time.Minute, to(host))
-	within(f.t, "peer_down after kill -9", latestOf(found).Sub(began), 2*time.Second)
+	found := f.awaitVerdict("peer_down", began, time.Minute, toHost(host))
+	checkDuration(f.t, "peer_down after kill -9", latestOf(found).Sub(began), 2*time.Second)
 	f.hosts[host].start()
 	f.hosts[host].awaitOpen()
 	open := time.Now()
-	f.awaitVerdict("ok", open, 3*time.Minute, with(host))
-	f.t.Logf("all pairs with h%d are well %v after its device is open again", host, seconds(open, time.Now()))
+	f.awaitVerdict("ok", open, 3*time.Minute, withHost(host))
+	f.t.Logf("all pairs with h%d are well %v after its device is open again", host, elapsedBetween(open, time.Now()))
 	f.requireNoNetworkVerdict(began)
 }
 
@@ -141,12 +142,12 @@ func (f *fleet) stoppedInOrder(host int) {
 	f.t.Helper()
 	began := time.Now()
 	f.hosts[host].end()
-	within(f.t, "the end of a plugin with pairs", time.Since(began), 3*time.Second)
-	f.awaitVerdict("peer_down", began, time.Minute, to(host))
+	checkDuration(f.t, "the end of a plugin with pairs", time.Since(began), 3*time.Second)
+	f.awaitVerdict("peer_down", began, time.Minute, toHost(host))
 	f.hosts[host].start()
 	f.hosts[host].awaitOpen()
 	open := time.Now()
-	f.awaitVerdict("ok", open, 3*time.Minute, with(host))
+	f.awaitVerdict("ok", open, 3*time.Minute, withHost(host))
 	f.requireNoNetworkVerdict(began)
 }
 
@@ -154,9 +155,9 @@ func (f *fleet) stoppedInOrder(host int) {
 func TestAHostWhoseOwnLinkIsCutBlamesItself(t *testing.T) {
 	f := startFleet(t, plan{oneGroup: true})
 	began := f.net.Cut(f.net.To(2), f.net.From(2))
-	f.awaitVerdict("path", began, time.Minute, to(2))
+	f.awaitVerdict("path", began, time.Minute, toHost(2))
 	f.awaitPort(2, "own_link")
-	within(t, "own_link", time.Since(began), 2*time.Second)
+	checkDuration(t, "own_link", time.Since(began), 2*time.Second)
 	f.awaitVerdict("own_link", began, time.Minute, func(p pair) bool { return p.from == 2 })
 	for _, s := range f.hosts[2].since(began) {
 		if s.verdict == "own_link" && s.bad {
@@ -167,7 +168,7 @@ func TestAHostWhoseOwnLinkIsCutBlamesItself(t *testing.T) {
 		t.Errorf("want the port bad, got %d", bad)
 	}
 	f.net.Heal()
-	f.awaitWell(2*time.Minute, all)
+	f.awaitWell(2*time.Minute, allPairs)
 	f.awaitPort(2, "ok")
 	for i := 1; i <= f.net.Hosts(); i++ {
 		if i != 2 && f.hosts[i].port().Int("bad") != 0 {
@@ -183,7 +184,7 @@ func TestHostsThatDoNotMeetSayWhy(t *testing.T) {
 	met := func(p pair) bool {
 		return p.from != otherKey && p.to != otherKey && p != pair{1, without} && p != pair{without, 1}
 	}
-	absent := fmt.Sprintf("%s all %s\n", hostName(gone), loopback(gone))
+	absent := fmt.Sprintf("%s all %s\n", hostName(gone), loopbackAddress(gone))
 	f := startFleet(t, plan{
 		oneGroup: true, extra: absent, without: func(p pair) bool { return !met(p) },
 		change: func(c *config) {
@@ -192,7 +193,7 @@ func TestHostsThatDoNotMeetSayWhy(t *testing.T) {
 				c.key = filepath.Join(dir, "key")
 				writeFile(t, c.key, randomKey())
 			case hostName(without):
-				list := listOf(6, loopback, func(int) string { return "all" }) + absent
+				list := listOf(6, loopbackAddress, func(int) string { return "all" }) + absent
 				_, list, _ = strings.Cut(list, "\n") // the first line is that of h1
 				c.list = filepath.Join(dir, "peers")
 				writeFile(t, c.list, list)

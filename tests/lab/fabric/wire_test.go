@@ -39,7 +39,7 @@ func TestPacketsAndBytesAreAsPromised(t *testing.T) {
 		return true
 	})
 	after, took := f.net.Statistics(host), time.Since(began)
-	away, back := subtract(f.net.Passed(f.net.From(host)), sent), subtract(f.net.Passed(f.net.To(host)), received)
+	away, back := subtractPassed(f.net.Passed(f.net.From(host)), sent), subtractPassed(f.net.Passed(f.net.To(host)), received)
 	t.Logf("in %v h%d, with %d pairs out and %d in, has sent %d frames of %d bytes and received %d of %d; sizes with FCS: %v",
 		took.Round(time.Millisecond), host, out, in, after.TxPackets-wire.TxPackets, after.TxBytes-wire.TxBytes,
 		after.RxPackets-wire.RxPackets, after.RxBytes-wire.RxBytes, sizes)
@@ -93,7 +93,7 @@ func (f *fleet) pairsOf(host int) (out, in int) {
 	return out, in
 }
 
-func subtract(after, before map[guest.Kind]guest.Passed) map[guest.Kind]guest.Passed {
+func subtractPassed(after, before map[guest.Kind]guest.Passed) map[guest.Kind]guest.Passed {
 	for k, p := range before {
 		after[k] = after[k].Sub(p)
 	}

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	do, ok := map[string]func(context.Context, *lab.Image, []string) (int, error){
 		"prepare": func(context.Context, *lab.Image, []string) (int, error) { return 0, nil },
 		"shell":   shell,
-		"run":     program,
+		"run":     runProgram,
 	}[command]
 	if !ok {
 		return 2, errUsage
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	return do(ctx, img, args)
 }
 
-func program(ctx context.Context, img *lab.Image, args []string) (int, error) {
+func runProgram(ctx context.Context, img *lab.Image, args []string) (int, error) {
 	if len(args) == 0 {
 		return 2, errUsage
 	}
@@ -66,11 +66,11 @@ func program(ctx context.Context, img *lab.Image, args []string) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	path, err := absolute(args[0])
+	path, err := absolutePath(args[0])
 	if err != nil {
 		return 1, err
 	}
-	job := lab.Job{Path: path, Args: args[1:], Dir: dir, Env: programs(dir), Stdout: os.Stdout}
+	job := lab.Job{Path: path, Args: args[1:], Dir: dir, Env: programVariables(dir), Stdout: os.Stdout}
 	res, err := img.Run(ctx, job)
 	if err != nil {
 		return 1, err
@@ -80,9 +80,8 @@ func program(ctx context.Context, img *lab.Image, args []string) (int, error) {
 	return res.ExitCode, nil
 }
 
-// absolute finds a program as a shell does. It returns the absolute path, because the guest starts in another
-// working directory.
-func absolute(name string) (string, error) {
+// absolutePath finds a program as a shell does and returns its absolute path, because the guest starts in another working directory.
+func absolutePath(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return "", fmt.Errorf("find program: %w", err)
@@ -96,11 +95,11 @@ func shell(ctx context.Context, img *lab.Image, _ []string) (int, error) {
 		return 1, err
 	}
 	fmt.Fprintf(os.Stderr, "lab: booting Linux %s, some 6 seconds\n", img.Release)
-	res, err := img.Shell(ctx, lab.Shell{Setup: setup, Env: programs(dir), Size: terminalSize()})
+	res, err := img.Shell(ctx, lab.Shell{Setup: setup, Env: programVariables(dir), Size: terminalSize()})
 	return res.ExitCode, err
 }
 
-func programs(dir string) []string {
+func programVariables(dir string) []string {
 	return []string{
 		"RDMA_EVENTS_BIN=" + filepath.Join(dir, "build/rdma-events"),
 		"RDMA_EVENTS_WORKER=" + filepath.Join(dir, "build/rdma-events-worker"),

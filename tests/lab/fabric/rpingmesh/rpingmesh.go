@@ -61,7 +61,7 @@ func Judge(probes []Probe, began time.Time, threshold time.Duration) []Blame {
 	}
 	var all []Blame
 	for k, some := range sorted {
-		b := judge(some, threshold)
+		b := judgeProbes(some, threshold)
 		b.Period, b.To = k.period, k.to
 		if b.Why != "" {
 			all = append(all, b)
@@ -71,8 +71,8 @@ func Judge(probes []Probe, began time.Time, threshold time.Duration) []Blame {
 	return all
 }
 
-// judge judges the probes to one host in one period.
-func judge(probes []Probe, threshold time.Duration) Blame {
+// judgeProbes returns the blame that follows from the probes to one host in one period.
+func judgeProbes(probes []Probe, threshold time.Duration) Blame {
 	b := Blame{Sent: len(probes)}
 	var leaf, leafTimedOut int
 	var rtts []time.Duration
