@@ -25,7 +25,7 @@ func shippedConfig(t *testing.T) string {
 func TestAnUnknownOptionOfTheOutputIsRefused(t *testing.T) {
 	_, err := scrapes.ReadOutput(strings.Replace(shippedConfig(t), "  metric_version = 2\n", "  metric_version = 2\n  name_sanitization = \"utf8\"\n", 1))
 	require.ErrorContains(t, err, "option outputs.prometheus_client.name_sanitization")
-	_, err = scrapes.ReadOutput(strings.Replace(shippedConfig(t), "metric_version = 2", "metric_version = 1", 1))
+	_, err = scrapes.ReadOutput(strings.Replace(shippedConfig(t), "\n  metric_version = 2", "\n  metric_version = 1", 1))
 	require.ErrorContains(t, err, "metric_version")
 }
 
