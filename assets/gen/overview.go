@@ -61,7 +61,8 @@ func (b *board) overviewTiles() {
 		queries: []query{
 			{
 				alias: "silent",
-				text:  `SELECT sum("silent") AS "silent" FROM (SELECT 1 - ceil("n" / ("n" + 1)) AS "silent" FROM (` + b.options.silence() + `))`,
+				text: `SELECT sum("silent") AS "silent" FROM (SELECT 1 - ceil("share") AS "silent" FROM (SELECT "n" / ("n" + 1) AS "share" FROM (` +
+					b.options.silence() + `)))`,
 				prom: `count(count by (host, plugin_instance) (last_over_time(` + reported + `{FILTER}[1d]))
 					unless count by (host, plugin_instance) (rdma_collector_uptime_seconds{FILTER})) or vector(0)`,
 			},

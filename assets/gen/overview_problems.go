@@ -21,8 +21,9 @@ func (b *board) currentProblems() {
 			"silent hosts, which the tile counts; alerts that compare hosts, which the list Firing has.",
 		},
 		queries: []query{{
-			text: `SELECT "since_ns" / 1000000 AS "since", "text", "do" FROM (SELECT last("active") AS "active", "since_ns", "text", "do"
-				FROM {rdma_problem} WHERE {filter} GROUP BY ` + byProblem + `) WHERE "active" = 1 AND $timeFilter GROUP BY ` + byProblem,
+			text: `SELECT last("since_ns") / 1000000 AS "since", last("text") AS "text", last("do") AS "do" FROM (SELECT last("active") AS "active",
+				last("since_ns") AS "since_ns", last("text") AS "text", last("do") AS "do" FROM {rdma_problem} WHERE {filter}
+				GROUP BY ` + byProblem + `) WHERE "active" = 1 AND $timeFilter GROUP BY ` + byProblem,
 			prom: `1000 * max by (PLACE, host, plugin_instance, device, port, alert, severity, of, do) (label_join(rdma_problem_since_seconds{FILTER}
 				and rdma_problem_active{FILTER} == 1, "do", "", "alert"))`,
 		}},
