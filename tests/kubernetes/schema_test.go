@@ -100,6 +100,24 @@ func TestTheSchemaComplainsOfWhatThePrometheusOperatorDoesNotKnow(t *testing.T) 
 	require.NotContains(t, manifests, "outputs.influxdb")
 }
 
+// Nothing may connect to the pods but a Prometheus. They preempt no job.
+func TestTheSchemaOfTheNetworkIsOpenToPrometheusAlone(t *testing.T) {
+	base := buildManifests(t, kustomizations[0])
+	require.Contains(t, base, "kind: NetworkPolicy")
+	require.Contains(t, base, "  ingress: []\n")
+	require.Contains(t, buildManifests(t, "testdata/prometheus"), "  ingress:\n  - ports:\n    - port: metrics\n")
+	require.Contains(t, base, "priorityClassName: rdma-events\n")
+	require.Contains(t, base, "preemptionPolicy: Never\n")
+	for was, is := range map[string]string{
+		"preemptionPolicy: Never": "preemption: Never",
+		"  ingress: []":           "  ingress: none",
+		"policyTypes:":            "policyType:",
+	} {
+		require.Contains(t, base, was)
+		require.NotEmpty(t, schemaComplaints(t, strings.Replace(base, was, is, 1)), is)
+	}
+}
+
 // The namespace must allow the privileges that the pods request, and no more.
 func TestTheSchemaOfTheNamespaceIsThatOfItsPods(t *testing.T) {
 	require.Contains(t, buildManifests(t, kustomizations[0]), "pod-security.kubernetes.io/enforce: restricted")
