@@ -31,3 +31,7 @@ test-schema: $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL
 .PHONY: grafana-test
 grafana-test: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## import all into your Grafana: GRAFANA_URL, GRAFANA_TOKEN
 	go test -tags grafana -run RealGrafana -v -count 1 -timeout 15m ./tests/grafana
+
+.PHONY: test-chart
+test-chart: $(TOOLS)/helm-$(HELM) $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE) $(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR) ## the Helm chart against the kustomization and what Kubernetes publishes
+	go test -tags schema -run Chart ./tests/kubernetes

@@ -142,6 +142,7 @@ func (p *project) pack(version string) {
 		p.run("tar", "-C", "build", "-czf", "dist/rdma-events-1.2.3-linux-"+arch+".tar.gz", "programs")
 	}
 	p.write("build/image/index.json", `{"manifests":[{"annotations":{"org.opencontainers.image.ref.name":"localhost/rdma-events:`+version+`"}}]}`)
+	p.write("build/tools/helm", "#!/bin/sh\nmkdir -p $8 && echo \"$*\" >$8/rdma-events-$4.tgz\n")
 	p.run("tar", "-C", "build/image", "-cf", "build/image/rdma-events.oci.tar", "index.json")
 }
 
@@ -153,7 +154,7 @@ func TestReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
 	p.run("scripts/release.sh", "fill", "dist") // again, over the files of the first time
 	want := append([]string{
 		"rdma-events-assets_1.2.3.tar.gz", "rdma-events-image_1.2.3_amd64.oci.tar", "rdma-events_1.2.3.spdx.json",
-		"rdma-events_1.2.3.intoto.json",
+		"rdma-events_1.2.3.intoto.json", "rdma-events-chart_1.2.3.tgz",
 	}, packages...)
 	var summed []string
 	sums, err := os.ReadFile(filepath.Join(p.dir, "dist/SHA256SUMS"))

@@ -31,7 +31,7 @@ try-image: setup-test build ## build the image without a registry, and run it as
 
 # KEY is the file of the SSH key that signs a release, or the public key of one that an agent holds.
 .PHONY: release
-release: ## the files of a version, tried, into dist/, signed with KEY=FILE; wants an annotated tag, its heading in CHANGELOG.md and make test-full's logs
+release: $(TOOLS)/helm-$(HELM) ## the files of a version, tried, into dist/, signed with KEY=FILE; wants an annotated tag, its heading in CHANGELOG.md and make test-full's logs
 	@scripts/release.sh allowed
 	@scripts/released.sh
 	@scripts/test-full.sh passed

@@ -5,7 +5,7 @@
 #                                 is changed, an annotated tag vX.Y.Z points at it, and
 #                                 CHANGELOG.md has a heading for it
 #   scripts/release.sh fill DIR   add to the packages in DIR the dashboards and rules, the
-#                                 image that make try-image has built, the SPDX list, the
+#                                 image that make try-image has built, the Helm chart, the SPDX list, the
 #                                 provenance and the checksums; fail unless DIR then has a
 #                                 release's files and no other
 #   scripts/release.sh sign DIR KEY
@@ -53,12 +53,14 @@ files() {
 	done
 	assets_name "$version"
 	image_name "$version"
+	chart_name "$version"
 	spdx_name "$version"
 	provenance_name "$version"
 }
 
 assets_name() { echo "rdma-events-assets_$1.tar.gz"; }
 image_name() { echo "rdma-events-image_$1_$(go env GOHOSTARCH).oci.tar"; }
+chart_name() { echo "rdma-events-chart_$1.tgz"; }
 spdx_name() { echo "rdma-events_$1.spdx.json"; }
 provenance_name() { echo "rdma-events_$1.intoto.json"; }
 
@@ -87,6 +89,14 @@ image() {
 	tar -xOf "$archive" index.json | grep -qF "localhost/rdma-events:v$version\"" ||
 		refuse "$archive is not the image of v$version; run: make try-image"
 	cp "$archive" "$dist/$(image_name "$version")"
+}
+
+# Follows the links of the chart to the files of the kustomization.
+chart() {
+	local version=$1
+	build/tools/helm package packaging/kubernetes/chart --version "$version" --app-version "v$version" -d "$work/chart" >"$work/log" 2>&1 ||
+		{ cat "$work/log" >&2 && refuse "helm package failed"; }
+	mv "$work/chart/rdma-events-$version.tgz" "$dist/$(chart_name "$version")"
 }
 
 spdx() {
@@ -126,6 +136,7 @@ fill() {
 	unpack "$version"
 	assets "$version"
 	image "$version"
+	chart "$version"
 	spdx "$version"
 	provenance "$version"
 	difference=$(diff <(files "$version" | sort) <(find "$dist" -mindepth 1 -printf '%P\n' | sort)) ||

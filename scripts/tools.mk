@@ -8,6 +8,7 @@ NFPM := v2.43.4
 ACTIONLINT := v1.7.12
 INFLUXDB := 1.8.3
 KUSTOMIZE := v5.8.2
+HELM := v3.19.0
 KUBECTL_VALIDATE := v0.0.4
 PROMETHEUS_OPERATOR := v0.85.0
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
@@ -75,6 +76,9 @@ $(TOOLS)/nfpm-$(NFPM): | build/cache
 $(TOOLS)/kustomize-$(KUSTOMIZE): | build/cache
 	$(call tool,kustomize-$(KUSTOMIZE),sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE),-ldflags "-s -w")
 	$(call named,kustomize)
+$(TOOLS)/helm-$(HELM): | build/cache
+	$(call tool,helm-$(HELM),helm.sh/helm/v3/cmd/helm@$(HELM),-ldflags "-s -w")
+	$(call named,helm)
 # kubectl-validate contains the schemas that Kubernetes publishes.
 $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE): | build/cache
 	$(call tool,kubectl-validate-$(KUBECTL_VALIDATE),sigs.k8s.io/kubectl-validate@$(KUBECTL_VALIDATE),-ldflags "-s -w")

@@ -1,0 +1,154 @@
+//go:build schema
+
+package kubernetes
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// renderChart returns what `helm template` makes of the chart with these values, or its error.
+func renderChart(t *testing.T, values ...string) (string, error) {
+	t.Helper()
+	tool := filepath.Join(root, "build/tools/helm")
+	require.FileExists(t, tool, "run: make test-chart")
+	args := []string{"template", "rdma-events", filepath.Join(root, "packaging/kubernetes/chart"), "--namespace", "rdma-events"}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	cmd := exec.CommandContext(t.Context(), tool, args...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", errors.New(stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// chartValues are the values of the chart that stand for each kustomization.
+var chartValues = map[string][]string{
+	filepath.Join(root, "packaging/kubernetes/base"): nil,
+	"testdata/host-network":                          {"components.host-network=true"},
+	"testdata/prometheus":                            {"components.prometheus=true"},
+	"testdata/places":                                {"components.prometheus=true", "components.places=true"},
+	"testdata/node-problem-detector":                 {"components.node-problem-detector=true"},
+	"testdata/applications":                          {"components.applications=true"},
+	"testdata/fabric":                                {"components.fabric=true"},
+	"testdata/state":                                 {"components.state=true"},
+	"testdata/state-and-others": {
+		"components.state=true", "components.applications=true", "components.node-problem-detector=true", "components.host-network=true",
+	},
+}
+
+var images = []string{"image.repository=rdma-events", "detectorImage.repository=node-problem-detector", "createNamespace=true"}
+
+// The chart is a second way to the same objects. What only one of both may have are the hash in the name of a ConfigMap, the
+// checksum of its content, and the tags of images.
+func TestChartMakesTheObjectsOfTheKustomization(t *testing.T) {
+	for dir, values := range chartValues {
+		chart, err := renderChart(t, append(values, images...)...)
+		require.NoError(t, err, dir)
+		want, got := objectsOf(t, buildManifests(t, inNamespace(t, dir))), objectsOf(t, chart)
+		delete(want, "ConfigMap rdma-events-peers") // the cluster's own
+		require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)), dir)
+		for name := range want {
+			require.Equal(t, want[name], got[name], "%s: %s", dir, name)
+		}
+		require.Empty(t, schemaComplaints(t, chart), dir)
+	}
+}
+
+var (
+	configHash = regexp.MustCompile(`(name: (?:rdma-events|rdma-problem-detector))-[0-9a-z]{10}\b`)
+	imageTag   = regexp.MustCompile(`(image: (?:rdma-events|node-problem-detector)):\S+`)
+)
+
+// inNamespace returns a kustomization that puts all objects of another one into a namespace, as a user's does.
+func inNamespace(t *testing.T, dir string) string {
+	t.Helper()
+	from, err := filepath.Abs(dir)
+	require.NoError(t, err)
+	overlay := t.TempDir()
+	relative, err := filepath.Rel(overlay, from)
+	require.NoError(t, err)
+	text := "namespace: rdma-events\nresources:\n  - " + relative + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600))
+	return overlay
+}
+
+// objectsOf returns the objects of manifests as YAML, by kind and name.
+func objectsOf(t *testing.T, manifests string) map[string]string {
+	t.Helper()
+	manifests = imageTag.ReplaceAllString(configHash.ReplaceAllString(manifests, "$1"), "$1")
+	objects := map[string]string{}
+	decoder := yaml.NewDecoder(strings.NewReader(manifests))
+	for {
+		var o map[string]any
+		err := decoder.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		require.NoError(t, err)
+		name := o["kind"].(string) + " " + o["metadata"].(map[string]any)["name"].(string)
+		require.NotContains(t, objects, name)
+		if o["kind"] == "DaemonSet" {
+			pod := o["spec"].(map[string]any)["template"].(map[string]any)["metadata"].(map[string]any)
+			if annotations, ok := pod["annotations"].(map[string]any); ok {
+				delete(annotations, "checksum/config")
+				if len(annotations) == 0 {
+					delete(pod, "annotations")
+				}
+			}
+		}
+		text, err := yaml.Marshal(o)
+		require.NoError(t, err)
+		objects[name] = string(text)
+	}
+}
+
+func TestChartTakesItsValues(t *testing.T) {
+	chart, err := renderChart(t, "image.repository=registry.example.com/rdma-events", "image.tag=v9", "config.output\\.conf=mine",
+		"patches[0].target.kind=DaemonSet", "patches[0].target.name=rdma-events",
+		"patches[0].patch[0].op=replace", "patches[0].patch[0].path=/spec/template/spec/tolerations", "patches[0].patch[0].value=null",
+		"patches[0].patch[1].op=add", "patches[0].patch[1].path=/spec/template/spec/containers/0/env/-", "patches[0].patch[1].value.name=A")
+	require.NoError(t, err)
+	require.Contains(t, chart, "image: registry.example.com/rdma-events:v9")
+	require.Contains(t, chart, "output.conf: mine")
+	require.NotContains(t, chart, "operator: Exists")
+	require.Contains(t, chart, "- name: A\n")
+	require.NotContains(t, chart, "kind: Namespace")
+	other, err := renderChart(t, "image.repository=registry.example.com/rdma-events")
+	require.NoError(t, err)
+	checksum := regexp.MustCompile(`checksum/config: \S+`)
+	require.NotEqual(t, checksum.FindString(chart), checksum.FindString(other), "another configuration replaces the pods")
+}
+
+func TestChartNamesTheValueThatIsWrong(t *testing.T) {
+	for want, values := range map[string][]string{
+		"set image.repository":         nil,
+		"set detectorImage.repository": {images[0], "components.node-problem-detector=true"},
+		"components.places needs":      {images[0], "components.places=true"},
+		"components":                   {images[0], "components.prometeus=true"},
+		"createNamespace":              {images[0], "createNamespace=maybe"},
+		"there is no DaemonSet other to patch": {images[0], "patches[0].target.kind=DaemonSet", "patches[0].target.name=other",
+			"patches[0].patch[0].op=add", "patches[0].patch[0].path=/a", "patches[0].patch[0].value=1"},
+		"has a path that does not exist: /spec/none/a": {images[0], "patches[0].target.kind=DaemonSet", "patches[0].target.name=rdma-events",
+			"patches[0].patch[0].op=add", "patches[0].patch[0].path=/spec/none/a", "patches[0].patch[0].value=1"},
+	} {
+		_, err := renderChart(t, values...)
+		require.ErrorContains(t, err, want)
+	}
+}
