@@ -119,6 +119,27 @@ func objectsOf(t *testing.T, manifests string) map[string]string {
 	}
 }
 
+// A component that is added to the kustomization has to be a value of the chart.
+func TestChartHasEachComponent(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "packaging/kubernetes/chart/values.yaml"))
+	require.NoError(t, err)
+	var values struct{ Components map[string]bool }
+	require.NoError(t, yaml.Unmarshal(text, &values))
+	entries, err := os.ReadDir(filepath.Join(root, "packaging/kubernetes/components"))
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	require.ElementsMatch(t, names, slices.Collect(maps.Keys(values.Components)))
+	for name := range values.Components {
+		tried := slices.ContainsFunc(slices.Collect(maps.Values(chartValues)), func(set []string) bool {
+			return slices.Contains(set, "components."+name+"=true")
+		})
+		require.True(t, tried, "%s is compared with the kustomization", name)
+	}
+}
+
 func TestChartTakesItsValues(t *testing.T) {
 	chart, err := renderChart(t, "image.repository=registry.example.com/rdma-events", "image.tag=v9", "config.output\\.conf=mine",
 		"patches[0].target.kind=DaemonSet", "patches[0].target.name=rdma-events",
