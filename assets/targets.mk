@@ -35,3 +35,7 @@ grafana-test: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) #
 .PHONY: test-chart
 test-chart: $(TOOLS)/helm-$(HELM) $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE) $(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR) ## the Helm chart against the kustomization and what Kubernetes publishes
 	go test -tags schema -run Chart ./tests/kubernetes
+
+.PHONY: test-cluster
+test-cluster: build $(TOOLS)/kubernetes-$(KUBERNETES) $(TOOLS)/node-problem-detector-$(NODE_PROBLEM_DETECTOR) $(TOOLS)/helm-$(HELM) $(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR) ## the manifests and the chart on real servers of Kubernetes, which admit and schedule the pods but run none
+	go test -count=1 -tags schema -v ./tests/kubernetes/cluster

@@ -23,9 +23,9 @@ kills)
 	variants
 	go test -count=1 -timeout 15m -v -run '^TestKilledProcessIsReplaced' ./tests/e2e -kill.rounds 60
 	;;
-fuzz)
+fuzz/*)
 	variants
-	scripts/fuzz.sh 15s
+	scripts/fuzz.sh 5s "${turn#*/}"
 	;;
 management)
 	variants
@@ -42,7 +42,7 @@ slow/programs)
 	;;
 slow/*)
 	variants
-	lab -timeout 30m -run '^TestSlow$' -guest.share "${turn#*/}"
+	lab -timeout 30m -run '^TestSlow$' -guest.share "${turn#*/}" -guest.shares 6
 	;;
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;

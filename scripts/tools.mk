@@ -11,6 +11,12 @@ KUSTOMIZE := v5.8.2
 HELM := v3.19.0
 KUBECTL_VALIDATE := v0.0.4
 PROMETHEUS_OPERATOR := v0.85.0
+# The versions of Kubernetes and of node-problem-detector are in the go.mod of these directories.
+KUBERNETES_MODULE := tests/kubernetes/cluster/servers
+DETECTOR_MODULE := tests/kubernetes/cluster/detector
+pinned = $(shell awk '$$1 == "$(2)" {print $$2} $$2 == "$(2)" {print $$3}' $(1)/go.mod)
+KUBERNETES := $(call pinned,$(KUBERNETES_MODULE),k8s.io/kubernetes)
+NODE_PROBLEM_DETECTOR := $(call pinned,$(DETECTOR_MODULE),k8s.io/node-problem-detector)
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
 # Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
 # third larger.
@@ -83,6 +89,20 @@ $(TOOLS)/helm-$(HELM): | build/cache
 $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE): | build/cache
 	$(call tool,kubectl-validate-$(KUBECTL_VALIDATE),sigs.k8s.io/kubectl-validate@$(KUBECTL_VALIDATE),-ldflags "-s -w")
 	$(call named,kubectl-validate)
+# The servers compare their version with the one of an API, so they need it.
+$(TOOLS)/kubernetes-$(KUBERNETES): | build/cache
+	@mkdir -p $(TOOLS)
+	@scripts/module-tools.sh "$(CACHE)/tools/$(notdir $@)" $(KUBERNETES_MODULE) "-X k8s.io/component-base/version.gitVersion=$(KUBERNETES)" \
+	  kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager \
+	  kube-scheduler=k8s.io/kubernetes/cmd/kube-scheduler kubectl=k8s.io/kubernetes/cmd/kubectl etcd=go.etcd.io/etcd/server/v3
+	@ln -sfn "$(CACHE)/tools/$(notdir $@)" $@
+	$(call named,kubernetes)
+$(TOOLS)/node-problem-detector-$(NODE_PROBLEM_DETECTOR): | build/cache
+	@mkdir -p $(TOOLS)
+	@scripts/module-tools.sh "$(CACHE)/tools/$(notdir $@)" $(DETECTOR_MODULE) "" \
+	  node-problem-detector=k8s.io/node-problem-detector/cmd/nodeproblemdetector
+	@ln -sfn "$(CACHE)/tools/$(notdir $@)" $@
+	$(call named,node-problem-detector)
 # The types of the Prometheus Operator: only the files are used.
 $(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR): | build/cache
 	@mkdir -p $@

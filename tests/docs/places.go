@@ -26,15 +26,16 @@ func Places() []Place {
 	const (
 		ci       = ".ci/run"
 		makefile = "Makefile"
-		race     = "go test -race $(UNIT)"
-		programs = "go test -short -p 4 -parallel 8 -skip '$(SLOW)' $(PROGRAMS)"
+		race     = "go test -race -vet=off $(UNIT)"
+		programs = "go test -short -vet=off -p 4 -parallel 8 -skip '$(SLOW)' $(PROGRAMS)"
 		guests   = "$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$'"
 		admin    = "tests/lab/system/admin_test.go"
 		move     = "func TestARefusedMoveToAnotherNamespaceDisturbsNothing("
 	)
 	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to fix, or no device
 	const packaged, tracer = "tests/lab/packaged/tracer_test.go", "func TestTheTracersPackageServesTelegrafsUser("
-	const release, cluster = "before a release", "there is no cluster"
+	const release, noKubelet = "before a release", "it takes a kubelet"
+	const cluster, documented = "tests/kubernetes/cluster/cluster_test.go", "func TestClusterTakesTheCommandsOfTheDocuments("
 	const releases, replaced = "tests/lab/system/release_test.go", "func TestDriverIsReplacedDuringARelease("
 	const noSystemd, noRPM = "there is no systemd", "it takes a system of packages in rpm"
 	return []Place{
@@ -54,16 +55,16 @@ func Places() []Place {
 		{Command: "make test-full PART=fabric-lab", NotRun: "it takes half an hour"},
 		{Command: "make test-full PART=fabric-faults", NotRun: "it takes half an hour"},
 		{Command: "make test-full PART=neighbours", NotRun: "it takes half an hour"},
-		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
-		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
+		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", Where: cluster, Says: documented},
+		{Command: "kubectl apply -k packaging/kubernetes/example", Where: cluster, Says: "func TestClusterRunsThePodsOfEachKustomization("},
 		{
 			Command: "kubectl get nodes -l feature.node.kubernetes.io/custom-rdma.available=true --no-headers \\\n" +
 				`  -o custom-columns='N:.metadata.name,G:.metadata.labels.topology\.kubernetes\.io/rack,A:.status.addresses[?(@.type=="InternalIP")].address' >peers`,
-			NotRun: cluster,
+			Where: cluster, Says: documented,
 		},
-		{Command: "kubectl -n rdma-events exec POD -- rdma-events forget mlx5_1:2", NotRun: cluster},
-		{Command: "kubectl -n rdma-events exec POD -- rdma-events events -since 24h", NotRun: cluster},
-		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, NotRun: cluster},
+		{Command: "kubectl -n rdma-events exec POD -- rdma-events forget mlx5_1:2", NotRun: noKubelet},
+		{Command: "kubectl -n rdma-events exec POD -- rdma-events events -since 24h", NotRun: noKubelet},
+		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, Where: cluster, Says: documented},
 		{Command: "rdma-events release", Where: releases, Says: replaced},
 		{Command: "sudo rdma-events release", Where: releases, Says: replaced},
 		{Command: "rdma-events resume", Where: releases, Says: replaced},
@@ -186,7 +187,7 @@ func Places() []Place {
 		{Command: "make test-schema", Where: ci, Says: "make test-schema"},
 		{
 			Command: "go test -run '^$' -fuzz FuzzCountersKeepTheirInvariants -fuzztime 10s ./internal/device/portstate",
-			Where:   "scripts/test-push.sh", Says: "scripts/fuzz.sh 15s",
+			Where:   "scripts/test-push.sh", Says: "scripts/fuzz.sh 5s",
 		},
 		{
 			Command: "go test -tags lab -short -v -run '^TestGuests$/tests/lab/guest' ./tests/lab",

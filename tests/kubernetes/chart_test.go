@@ -19,15 +19,22 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// renderChart returns what `helm template` makes of the chart with these values, or its error.
+// renderChart returns what `helm template` makes of the chart with these values, or its error. NAMESPACE=other is no value: it selects the
+// namespace.
 func renderChart(t *testing.T, values ...string) (string, error) {
 	t.Helper()
 	tool := filepath.Join(root, "build/tools/helm")
 	require.FileExists(t, tool, "run: make test-chart")
-	args := []string{"template", "rdma-events", filepath.Join(root, "packaging/kubernetes/chart"), "--namespace", "rdma-events"}
+	namespace := "rdma-events"
+	args := []string{"template", "rdma-events", filepath.Join(root, "packaging/kubernetes/chart")}
 	for _, v := range values {
+		if other, found := strings.CutPrefix(v, "NAMESPACE="); found {
+			namespace = other
+			continue
+		}
 		args = append(args, "--set", v)
 	}
+	args = append(args, "--namespace", namespace)
 	cmd := exec.CommandContext(t.Context(), tool, args...)
 	cmd.Env = []string{"HOME=" + t.TempDir()}
 	var stdout, stderr bytes.Buffer
@@ -53,7 +60,7 @@ var chartValues = map[string][]string{
 	},
 }
 
-var images = []string{"image.repository=rdma-events", "detectorImage.repository=node-problem-detector", "createNamespace=true"}
+var images = []string{"image.repository=rdma-events", "detectorImage.repository=node-problem-detector"}
 
 // The chart is a second way to the same objects. What only one of both may have are the hash in the name of a ConfigMap, the
 // checksum of its content, and the tags of images.
@@ -63,6 +70,7 @@ func TestChartMakesTheObjectsOfTheKustomization(t *testing.T) {
 		require.NoError(t, err, dir)
 		want, got := objectsOf(t, buildManifests(t, inNamespace(t, dir))), objectsOf(t, chart)
 		delete(want, "ConfigMap rdma-events-peers") // the cluster's own
+		delete(want, "Namespace rdma-events")       // has to be there before the release
 		require.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(got)), dir)
 		for name := range want {
 			require.Equal(t, want[name], got[name], "%s: %s", dir, name)
@@ -150,11 +158,43 @@ func TestChartTakesItsValues(t *testing.T) {
 	require.Contains(t, chart, "output.conf: mine")
 	require.NotContains(t, chart, "operator: Exists")
 	require.Contains(t, chart, "- name: A\n")
-	require.NotContains(t, chart, "kind: Namespace")
 	other, err := renderChart(t, "image.repository=registry.example.com/rdma-events")
 	require.NoError(t, err)
 	checksum := regexp.MustCompile(`checksum/config: \S+`)
 	require.NotEqual(t, checksum.FindString(chart), checksum.FindString(other), "another configuration replaces the pods")
+}
+
+func TestChartHasTheResourceAndTheTolerationsOfItsValues(t *testing.T) {
+	chart, err := renderChart(t, append(images, "components.node-problem-detector=true", "resource=rdma/mlx_pool",
+		"tolerations[0].key=nvidia.com/gpu", "tolerations[0].operator=Exists")...)
+	require.NoError(t, err)
+	require.Contains(t, chart, "rdma/mlx_pool: 1\n")
+	require.NotContains(t, chart, "hca_shared_devices_a")
+	require.Equal(t, 2, strings.Count(chart, "      tolerations:\n      - key: nvidia.com/gpu\n        operator: Exists\n"), "of both DaemonSets")
+	require.Empty(t, schemaComplaints(t, chart))
+}
+
+// Helm refuses an object that another release has made.
+func TestChartGivesObjectsOfTheClusterNamesOfTheirNamespace(t *testing.T) {
+	chart, err := renderChart(t, append(images, "components.node-problem-detector=true")...)
+	require.NoError(t, err)
+	other, err := renderChart(t, append(images, "components.node-problem-detector=true", "NAMESPACE=other")...)
+	require.NoError(t, err)
+	for name := range objectsOf(t, chart) {
+		if strings.HasPrefix(name, "PriorityClass ") || strings.HasPrefix(name, "ClusterRoleBinding ") {
+			require.NotContains(t, objectsOf(t, other), name)
+			require.Contains(t, objectsOf(t, other), name+"-other")
+		}
+	}
+	require.Contains(t, other, "priorityClassName: rdma-events-other\n")
+	require.Empty(t, schemaComplaints(t, other))
+}
+
+func TestChartTakesAnImageByItsDigest(t *testing.T) {
+	const digest = "registry.example.com/rdma-events@sha256:0123"
+	chart, err := renderChart(t, "image.repository="+digest)
+	require.NoError(t, err)
+	require.Contains(t, chart, "image: "+digest+"\n")
 }
 
 func TestChartNamesTheValueThatIsWrong(t *testing.T) {
@@ -163,7 +203,7 @@ func TestChartNamesTheValueThatIsWrong(t *testing.T) {
 		"set detectorImage.repository": {images[0], "components.node-problem-detector=true"},
 		"components.places needs":      {images[0], "components.places=true"},
 		"components":                   {images[0], "components.prometeus=true"},
-		"createNamespace":              {images[0], "createNamespace=maybe"},
+		"resource":                     {images[0], "resource=mlx_pool"},
 		"there is no DaemonSet other to patch": {images[0], "patches[0].target.kind=DaemonSet", "patches[0].target.name=other",
 			"patches[0].patch[0].op=add", "patches[0].patch[0].path=/a", "patches[0].patch[0].value=1"},
 		"has a path that does not exist: /spec/none/a": {images[0], "patches[0].target.kind=DaemonSet", "patches[0].target.name=rdma-events",

@@ -20,7 +20,8 @@ var (
 	chosen = flag.String("guest.run", "", "a regular expression for the tests to run in guests, of those that would")
 	cases  = flag.String("guest.cases", "", "regular expressions for the subtests to run of these tests, as behind the first slash of go test's -run")
 	whole  = flag.String("guest.whole", "", "a regular expression for the variants of TestVariants that run all of their tests")
-	share  = flag.Int("guest.share", 0, "with -guest.whole or TestSlow: one third of the guests alone, 1 to 3; 0 is all of them")
+	share  = flag.Int("guest.share", 0, "with -guest.whole or TestSlow: one share of the guests alone, from 1 to -guest.shares; 0 is all of them")
+	shares = flag.Int("guest.shares", 3, "the number of shares")
 )
 
 var (
@@ -51,8 +52,8 @@ var (
 // (TestSummaryOfThreeGuestsNamesTheFlap). moves has the tests that move a device to another
 // network namespace, and runs on NewestKernel only: Linux before 7.3 refuses the move with every driver that works
 // without hardware. The tests in later and slow are left out with -short only. Those in later run as long forms. Those in slow take
-// twenty seconds to a minute each and find what few changes can break: a third of them is a turn of scripts/rotation.sh, and all are in
-// the part release-rxe of make test-full.
+// ten seconds to a minute each and find what few changes can break: a share of them is a turn of scripts/rotation.sh, and all are in the
+// part release-rxe of make test-full.
 const (
 	soak     = "^TestSoak$"
 	recorded = "^TestHostOfAJobRecords$"
@@ -70,7 +71,11 @@ const (
 		"TestWhatTheTracerCountsIsWhatOthersCount|TestTwoPluginsTraceTheSameHost|TestAnIdleTracerReadsNoMap|" +
 		"TestADestructionWithoutItsAcknowledgementIsAHang|TestAReportAgreesWithTheKernel|TestProcessesThatComeAndGoAreAllCounted|" +
 		"TestAQueryThatHangsInTheDriverIsReportedAndStopsNoReader|TestAPlaceLosesWhatItIsAskedToAndCountsIt|" +
-		"TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain|TestDoctorCommandsFixTheirFindings|TestSummaryOfThreeHostsNamesTheFlap)$"
+		"TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain|TestDoctorCommandsFixTheirFindings|TestSummaryOfThreeHostsNamesTheFlap|" +
+		"TestADropEvery20ms|TestTheDriverCoreIsUnloadedBesideATracer|TestObjectsOfAWorkerHaveOneName|TestUnreadStderrStallsNothing|" +
+		"TestWhoHoldsWhatIsAsRDMAResourceShowsIt|TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays|TestChangedMACAddressKeepsTheDefaultGID|" +
+		"TestARenamedDeviceGoesOnUnderItsNewName|TestAnotherAddressAtTheIndexFailsNoRound|TestAKilledTracerIsAGapAndWhatWaitsIsStillCounted|" +
+		"TestTheKernelCountsAQueueThatIsLeftToAChild|TestManagementNetwork.*)$"
 )
 
 // quickFabric is the test of the fabric that TestFabric runs with -short. No guest runs beside it: six plugins need both processors.
@@ -156,7 +161,7 @@ func TestSlow(t *testing.T) {
 	for _, s := range suites {
 		for _, name := range s.list(t, slow) {
 			n++
-			if *share > 0 && n%3 != *share-1 {
+			if *share > 0 && n%*shares != *share-1 {
 				continue
 			}
 			t.Run(name, func(t *testing.T) {
@@ -237,7 +242,7 @@ func runSuites(t *testing.T, v variant) {
 		not = append(not, later, slow)
 	}
 	for n, one := range planSessions(t, v, not...) {
-		if *share > 0 && n%3 != *share-1 {
+		if *share > 0 && n%*shares != *share-1 {
 			continue
 		}
 		one.img = img

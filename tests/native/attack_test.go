@@ -69,6 +69,7 @@ func TestAHostileLibraryIsConfined(t *testing.T) {
 // The node of a device may appear and disappear when its worker is already
 // confined.
 func TestADeviceThatComesLaterIsOpenedAndProbed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "late0")
 	w.remove("late0")
 	w.start()

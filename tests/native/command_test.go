@@ -101,6 +101,7 @@ func (w *world) readOn(device string, during time.Duration) {
 // works. So it stays, for longer than a worker may otherwise be in one call, and what is
 // stuck is reported.
 func TestACommandThatHangsInTheKernelStopsNoReader(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		call, driver string
 		hang         ledger.Call
@@ -109,6 +110,7 @@ func TestACommandThatHangsInTheKernelStopsNoReader(t *testing.T) {
 		{"query_qp", "qedr", ledger.CallQueryQP},
 	} {
 		t.Run(c.call, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, "silent0")
 			w.driver("silent0", c.driver)
 			w.method = "rc_write"
@@ -143,6 +145,7 @@ func TestACommandThatHangsInTheKernelStopsNoReader(t *testing.T) {
 // A call that waits where a signal reaches it ends with its worker, which is replaced. Until
 // then events are read.
 func TestAHungHWCounterIsReportedAndItsWorkerReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "silent0")
 	w.driver("silent0", "mlx5")
 	counter := filepath.Join(w.dir, "class/infiniband/silent0/ports/1/hw_counters/resp_cqe_flush_error")
@@ -169,6 +172,7 @@ func TestAHungHWCounterIsReportedAndItsWorkerReplaced(t *testing.T) {
 
 // A device whose commands fail is stuck after three, and until one succeeds.
 func TestCommandsThatFailAreCountedAndNamed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "failing0")
 	w.driver("failing0", "qedr")
 	w.method = "rc_write"
@@ -195,6 +199,7 @@ func TestCommandsThatFailAreCountedAndNamed(t *testing.T) {
 
 // Each command costs the device's firmware, so what counts is what arrives there.
 func TestADeviceIsAskedNoMoreOftenThanConfigured(t *testing.T) {
+	t.Parallel()
 	const interval = time.Second // evidence.command_interval of configuration
 	began := time.Now()
 	w := newWorld(t, "asked0")

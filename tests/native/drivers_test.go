@@ -25,6 +25,7 @@ var reported = []string{"mlx5", "mlx4", "bnxt_re", "efa", "qedr"}
 // All of them enter their error state and are removed. One more device is in that
 // state when the plugin starts, and leaves it.
 func TestDriversAreReportedAsTheyAre(t *testing.T) {
+	t.Parallel()
 	var all []driven
 	for _, name := range reported {
 		p, ok := standin.FindProfile(name)

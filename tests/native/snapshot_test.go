@@ -66,6 +66,7 @@ func (w *world) unhang(counter string) {
 
 // A snapshot has a goroutine of its own. What was read until it hung is reported.
 func TestASnapshotThatHangsStopsNoReader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "silent0")
 	w.driver("silent0", "mlx5")
 	counter := w.counter("silent0")
@@ -139,6 +140,7 @@ func (w *world) awaitBusy(device string) {
 
 // Each event is a trigger, and the snapshots keep their pace.
 func TestAStormIsExplainedOnceASecondAndTenTimesAMinute(t *testing.T) {
+	t.Parallel()
 	const (
 		burst  = 100 // fits into one write, which a pipe keeps whole
 		bursts = 2000
@@ -184,6 +186,7 @@ func TestAStormIsExplainedOnceASecondAndTenTimesAMinute(t *testing.T) {
 
 // The plugin is killed, and its successor has no counters to compare with at first.
 func TestARestartedPluginExplainsOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "device0")
 	w.driver("device0", "mlx5") // it has counters
 	w.restartDelay = "200ms"

@@ -13,6 +13,7 @@ import (
 // call into the library can. Here the counter is a named pipe without a writer, so
 // that the process that opens it hangs.
 func TestHungReadOfSysfsIsNamed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "counting0")
 	counter := filepath.Join(w.dir, "class/infiniband/counting0/ports/1/counters/link_downed")
 	w.must(os.MkdirAll(filepath.Dir(counter), 0o755))

@@ -16,7 +16,9 @@ and patch. A path may lead through lists, and its last part may be "-" for the e
 {{- end }}
 {{- if kindIs "invalid" $at }}{{ fail (printf "the patch of %s %s has a path that does not exist: %s" $o.kind $o.metadata.name $op.path) }}{{ end }}
 {{- if eq $op.op "test" }}
-{{- if ne (toJson (index $at $last)) (toJson $op.value) }}{{ fail (printf "%s of %s %s is not %s" $op.path $o.kind $o.metadata.name (toJson $op.value)) }}{{ end }}
+{{- $now := "" }}
+{{- if kindIs "slice" $at }}{{ $now = index $at (int $last) }}{{ else }}{{ $now = index $at $last }}{{ end }}
+{{- if ne (toJson $now) (toJson $op.value) }}{{ fail (printf "%s of %s %s is not %s" $op.path $o.kind $o.metadata.name (toJson $op.value)) }}{{ end }}
 {{- else if eq $last "-" }}{{ $_ := set $holder $key (append $at $op.value) }}
 {{- else if kindIs "slice" $at }}{{ fail (printf "the path %s ends within a list: replace the list" $op.path) }}
 {{- else }}{{ $_ := set $at $last $op.value }}
