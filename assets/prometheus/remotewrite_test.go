@@ -81,6 +81,63 @@ func TestRemoteWriteHasTheSeriesOfAScrape(t *testing.T) {
 	t.Logf("%d series by both", len(writes))
 }
 
+// A batch may end anywhere: within a histogram, and between the last repetition of a problem and its end. Prometheus refuses a whole batch with
+// two values of one time, and Telegraf would send it again for ever.
+func TestRemoteWriteInSmallBatchesIsNeverRefused(t *testing.T) {
+	t.Parallel()
+	written := freeAddress(t)
+	startServer(t, written, exec.Command(rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), "--config.file="+writeConfig(t, "global: {}"),
+		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+written, "--web.enable-remote-write-receiver"))
+	config := shippedConfig(t, freeAddress(t), "remote_write = false", "remote_write = true") +
+		strings.Replace(remoteWrite(t, written), "[[outputs.http]]\n", "[[outputs.http]]\n  metric_batch_size = 1\n", 1)
+	require.Contains(t, config, "remote_write = true")
+	telegraf := rig.Start(t, rig.Config{
+		Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n[inputs.rdma_events.probe]\n  histogram = true\n[inputs.rdma_events.sim]\n  profile = \"roce2\"\n",
+		More: config + `
+[[inputs.execd]]
+  command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1)); t=$(date +%s%N)
+    printf 'rdma_collector,host=other uptime_ns=%d000000000i %d\\n' $n $t
+    case $n in
+    1|5) on=1 ;;
+    10) on=0 ;;
+    *) on= ;;
+    esac
+    if [ -n \"$on\" ]; then
+      printf 'rdma_problem,host=other,device=mlx5_0,port=1,alert=port-down,severity=critical '
+      printf 'active=%di,since_ns=1800000000000000000i,text=\"a\",do=\"b\" %d\\n' $on $t
+    fi
+  done"""]
+  signal = "STDIN"
+  data_format = "influx"
+[global_tags]
+  host = "h1"
+`,
+	})
+	value := func(query string) string {
+		response, err := http.Get("http://" + written + "/api/v1/query?query=" + url.QueryEscape(query))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		var answer struct{ Data struct{ Result []struct{ Value [2]any } } }
+		require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
+		if len(answer.Data.Result) == 0 {
+			return ""
+		}
+		return fmt.Sprint(answer.Data.Result[0].Value[1])
+	}
+	require.Eventually(t, func() bool {
+		return value(`rdma_collector_uptime_seconds{host="other"} > 15`) != "" && value(`count(rdma_cq_probe_wake_seconds_count{device="sim0"} > 15)`) != ""
+	}, time.Minute, time.Second, "%s", &logText{telegraf})
+	require.Equal(t, "0", value(`rdma_problem_active{host="other"}`))
+	require.Equal(t, value(`count(rdma_cq_probe_wake_seconds_bucket{le="+Inf"})`), value(`count(rdma_cq_probe_wake_seconds_count)`))
+	require.Equal(t, "0", value(`count(rdma_cq_probe_wake_seconds_bucket{le="+Inf"} != on(device, port, vector, method) rdma_cq_probe_wake_seconds_count) or vector(0)`))
+	require.NotContains(t, telegraf.Log(), "400")
+}
+
+// logText is the log of a Telegraf when a message is printed.
+type logText struct{ *rig.Telegraf }
+
+func (l *logText) String() string { return l.Log() }
+
 // writeConfig writes a configuration of Prometheus and returns its path.
 func writeConfig(t *testing.T, text string) string {
 	t.Helper()
