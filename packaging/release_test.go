@@ -199,6 +199,8 @@ func TestReleaseIsSignedWithTheNamedKey(t *testing.T) {
 	p.run("sh", "-c", "cd dist && sha256sum --quiet -c SHA256SUMS")
 	p.run("scripts/release.sh", "sign", "dist", key) // again, over the first signature
 	p.run("sh", "-c", verify)
+	p.run("sh", "-c", "echo >>dist/rdma-events_1.2.3_arm64.deb")
+	require.Contains(t, p.refused("sign", "dist", key), "dist has other files than SHA256SUMS lists")
 	p.run("sh", "-c", "echo >>dist/SHA256SUMS")
 	out, err := p.command("sh", "-c", verify).CombinedOutput()
 	require.Error(t, err, "changed checksums: %s", out)

@@ -118,8 +118,11 @@ provenance() {
 sign() {
 	local key=$2
 	[ -e "$key" ] || refuse "there is no $key: name the file of an SSH key with KEY="
+	local other
 	cd "$1"
 	rm -f SHA256SUMS.sig
+	other=$(sha256sum --quiet -c SHA256SUMS 2>&1) || refuse "$1 has other files than SHA256SUMS lists; run make release again:
+$other"
 	ssh-keygen -q -Y sign -f "$key" -n rdma_events-release SHA256SUMS
 	echo "signed $1/SHA256SUMS with $key"
 }

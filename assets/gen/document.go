@@ -16,6 +16,7 @@ they were tested, and with what not.
 ` + "```sh" + `
 sudo cp assets/datasources/rdma_events.yaml /etc/grafana/provisioning/datasources/   # edit its address and database
 sudo cp assets/alerts/rdma_events.yaml /etc/grafana/provisioning/alerting/
+sudo systemctl restart grafana-server
 ` + "```" + `
 
 The rules ask the data source with the UID ` + "`rdma-influxdb`" + `. ` + "`rdma-events assets -out my-site`" + ` writes them for your site: with the

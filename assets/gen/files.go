@@ -57,10 +57,26 @@ func forInfluxDB(o *Options, metrics []measure.Metric) ([]File, error) {
 		document{"datasources/rdma_events.yaml", func() ([]byte, error) { return dataSourceFile(o), nil }},
 		document{"influxdb/downsampling.influxql", func() ([]byte, error) { return downsampling(o.Place, metrics), nil }},
 	)
+	if !o.Place.Shared {
+		files = append(files, File{Path: "telegraf/own-database.conf", Text: ownOutput(o.Place)})
+	}
 	if err == nil {
 		err = n.err()
 	}
 	return files, err
+}
+
+// ownOutput returns the Telegraf configuration that writes the points to their own database.
+func ownOutput(place influxdb.Place) []byte {
+	return fmt.Appendf(nil, `# Writes the plugin's points to their own database, which assets/influxdb/downsampling.influxql creates.
+# Exclude these points from your other outputs with namedrop = ["rdma_*"].
+[[outputs.influxdb]]
+  urls = ["http://127.0.0.1:8086"]
+  database = %q
+  # Telegraf would create the database without the retention policies.
+  skip_database_creation = true
+  namepass = ["rdma_*"]
+`, place.Database)
 }
 
 func forPrometheus(o *Options, metrics []measure.Metric) ([]File, error) {

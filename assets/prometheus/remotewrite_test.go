@@ -117,7 +117,9 @@ func TestRemoteWriteInSmallBatchesIsNeverRefused(t *testing.T) {
 		response, err := http.Get("http://" + written + "/api/v1/query?query=" + url.QueryEscape(query))
 		require.NoError(t, err)
 		defer response.Body.Close()
-		var answer struct{ Data struct{ Result []struct{ Value [2]any } } }
+		var answer struct {
+			Data struct{ Result []struct{ Value [2]any } }
+		}
 		require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
 		if len(answer.Data.Result) == 0 {
 			return ""

@@ -15,8 +15,8 @@ import (
 )
 
 const assetsAbout = `Writes dashboards for Grafana and alert rules. For InfluxDB it also writes the data
-source and the down-sampling, for Prometheus the configurations of Telegraf,
-Prometheus and Alertmanager.
+source, the down-sampling and Telegraf's output, for Prometheus the configurations of
+Telegraf, Prometheus and Alertmanager.
 `
 
 // assetsFlags are the flags of the subcommand assets.

@@ -44,7 +44,7 @@ func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
 			Text: "python3 job_1870 does not read its error events, 2 wait",
 		},
 		{
-			ID: "app-destroy-hangs", Severity: alerts.Warning, Device: "mlx5_0", Of: "python3 qp 284", Since: at.Add(-40 * time.Second),
+			ID: "app-destroy-hangs", Severity: alerts.Warning, Device: "mlx5_0", Of: "python3 qp", Since: at.Add(-40 * time.Second),
 			Text: "python3, pid 4711, hangs in the destruction of qp 284: acknowledgements are missing, 1 of them",
 		},
 	}, s.Problems)

@@ -41,7 +41,7 @@ func WriteScreen(w io.Writer, s *health.Status, first string, now time.Time) err
 		b.WriteString("no problems\n")
 	}
 	if s.Source == health.SourcePlugin && !s.MemorySince.IsZero() {
-		fmt.Fprintf(&b, "what was before %s is not remembered: the plugin has no state directory\n", formatTime(s.MemorySince, now))
+		fmt.Fprintf(&b, "what was before %s is not remembered: the plugin has no state directory, or simulated devices\n", formatTime(s.MemorySince, now))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
