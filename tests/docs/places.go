@@ -47,7 +47,7 @@ func Places() []Place {
 		{Command: "make try-image", NotRun: release},
 		{Command: "make release", NotRun: release},
 		{Command: "make release KEY=~/.ssh/id_ed25519", NotRun: release},
-		{Command: "go install", Where: "packaging/goinstall_test.go", Says: "func TestProgramsAreInstalled"},
+		{Command: "go install", Where: "packaging/goinstall_test.go", Says: "func TestProgramsAreInstalledByGoFromAProxy("},
 		{Command: "make reproducible", NotRun: release},
 		{Command: "make image", NotRun: "it takes Docker"},
 		{Command: "make test-full PART=soak", NotRun: "it takes 12 minutes"},
