@@ -57,6 +57,7 @@ func Places() []Place {
 		{Command: "make test-full PART=fabric-lab", NotRun: "it takes half an hour"},
 		{Command: "make test-full PART=fabric-faults", NotRun: "it takes half an hour"},
 		{Command: "make test-full PART=neighbours", NotRun: "it takes half an hour"},
+		{Command: "make test-cluster", NotRun: "it takes ten minutes"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", Where: cluster, Says: documented},
 		{Command: "kubectl apply -k packaging/kubernetes/example", Where: cluster, Says: "func TestClusterRunsThePodsOfEachKustomization("},
 		{
