@@ -42,7 +42,7 @@ slow/programs)
 	;;
 slow/*)
 	variants
-	lab -timeout 30m -run '^TestSlow$' -guest.share "${turn#*/}" -guest.shares 6
+	lab -timeout 30m -run '^TestSlow$' -guest.share "${turn#*/}" -guest.shares 12
 	;;
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;
