@@ -273,6 +273,28 @@ func (s *scraped) requireLint() {
 	require.Empty(s.t, string(out))
 }
 
+// The histogram goes through a text, where a name that is no label's name of Prometheus would be an error.
+func TestHistogramHasTheLabelsThatTheOutputMakesOfTags(t *testing.T) {
+	t.Parallel()
+	s := &scraped{t: t, address: freeAddress(t)}
+	rig.Start(t, rig.Config{
+		Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.probe]\n    histogram = true\n" +
+			"  [inputs.rdma_events.sim]\n    profile = \"fleet1\"\n",
+		More: shippedConfig(t, s.address) + "\n[global_tags]\n  host = \"h1\"\n  \"data-center\" = 'dc \"1\"\\a'\n  \"2nd\" = \"b\"\n  _under = \"c\"\n",
+	})
+	labels := []string{"data_center=dc \"1\"\\a", "host=h1", "device=sim0"}
+	s.await("a histogram", func() bool { return s.families["rdma_cq_probe_wake_seconds"] != nil })
+	_, shown := s.value("rdma_port_up", labels...)
+	require.True(t, shown, "of the other series")
+	for _, l := range labelsOf(s.families["rdma_port_up"].GetMetric()[0]) {
+		if strings.HasSuffix(l, "=b") || strings.HasSuffix(l, "=c") {
+			labels = append(labels, l)
+		}
+	}
+	require.Len(t, labels, 5)
+	s.requireHistogram(append(labels, "method=ud_send", "port=1", "vector=0")...)
+}
+
 // With both, other outputs get the original points.
 func TestOriginalPointsPassBesideThem(t *testing.T) {
 	t.Parallel()
