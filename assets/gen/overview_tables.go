@@ -19,7 +19,7 @@ func (b *board) overviewTables() {
 			"ports of silent hosts and missing devices; ports that need not be active, such as unused ports and ports of `expected_down`.",
 		},
 		queries: []query{
-			{text: `SELECT "state_age_ns", "up" FROM (SELECT last("up") AS "up",
+			{text: `SELECT ` + lastOf("state_age_ns", "up") + ` FROM (SELECT last("up") AS "up",
 				last("state_age_ns") AS "state_age_ns" FROM {rdma_port} WHERE {filter} AND "expected_up" = 1
 				GROUP BY ` + byPort + `) WHERE "up" = 0 AND $timeFilter GROUP BY ` + byPort},
 			{prom: `max by (PLACE, host, plugin_instance, device, port) (rdma_port_up{FILTER} == 0 and rdma_port_expected_up{FILTER} == 1)`},
@@ -38,7 +38,7 @@ func (b *board) overviewTables() {
 			"devices of silent hosts, devices in the network namespace of a pod (other_netns), and devices that nothing can open (unwatchable).",
 		},
 		queries: []query{
-			{text: `SELECT "reason", "age", "present", "worker_state" FROM (SELECT last("open") AS "open", last("present") AS "present",
+			{text: `SELECT ` + lastOf("reason", "age", "present", "worker_state") + ` FROM (SELECT last("open") AS "open", last("present") AS "present",
 				last("worker_state") AS "worker_state", last("reason") AS "reason", max("age") AS "age" FROM
 				(SELECT last("open") AS "open", last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason",
 				last("open") * 0 AS "age" FROM {rdma_device} WHERE {filter} AND RECENT GROUP BY ` + byDevice + `), (` + unwatched + `)
@@ -65,7 +65,7 @@ func (b *board) overviewTables() {
 			"a rate that changed without a drop of the link: rdma_attr_change has the time.",
 		},
 		queries: []query{
-			{text: `SELECT "age", "rate", "expected" FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "expected" AND $timeFilter GROUP BY ` + byPort},
+			{text: `SELECT ` + lastOf("age", "rate", "expected") + ` FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "expected" AND $timeFilter GROUP BY ` + byPort},
 			{prom: slowLinks("rdma_port_rate_bytes_per_second{FILTER} * 8")},
 			{prom: slowLinks("rdma_port_rate_expected_bytes_per_second{FILTER} * 8")},
 			{prom: slowLinks("rdma_port_state_age_seconds{FILTER}")},
@@ -84,7 +84,7 @@ func (b *board) overviewTables() {
 			"applications' own queues" + restarted,
 		},
 		queries: []query{
-			{text: `SELECT "age", "events", "completions", "errors" FROM (SELECT sum("events") AS "events", sum("completions") AS "completions",
+			{text: `SELECT ` + lastOf("age", "events", "completions", "errors") + ` FROM (SELECT sum("events") AS "events", sum("completions") AS "completions",
 				sum("errors") AS "errors", max("age") AS "age" FROM (` + failures + `), (` + failing + `) WHERE $timeFilter GROUP BY ` + byVector + `)
 				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND $timeFilter GROUP BY ` + byVector},
 			{prom: failedRounds("lost_events")}, {prom: failedRounds("lost_completions")}, {prom: failedRounds("errors")},
@@ -110,7 +110,7 @@ func (b *board) stuckCommands() {
 			"devices of silent hosts; drivers that answer from the host's memory.",
 		},
 		queries: []query{
-			{text: `SELECT "age", "status", "busy" FROM (SELECT last("stuck") AS "stuck", last("busy") AS "busy", last("status") AS "status",
+			{text: `SELECT ` + lastOf("age", "status", "busy") + ` FROM (SELECT last("stuck") AS "stuck", last("busy") AS "busy", last("status") AS "status",
 				max("age") AS "age" FROM (SELECT last("stuck") AS "stuck", last("busy_ns") AS "busy", last("status") AS "status",
 				last("stuck") * 0 AS "age" FROM {rdma_command} WHERE {filter} AND RECENT GROUP BY ` + byCall + `), (` + unanswered + `)
 				WHERE $timeFilter GROUP BY ` + byCall + `) WHERE "stuck" = 1 AND $timeFilter GROUP BY ` + byCall},
