@@ -250,9 +250,11 @@ func (b *board) fabricGroups() {
 const (
 	slowText = `SELECT max("write_ns_p99") AS "Value" FROM {rdma_fabric} WHERE {filter} GROUP BY "own_group", "peer_group"`
 	slowProm = `max by (own_group, peer_group) (rdma_fabric_write_p99_seconds{FILTER})`
-	lossText = ` FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent"
-		FROM (SELECT last("forward_lost") - min("forward_lost") AS "there", last("reverse_lost") - min("reverse_lost") AS "back",
-		last("sent") - min("sent") AS "sent" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)
+	// Each sum has a subquery of its own, with fractions, as overviewTables says.
+	lossText = ` FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent" FROM
+		(SELECT (last("forward_lost") - min("forward_lost")) * 1.0 AS "there" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `),
+		(SELECT (last("reverse_lost") - min("reverse_lost")) * 1.0 AS "back" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `),
+		(SELECT (last("sent") - min("sent")) * 1.0 AS "sent" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)
 		WHERE $timeFilter GROUP BY "own_group", "peer_group") WHERE "sent" > 0 AND $timeFilter`
 	lossProm = `100 * sum by (own_group, peer_group) (increase(rdma_fabric_forward_lost_total{FILTER}[5m]) + increase(rdma_fabric_reverse_lost_total{FILTER}[5m]))
 		/ (sum by (own_group, peer_group) (increase(rdma_fabric_sent_total{FILTER}[5m])) > 0)`

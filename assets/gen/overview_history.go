@@ -115,7 +115,8 @@ func (b *board) overviewWorst() {
 			"ports that are down.",
 		},
 		queries: []query{{
-			text: `SELECT ` + lastOf("rate", "up") + ` FROM (` + rates + `) WHERE "up" = 1 AND $timeFilter GROUP BY ` + byPort,
+			text: `SELECT ` + lastOf("rate", "up") + ` FROM (SELECT last("rate_gbps") AS "rate", ` + lastOf("up") + ` FROM {rdma_port}
+				WHERE {filter} GROUP BY ` + byPort + `) WHERE "up" = 1 AND $timeFilter GROUP BY ` + byPort,
 			prom: `sort(count_values("rate", rdma_port_rate_bytes_per_second{FILTER} * 8 and rdma_port_up{FILTER} == 1))`,
 		}},
 	}, nil, column{name: "rate", unit: "Gbits"}, column{name: "up", prom: "Value", title: "ports"})

@@ -28,21 +28,69 @@ type form struct {
 func otherForms() []form {
 	return []form{
 		{place: "rdma-events-fleet 10", plain: withoutSelectors},
-		{place: "rdma-events-fleet 11", plain: withoutSelectors},
+		{place: "rdma-events-fleet 11", plain: plainForm(`SELECT "reason", "age", "present", "worker_state" FROM (SELECT last("open") AS "open",
+			last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason", max("age") AS "age" FROM
+			(SELECT last("open") AS "open", last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason",
+			last("open") * 0 AS "age" FROM "autogen"."rdma_device" WHERE FILTER AND RECENT GROUP BY DEVICE),
+			(SELECT elapsed("open", 1ns) AS "age" FROM
+			(SELECT last("open") AS "open" FROM "autogen"."rdma_device" WHERE FILTER AND "open" = 1 GROUP BY DEVICE),
+			(SELECT last("open") AS "open" FROM "autogen"."rdma_device" WHERE FILTER GROUP BY DEVICE) WHERE TIMES GROUP BY DEVICE)
+			WHERE TIMES GROUP BY DEVICE) WHERE "open" = 0 AND "reason" != 'renamed' AND "reason" != 'reassigned' AND "reason" != 'deleted'
+			AND "reason" != 'other_netns' AND "reason" != 'unwatchable' AND TIMES GROUP BY DEVICE`)},
 		{place: "rdma-events-fleet 33", plain: withoutSelectors},
-		{place: "rdma-events-fleet 34", plain: withoutSelectors},
+		{place: "rdma-events-fleet 34", plain: plainForm(`SELECT "age", "events", "completions", "errors" FROM (SELECT sum("events") AS "events",
+			sum("completions") AS "completions", sum("errors") AS "errors", max("age") AS "age" FROM
+			(SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
+			last("errors") - min("errors") AS "errors", last("errors") * 0 AS "age" FROM "autogen"."rdma_cq_probe"
+			WHERE FILTER GROUP BY DEVICE, "port", "vector", "method"),
+			(SELECT elapsed("ok", 1ns) AS "age" FROM
+			(SELECT first("ok") AS "ok" FROM "autogen"."rdma_cq_probe" WHERE FILTER AND "ok" = 0 GROUP BY DEVICE, "port", "vector"),
+			(SELECT last("ok") AS "ok" FROM "autogen"."rdma_cq_probe" WHERE FILTER GROUP BY DEVICE, "port", "vector")
+			WHERE TIMES GROUP BY DEVICE, "port", "vector")
+			WHERE TIMES GROUP BY DEVICE, "port", "vector") WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND TIMES
+			GROUP BY DEVICE, "port", "vector"`)},
 		{place: "rdma-events-fleet 38", plain: withoutSelectors},
-		{place: "rdma-events-fleet 41", plain: withoutSelectors},
+		{place: "rdma-events-fleet 41", plain: plainForm(`SELECT "age", "status", "busy" FROM (SELECT last("stuck") AS "stuck", last("busy") AS "busy",
+			last("status") AS "status", max("age") AS "age" FROM (SELECT last("stuck") AS "stuck", last("busy_ns") AS "busy", last("status") AS "status",
+			last("stuck") * 0 AS "age" FROM "autogen"."rdma_command" WHERE FILTER AND RECENT GROUP BY DEVICE, "port", "call"),
+			(SELECT elapsed("stuck", 1ns) AS "age" FROM
+			(SELECT last("stuck") AS "stuck" FROM "autogen"."rdma_command" WHERE FILTER AND "stuck" = 0 GROUP BY DEVICE, "port", "call"),
+			(SELECT last("stuck") AS "stuck" FROM "autogen"."rdma_command" WHERE FILTER GROUP BY DEVICE, "port", "call")
+			WHERE TIMES GROUP BY DEVICE, "port", "call")
+			WHERE TIMES GROUP BY DEVICE, "port", "call") WHERE "stuck" = 1 AND TIMES GROUP BY DEVICE, "port", "call"`)},
 		{place: "rdma-events-fabric 10", plain: withoutSelectors},
 		{place: "rdma-events-fabric 11", plain: withoutSelectors},
 		{place: "rdma-events-applications 12", plain: withoutSelectors},
-		{
-			place: "rdma-events-fabric 17",
-			plain: strings.NewReplacer(`100.0 * (last("there") + last("back")) / last("sent")`, `100.0 * ("there" + "back") / "sent"`).Replace,
-		},
+		{place: "rdma-events-fabric 15", plain: plainForm(`SELECT 100.0 * ("there" + "back") / "sent" AS "Value", "own_group", "peer_group" FROM LOSS`)},
+		{place: "rdma-events-fabric 17", plain: plainForm(`SELECT top("Value", "own_group", "peer_group", 20) AS "Value" FROM (SELECT
+			100.0 * ("there" + "back") / "sent" AS "Value" FROM LOSS GROUP BY "own_group", "peer_group") WHERE TIMES`)},
 		{place: "rdma-events-fleet 18", plain: withShareInCeil},
 		{place: "rdma-events-fleet 44", plain: groupedBySeries, rows: sortedRows},
 		{place: "rdma-ports-down-together", plain: withCableBesideSelector},
+	}
+}
+
+// loss is the part of a query that both panels of loss between groups have.
+const loss = `(SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent" FROM
+	(SELECT last("forward_lost") - min("forward_lost") AS "there", last("reverse_lost") - min("reverse_lost") AS "back",
+	last("sent") - min("sent") AS "sent" FROM "autogen"."rdma_fabric" WHERE FILTER GROUP BY
+	"site", "rack", "rail", "host", "instance", "own_group", "peer_group", "scope")
+	WHERE TIMES GROUP BY "own_group", "peer_group") WHERE "sent" > 0 AND TIMES`
+
+var (
+	timesInQuery  = regexp.MustCompile(`time >= \d+ms and time <= \d+ms`)
+	filterInQuery = regexp.MustCompile(timesInQuery.String() + `( AND "\w+" =~ /[^/]*/)*`)
+	recentInQuery = regexp.MustCompile(`time > \d+ms - \w+`)
+)
+
+// plainForm returns a function that puts the conditions of a query into another one.
+func plainForm(template string) func(query string) string {
+	template = strings.ReplaceAll(strings.Join(strings.Fields(template), " "), "LOSS", loss)
+	return func(query string) string {
+		return strings.NewReplacer(
+			"FILTER", filterInQuery.FindString(query), "TIMES", timesInQuery.FindString(query), "RECENT", recentInQuery.FindString(query),
+			"DEVICE", `"site", "rack", "rail", "host", "instance", "device"`,
+		).Replace(template)
 	}
 }
 
