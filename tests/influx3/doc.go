@@ -8,5 +8,5 @@
 // content/shared/influxdb3-query-guides/influxql/explore-schema.md (b498878bb111), and one of SELECT is of troubleshoot.md there (0ac2ca0bbe4a).
 //
 // A query that the tables allow may still fail: the checker does not look at the types of fields, at the number and kind of a
-// function's arguments, or at casts.
+// function's arguments, at casts, or at how several subqueries after FROM are combined.
 package influx3

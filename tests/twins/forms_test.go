@@ -116,7 +116,8 @@ func groupedBySeries(query string) string {
 	return fields + `"top" FROM ` + strings.Replace(rest, " ORDER BY", " GROUP BY "+tags+" ORDER BY", 1)
 }
 
-var fallenInSources = regexp.MustCompile(`^SELECT sum\("n"\) AS "down" FROM \(SELECT count\("up"\) AS "n" FROM \(SELECT last\("up"\) AS "up" (.*?)\) WHERE "up" = 0 AND (.*?)\), \(.*$`)
+var fallenInSources = regexp.MustCompile(`^SELECT sum\("n"\) AS "down" FROM ` +
+	`\(SELECT count\("up"\) AS "n" FROM \(SELECT last\("up"\) AS "up" (.*?)\) WHERE "up" = 0 AND (.*?)\), \(.*$`)
 
 // withCableBesideSelector takes the cable from the point of the last state.
 func withCableBesideSelector(query string) string {
