@@ -221,7 +221,7 @@ func (b *board) appHangs() {
 			"programs that use musl, 32-bit programs, and rdma_destroy_id.",
 		},
 		queries: []query{
-			{text: `SELECT "threads", "age", "missing", "pid", "tid", "number", "unit", "proof" FROM (SELECT last("threads") AS "threads",
+			{text: `SELECT ` + lastOf("threads", "age", "missing", "pid", "tid", "number", "unit", "proof") + ` FROM (SELECT last("threads") AS "threads",
 				last("age_ns") AS "age", last("missing") AS "missing", last("pid") AS "pid", last("tid") AS "tid", last("number") AS "number",
 				last("unit") AS "unit", last("proof") AS "proof" FROM {rdma_app_hang} WHERE {filter}` + filteredByApp + ` GROUP BY ` + byHang + `)
 				WHERE "threads" > 0 AND $timeFilter GROUP BY ` + byHang},

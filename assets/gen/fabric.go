@@ -164,7 +164,7 @@ func (b *board) saying(as, verdict string) query {
 func (b *board) fabricSuspects() {
 	blaming := func(as, scope, filter string) query {
 		return query{
-			text: `SELECT "observers" AS "` + as + `" FROM (` + b.options.observers(peerEnd, scope) + `) WHERE "observers" > 0 AND $timeFilter ` + b.byPeer(),
+			text: `SELECT last("observers") AS "` + as + `" FROM (` + b.options.observers(peerEnd, scope) + `) WHERE "observers" > 0 AND $timeFilter ` + b.byPeer(),
 			prom: `count` + b.ofPeer() + `(` + b.observing(filter) + `)`,
 		}
 	}
@@ -200,7 +200,7 @@ func (b *board) fabricPorts() {
 			"ports that are not active.",
 		},
 		queries: []query{
-			{text: `SELECT "age", "bad" FROM (SELECT last("bad") AS "bad", last("verdict_age_ns") AS "age" FROM {rdma_fabric_port} WHERE {filter}
+			{text: `SELECT ` + lastOf("age", "bad") + ` FROM (SELECT last("bad") AS "bad", last("verdict_age_ns") AS "age" FROM {rdma_fabric_port} WHERE {filter}
 				GROUP BY ` + byPort + `, "own_group") WHERE "bad" = 1 AND $timeFilter GROUP BY ` + byPort + `, "own_group"`},
 			{prom: `max by (PLACE, host, plugin_instance, device, port, own_group) (` + mine + `)`},
 			{prom: `max by (PLACE, host, plugin_instance, device, port, own_group) (rdma_fabric_port_verdict_age_seconds{FILTER} and ` + mine + `)`},
@@ -250,9 +250,11 @@ func (b *board) fabricGroups() {
 const (
 	slowText = `SELECT max("write_ns_p99") AS "Value" FROM {rdma_fabric} WHERE {filter} GROUP BY "own_group", "peer_group"`
 	slowProm = `max by (own_group, peer_group) (rdma_fabric_write_p99_seconds{FILTER})`
-	lossText = `SELECT 100.0 * ("there" + "back") / "sent" AS "Value" FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent"
-		FROM (SELECT last("forward_lost") - min("forward_lost") AS "there", last("reverse_lost") - min("reverse_lost") AS "back",
-		last("sent") - min("sent") AS "sent" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)
+	// Each sum has a subquery of its own, with fractions, as overviewTables says.
+	lossText = ` FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent" FROM
+		(SELECT (last("forward_lost") - min("forward_lost")) * 1.0 AS "there" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `),
+		(SELECT (last("reverse_lost") - min("reverse_lost")) * 1.0 AS "back" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `),
+		(SELECT (last("sent") - min("sent")) * 1.0 AS "sent" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)
 		WHERE $timeFilter GROUP BY "own_group", "peer_group") WHERE "sent" > 0 AND $timeFilter`
 	lossProm = `100 * sum by (own_group, peer_group) (increase(rdma_fabric_forward_lost_total{FILTER}[5m]) + increase(rdma_fabric_reverse_lost_total{FILTER}[5m]))
 		/ (sum by (own_group, peer_group) (increase(rdma_fabric_sent_total{FILTER}[5m])) > 0)`
@@ -261,9 +263,11 @@ const (
 func (b *board) fabricMatrices() {
 	const many = " With more than 40 groups, only the worst 1,600 pairs of groups are shown; choose groups at the top to see all their pairs."
 	slow := query{text: slowText, prom: slowProm}
-	loss := query{text: lossText + ` GROUP BY "own_group", "peer_group"`, prom: lossProm}
+	loss := query{
+		text: `SELECT 100.0 * (last("there") + last("back")) / last("sent") AS "Value"` + lossText + ` GROUP BY "own_group", "peer_group"`, prom: lossProm,
+	}
 	// For thousands of pairs of groups, the query takes a sixth of the time if it returns the groups as columns.
-	lossCells := query{text: strings.Replace(lossText, `AS "Value"`, `AS "Value", "own_group", "peer_group"`, 1), prom: lossProm}
+	lossCells := query{text: `SELECT 100.0 * ("there" + "back") / "sent" AS "Value", "own_group", "peer_group"` + lossText, prom: lossProm}
 	b.matrix(panel{
 		id: 14, title: "Write p99, from group to group", width: 12, height: 12, now: true, fabric: true, unit: b.names.unit("rdma_fabric.write_ns_p99"),
 		help: help{

@@ -155,7 +155,7 @@ const rates = `SELECT last("rate_gbps") AS "rate", last("rate_expected_gbps") AS
 
 // failures are the rounds of each probe that failed, by kind.
 const failures = `SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
-	last("errors") - min("errors") AS "errors", last("errors") * 0 AS "age" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
+	last("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
 
 // over makes the last panel show a time of its own. A query for Prometheus looks back by itself.
 func (b *board) over(span string) {

@@ -59,11 +59,11 @@ func (b *board) overviewHistory() {
 	}, bars)
 }
 
-// hostsWith returns the query that counts, in each interval, the hosts on which a
-// count was above 0: ceil(n/(n+1)) is 1 for every such n.
+// hostsWith returns the query that counts, in each interval, the hosts on which a count was above 0: ceil(n/(n+1)) is 1 for every such n.
+// The 1.0 makes the share a fraction: an outer query of InfluxDB 1.8 takes the quotient of two integers for an integer, and cuts it to 0.
 func hostsWith(field string) string {
-	return `SELECT sum("bad") AS "hosts" FROM (SELECT ceil(max("` + field + `") / (max("` + field + `") + 1)) AS "bad" FROM {rdma_host}
-		WHERE {filter} GROUP BY time($__interval), "host" fill(none))
+	return `SELECT sum("bad") AS "hosts" FROM (SELECT ceil("share") AS "bad" FROM (SELECT max("` + field + `") / (max("` + field + `") + 1.0) AS "share"
+		FROM {rdma_host} WHERE {filter} GROUP BY time($__interval), "host" fill(none)))
 		WHERE $timeFilter GROUP BY time($__interval) fill(none)`
 }
 
@@ -115,7 +115,8 @@ func (b *board) overviewWorst() {
 			"ports that are down.",
 		},
 		queries: []query{{
-			text: `SELECT "rate", "up" FROM (` + rates + `) WHERE "up" = 1 AND $timeFilter GROUP BY ` + byPort,
+			text: `SELECT ` + lastOf("rate", "up") + ` FROM (SELECT last("rate_gbps") AS "rate", ` + lastOf("up") + ` FROM {rdma_port}
+				WHERE {filter} GROUP BY ` + byPort + `) WHERE "up" = 1 AND $timeFilter GROUP BY ` + byPort,
 			prom: `sort(count_values("rate", rdma_port_rate_bytes_per_second{FILTER} * 8 and rdma_port_up{FILTER} == 1))`,
 		}},
 	}, nil, column{name: "rate", unit: "Gbits"}, column{name: "up", prom: "Value", title: "ports"})
@@ -154,8 +155,8 @@ func (b *board) latestCauses() {
 			"one cause on many hosts at the same time points to a switch, a subnet manager or a rollout; docs/reference/causes.md explains each cause.",
 			"triggers without a certain cause: the Device dashboard has them too.",
 		},
-		queries: []query{{text: `SELECT "cause", "ext_state", "top" FROM {rdma_evidence} WHERE {filter} AND "cause" != ''
-			GROUP BY ` + byPort + `, "trigger" ORDER BY time DESC LIMIT 100`, logs: &logQuery{"rdma_evidence", []string{`cause!=""`}}}},
+		queries: []query{{text: `SELECT "cause", "ext_state", "top", ` + byPort + `, "trigger" FROM {rdma_evidence}
+			WHERE {filter} AND "cause" != '' ORDER BY time DESC LIMIT 100`, logs: &logQuery{"rdma_evidence", []string{`cause!=""`}}}},
 	}, b.toRow(), append([]column{{name: "Time"}}, b.placed(column{name: "port"}, column{name: "trigger"}, column{name: "cause"},
 		column{name: "ext_state", title: "link"}, column{name: "top", title: "counters that moved"})...)...)
 	b.first(100, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": true}}}})

@@ -1,7 +1,9 @@
 package gen
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"rdma_events/assets/grafana"
 )
@@ -9,6 +11,11 @@ import (
 // overviewTables adds tables. If a row has several fields, the outer query also groups
 // by the series. Otherwise InfluxDB 1.8 puts fields of different series into one
 // row if some series lack a field.
+//
+// InfluxDB 1.8 evaluates a subquery again for each function whose field it has, with all
+// its columns. So what is slow to find has a subquery of its own. The first of several
+// subqueries decides on the type of a column, and without the column it is for
+// fractions: other numbers of the later ones are left out. Hence the factors of 1.0.
 func (b *board) overviewTables() {
 	b.table(panel{
 		id: 10, title: "Ports down", width: 5, height: 8, now: true,
@@ -19,7 +26,7 @@ func (b *board) overviewTables() {
 			"ports of silent hosts and missing devices; ports that need not be active, such as unused ports and ports of `expected_down`.",
 		},
 		queries: []query{
-			{text: `SELECT "state_age_ns", "up" FROM (SELECT last("up") AS "up",
+			{text: `SELECT ` + lastOf("state_age_ns", "up") + ` FROM (SELECT last("up") AS "up",
 				last("state_age_ns") AS "state_age_ns" FROM {rdma_port} WHERE {filter} AND "expected_up" = 1
 				GROUP BY ` + byPort + `) WHERE "up" = 0 AND $timeFilter GROUP BY ` + byPort},
 			{prom: `max by (PLACE, host, plugin_instance, device, port) (rdma_port_up{FILTER} == 0 and rdma_port_expected_up{FILTER} == 1)`},
@@ -38,11 +45,13 @@ func (b *board) overviewTables() {
 			"devices of silent hosts, devices in the network namespace of a pod (other_netns), and devices that nothing can open (unwatchable).",
 		},
 		queries: []query{
-			{text: `SELECT "reason", "age", "present", "worker_state" FROM (SELECT last("open") AS "open", last("present") AS "present",
-				last("worker_state") AS "worker_state", last("reason") AS "reason", max("age") AS "age" FROM
-				(SELECT last("open") AS "open", last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason",
-				last("open") * 0 AS "age" FROM {rdma_device} WHERE {filter} AND RECENT GROUP BY ` + byDevice + `), (` + unwatched + `)
-				WHERE $timeFilter GROUP BY ` + byDevice + `) WHERE "open" = 0 AND "reason" != 'renamed' AND "reason" != 'reassigned'
+			// The reason is there twice, so that the one that is shown does not have the ages evaluated.
+			{text: `SELECT last("why") AS "reason", ` + lastOf("age", "present", "worker_state") + ` FROM
+				(SELECT last("reason") AS "why", ` + lastOf("open", "reason", "present", "worker_state") + `
+				FROM {rdma_device} WHERE {filter} AND RECENT GROUP BY ` + byDevice + `),
+				(SELECT ` + lastOf("open", "reason") + `, max("age") * 1.0 AS "age" FROM (SELECT ` + lastOf("open", "reason") + `, last("open") * 0 AS "age"
+				FROM {rdma_device} WHERE {filter} AND RECENT GROUP BY ` + byDevice + `), (` + unwatched + `) WHERE $timeFilter GROUP BY ` + byDevice + `)
+				WHERE "open" = 0 AND "reason" != 'renamed' AND "reason" != 'reassigned'
 				AND "reason" != 'deleted' AND "reason" != 'other_netns' AND "reason" != 'unwatchable' AND $timeFilter GROUP BY ` + byDevice},
 			{prom: `max by (PLACE, host, plugin_instance, device, worker_state, reason)
 				(rdma_device_status{FILTER,reason!~"renamed|reassigned|deleted|other_netns|unwatchable"} == 1
@@ -65,7 +74,7 @@ func (b *board) overviewTables() {
 			"a rate that changed without a drop of the link: rdma_attr_change has the time.",
 		},
 		queries: []query{
-			{text: `SELECT "age", "rate", "expected" FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "expected" AND $timeFilter GROUP BY ` + byPort},
+			{text: `SELECT ` + lastOf("age", "rate", "expected") + ` FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "expected" AND $timeFilter GROUP BY ` + byPort},
 			{prom: slowLinks("rdma_port_rate_bytes_per_second{FILTER} * 8")},
 			{prom: slowLinks("rdma_port_rate_expected_bytes_per_second{FILTER} * 8")},
 			{prom: slowLinks("rdma_port_state_age_seconds{FILTER}")},
@@ -84,9 +93,12 @@ func (b *board) overviewTables() {
 			"applications' own queues" + restarted,
 		},
 		queries: []query{
-			{text: `SELECT "age", "events", "completions", "errors" FROM (SELECT sum("events") AS "events", sum("completions") AS "completions",
-				sum("errors") AS "errors", max("age") AS "age" FROM (` + failures + `), (` + failing + `) WHERE $timeFilter GROUP BY ` + byVector + `)
-				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND $timeFilter GROUP BY ` + byVector},
+			{text: `SELECT ` + lastOf("age", "events", "completions", "errors") + ` FROM (SELECT sum("events") AS "events",
+				sum("completions") AS "completions", sum("errors") AS "errors" FROM ` + separateFailures("events", "completions", "errors") + `
+				WHERE $timeFilter GROUP BY ` + byVector + `), (SELECT sum("n") AS "n", max("age") * 1.0 AS "age" FROM (` + failing + `),
+				(SELECT last("errors") * 0 AS "age" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe + `), ` + separateFailures("n", "n", "n") + `
+				WHERE $timeFilter GROUP BY ` + byVector + `)
+				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0 OR "n" > 0) AND $timeFilter GROUP BY ` + byVector},
 			{prom: failedRounds("lost_events")}, {prom: failedRounds("lost_completions")}, {prom: failedRounds("errors")},
 			{prom: `max by (PLACE, host, plugin_instance, device, port, vector) (time() - min_over_time(timestamp(rdma_cq_probe_ok{FILTER} == 0)[$__range:]))`},
 		},
@@ -110,10 +122,11 @@ func (b *board) stuckCommands() {
 			"devices of silent hosts; drivers that answer from the host's memory.",
 		},
 		queries: []query{
-			{text: `SELECT "age", "status", "busy" FROM (SELECT last("stuck") AS "stuck", last("busy") AS "busy", last("status") AS "status",
-				max("age") AS "age" FROM (SELECT last("stuck") AS "stuck", last("busy_ns") AS "busy", last("status") AS "status",
-				last("stuck") * 0 AS "age" FROM {rdma_command} WHERE {filter} AND RECENT GROUP BY ` + byCall + `), (` + unanswered + `)
-				WHERE $timeFilter GROUP BY ` + byCall + `) WHERE "stuck" = 1 AND $timeFilter GROUP BY ` + byCall},
+			{text: `SELECT ` + lastOf("age", "status", "busy") + ` FROM
+				(SELECT ` + lastOf("stuck", "status") + `, last("busy_ns") AS "busy" FROM {rdma_command} WHERE {filter} AND RECENT GROUP BY ` + byCall + `),
+				(SELECT ` + lastOf("stuck") + `, max("age") * 1.0 AS "age" FROM (SELECT ` + lastOf("stuck") + `, last("stuck") * 0 AS "age"
+				FROM {rdma_command} WHERE {filter} AND RECENT GROUP BY ` + byCall + `), (` + unanswered + `) WHERE $timeFilter GROUP BY ` + byCall + `)
+				WHERE "stuck" = 1 AND $timeFilter GROUP BY ` + byCall},
 			{prom: stuckNow(`time() - rdma:command_stuck:since{FILTER}`)},
 			{prom: stuckNow(`rdma_command_busy_seconds{FILTER} and on (host, plugin_instance, device, port, call) rdma_command_stuck{FILTER} == 1`)},
 			{prom: `max by (PLACE, host, plugin_instance, device, port, call, status) (rdma_command_status{FILTER} == 1
@@ -143,6 +156,16 @@ const unwatched = `SELECT elapsed("open", 1ns) AS "age" FROM
 	(SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter} AND "open" = 1 GROUP BY ` + byDevice + `),
 	(SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `)
 	WHERE $timeFilter GROUP BY ` + byDevice
+
+// separateFailures has failures in subqueries, one for each kind, under the names of their columns.
+func separateFailures(events, completions, errors string) string {
+	var sources []string
+	for _, kind := range [][2]string{{"lost_events", events}, {"lost_completions", completions}, {"errors", errors}} {
+		sources = append(sources, fmt.Sprintf(`(SELECT (last(%[1]q) - min(%[1]q)) * 1.0 AS %[2]q FROM {rdma_cq_probe} WHERE {filter} GROUP BY %[3]s)`,
+			kind[0], kind[1], byProbe))
+	}
+	return strings.Join(sources, ", ")
+}
 
 // failing has the time between the first bad round of each vector in the range and its last point. After a bad round the
 // probe may go on with another method, so that the series of the one that failed ends there.

@@ -144,6 +144,17 @@ func grownAny(measurement string, fields ...string) string {
 	return `SELECT max("n") AS "` + fields[0] + `" FROM ` + strings.Join(sources, ", ") + ` WHERE "n" > 0 AND $timeFilter GROUP BY ` + series[measurement]
 }
 
+// lastOf returns columns with the last value of each field. An outer query that groups by the tags of its subquery has a single row for each
+// group, and returns it with these columns. To select the fields themselves is the same in InfluxDB 1.8, but InfluxDB 3 requires a function
+// beside GROUP BY.
+func lastOf(fields ...string) string {
+	columns := make([]string, 0, len(fields))
+	for _, field := range fields {
+		columns = append(columns, fmt.Sprintf(`last(%[1]q) AS %[1]q`, field))
+	}
+	return strings.Join(columns, ", ")
+}
+
 // These are the tags that distinguish series. instance is set on hosts with
 // several plugins, and empty on others. Rules add the labels of places, for
 // notifications.

@@ -6,11 +6,18 @@ import (
 	"time"
 )
 
-// cablesInInfluxQL counts ports, and those that share a cable once. A port whose cable is unknown counts by itself. Without
-// fill a place in which no cable is known would have no count.
-const cablesInInfluxQL = `count(distinct("cable")) + count("up") - count("cable")`
+// fallenCables asks for the number of ports that are down and should be up, in InfluxDB. Those that share a cable count once, and a port whose
+// cable is unknown counts by itself: the second source subtracts the ports of a cable beyond its first. It has the ports with a cable alone,
+// because below an outer GROUP BY InfluxDB 1.8 mixes up the rows of several last() if some series lack a field.
+func fallenCables(of string) string {
+	const where = ` FROM {rdma_port} WHERE {filter} AND "expected_up" = 1`
+	return `SELECT sum("n") AS "down" FROM
+		(SELECT count("up") AS "n" FROM (SELECT last("up") AS "up"` + where + ` GROUP BY ` + byPort + `) WHERE "up" = 0 AND $timeFilter` + of + `),
+		(SELECT count(distinct("cable")) - count("cable") AS "n" FROM (SELECT ` + lastOf("up", "cable") + where + ` AND "cable" != ''
+		GROUP BY ` + byPort + `) WHERE "up" = 0 AND $timeFilter` + of + `) WHERE $timeFilter` + of
+}
 
-// countCables counts ports by place in PromQL, as cablesInInfluxQL does in InfluxQL. If another label of rdma_port_info changes, a port may
+// countCables counts ports by place in PromQL, as fallenCables does in InfluxQL. If another label of rdma_port_info changes, a port may
 // have two series of it for a moment.
 func countCables(by, ports string) string {
 	const of, cable = "(host, plugin_instance, device, port)", "(host, plugin_instance, device, port, cable)"
@@ -35,14 +42,7 @@ func (o *Options) portsDownTogether() queries {
 	}
 	return queries{
 		steps: []step{
-			{
-				// The inner query has the conditions and takes the cable from the point of the last state: InfluxDB 1.8 mixes up the rows of several
-				// last() below an outer GROUP BY.
-				query: `SELECT ` + cablesInInfluxQL + ` AS "down" FROM (SELECT last("up") AS "up", "cable" FROM {rdma_port}
-					WHERE {filter} AND "expected_up" = 1 GROUP BY ` + byPort + `)
-					WHERE "up" = 0 AND $timeFilter` + of + ` fill(0)`,
-				from: o.window(),
-			},
+			{query: fallenCables(of), from: o.window()},
 			{
 				query: `SELECT count("up") AS "ports" FROM (SELECT last("up") AS "up" FROM {rdma_port}
 					WHERE {filter} AND "expected_up" = 1 GROUP BY ` + byPort + `) WHERE $timeFilter` + of,

@@ -34,7 +34,7 @@ func TestEveryRowOfPortsDownIsAboutOnePort(t *testing.T) {
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}
 	down := map[string]float64{}
-	for _, q := range tableNamed(t, src, `"state_age_ns", "up"`, now) {
+	for _, q := range tableNamed(t, src, `SELECT last("state_age_ns")`, now) {
 		series, err := src.Query(t.Context(), q)
 		require.NoError(t, err)
 		for _, s := range series {

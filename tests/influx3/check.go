@@ -14,7 +14,7 @@ type Schema map[string][]string
 // Finding is something in a query that the documentation excludes.
 type Finding struct {
 	Reason string // the function or clause
-	Page   string // the page and section that says so, below Reference
+	Page   string // the page and section that says so, below Documentation
 }
 
 // Check returns what InfluxDB 3 does not support in a query according to its documentation, without repetitions.
@@ -63,7 +63,51 @@ func (c *checker) checkStatement(s influxql.Statement) {
 		c.checkSelect(s)
 	case *influxql.ExplainStatement:
 		c.checkSelect(s.Statement)
+	case *influxql.ShowTagValuesStatement:
+		c.checkTagValues(s)
+	case *influxql.ShowTagKeysStatement:
+		c.reportIf(s.SLimit > 0, limitsSeries)
+		c.reportIf(s.SOffset > 0, skipsSeries)
+		c.checkSchemaQuery(s.Condition, s.SortFields)
+	case *influxql.ShowFieldKeysStatement:
+		c.reportIf(s.Limit > 0 || s.Offset > 0, limitsFieldKeys)
+		c.checkSchemaQuery(nil, s.SortFields)
+	case *influxql.ShowMeasurementsStatement:
+		c.checkSchemaQuery(s.Condition, s.SortFields)
 	}
+}
+
+// checkSchemaQuery checks the clauses that SHOW statements share.
+func (c *checker) checkSchemaQuery(condition influxql.Expr, sorted influxql.SortFields) {
+	c.reportIf(len(sorted) > 0, sortsSchema)
+	c.reportIf(condition != nil && hasSeveralRanges(condition), severalRanges)
+}
+
+// checkTagValues checks that keys and conditions name tags of the measurements. Without FROM they may be tags of any measurement.
+func (c *checker) checkTagValues(s *influxql.ShowTagValuesStatement) {
+	c.checkSchemaQuery(s.Condition, s.SortFields)
+	if len(s.Sources) == 0 {
+		return
+	}
+	tags := c.tagsOf(s.Sources)
+	c.reportIf(slices.ContainsFunc(keysOf(s.TagKeyExpr), func(key string) bool { return !slices.Contains(tags, key) }), showsField)
+	if s.Condition == nil {
+		return
+	}
+	c.reportIf(slices.ContainsFunc(influxql.ExprNames(s.Condition), func(name influxql.VarRef) bool {
+		return name.Val != "time" && !slices.Contains(tags, name.Val)
+	}), showsByField)
+}
+
+// keysOf returns the tag keys that WITH KEY names. A regular expression names none.
+func keysOf(e influxql.Literal) []string {
+	switch e := e.(type) {
+	case *influxql.StringLiteral:
+		return []string{e.Val}
+	case *influxql.ListLiteral:
+		return e.Vals
+	}
+	return nil
 }
 
 func (c *checker) checkSelect(s *influxql.SelectStatement) {
@@ -115,6 +159,7 @@ func (c *checker) checkGroups(s *influxql.SelectStatement) {
 	}
 	c.reportIf(byField, groupsByField)
 	c.reportIf(cols.reduced && cols.bare, mixesFields)
+	c.reportIf(cols.aggregated && cols.tagged, mixesTags)
 	c.reportIf(len(s.Dimensions) > 0 && !cols.reduced && !cols.transformed, groupsRaw)
 	c.reportIf(byTime && cols.transformed && cols.bare, transformsTimes)
 }
@@ -122,8 +167,10 @@ func (c *checker) checkGroups(s *influxql.SelectStatement) {
 // columns tells what the columns of a SELECT clause are made of.
 type columns struct {
 	reduced     bool // by an aggregate or selector
+	aggregated  bool // by an aggregate
 	transformed bool // by a transformation
 	bare        bool // a field in no aggregate or selector
+	tagged      bool // a tag in no aggregate or selector
 }
 
 func (cols *columns) add(e influxql.Expr, tags []string) {
@@ -132,6 +179,7 @@ func (cols *columns) add(e influxql.Expr, tags []string) {
 		switch functions[e.Name].kind {
 		case aggregate, selector:
 			cols.reduced = true
+			cols.aggregated = cols.aggregated || functions[e.Name].kind == aggregate
 			return // its arguments are reduced
 		default:
 			cols.transformed = true
@@ -145,7 +193,9 @@ func (cols *columns) add(e influxql.Expr, tags []string) {
 	case *influxql.ParenExpr:
 		cols.add(e.Expr, tags)
 	case *influxql.VarRef:
-		cols.bare = cols.bare || e.Val != "time" && !slices.Contains(tags, e.Val)
+		tag := slices.Contains(tags, e.Val)
+		cols.tagged = cols.tagged || tag
+		cols.bare = cols.bare || e.Val != "time" && !tag
 	case *influxql.Wildcard, *influxql.RegexLiteral:
 		cols.bare = true
 	}

@@ -12,19 +12,36 @@ var home = Schema{"home": {"room"}, "weather": {"location"}}
 // Each rule has a query on both of its sides. Those that the documentation has as an example are marked.
 func TestQueriesOnBothSidesOfEachRule(t *testing.T) {
 	for query, want := range map[string][]string{
-		`SELECT * FROM home`:                        nil, // select.md
-		`SELECT temp, hum, room FROM home`:          nil, // select.md
-		`SHOW RETENTION POLICIES`:                   nil, // show.md
-		`SHOW TAG KEYS FROM home`:                   nil,
-		`SHOW FIELD KEYS FROM home`:                 nil,
-		`SHOW MEASUREMENTS`:                         nil,
-		`EXPLAIN SELECT temp FROM home`:             nil,
-		`SHOW TAG VALUES FROM home WITH KEY = room`: nil,
-		`SHOW DATABASES`:                            {"`SHOW DATABASES`"},
-		`SHOW SERIES`:                               {"`SHOW SERIES`"},
-		`SHOW SERIES CARDINALITY`:                   {"`SHOW SERIES CARDINALITY`"},
-		`SHOW QUERIES`:                              {"`SHOW QUERIES`"},
-		`CREATE DATABASE "rdma"`:                    {"`CREATE DATABASE`"},
+		`SELECT * FROM home`:                                                           nil, // select.md
+		`SELECT temp, hum, room FROM home`:                                             nil, // select.md
+		`SHOW RETENTION POLICIES`:                                                      nil, // show.md
+		`SHOW TAG KEYS FROM home`:                                                      nil,
+		`SHOW FIELD KEYS FROM home`:                                                    nil,
+		`SHOW MEASUREMENTS`:                                                            nil,
+		`EXPLAIN SELECT temp FROM home`:                                                nil,
+		`SHOW TAG VALUES FROM home WITH KEY = room`:                                    nil,
+		`SHOW DATABASES`:                                                               {"`SHOW DATABASES`"},
+		`SHOW TAG VALUES FROM home, weather WITH KEY =~ /oo/`:                          nil, // explore-schema.md
+		`SHOW TAG VALUES FROM home WITH KEY IN ("room", "level")`:                      {showsField.reason},
+		`SHOW TAG VALUES FROM home WITH KEY = temp`:                                    {showsField.reason},
+		`SHOW TAG VALUES FROM home, weather WITH KEY = location`:                       nil,
+		`SHOW TAG VALUES WITH KEY = temp`:                                              nil, // of any measurement
+		`SHOW TAG VALUES FROM weather WITH KEY = location WHERE location =~ /^C/`:      nil,
+		`SHOW TAG VALUES FROM weather WITH KEY = location WHERE time > now() - 7d`:     nil, // explore-schema.md
+		`SHOW TAG VALUES FROM home WITH KEY = room WHERE temp > 20`:                    {showsByField.reason},
+		`SHOW TAG VALUES FROM home WITH KEY = room LIMIT 5 OFFSET 2`:                   nil,
+		`SHOW TAG VALUES FROM home WITH KEY = room ORDER BY time`:                      {sortsSchema.reason},
+		`SHOW TAG VALUES FROM home WITH KEY = room WHERE time < 1h OR time > 2h`:       {severalRanges.reason},
+		`SHOW TAG KEYS FROM home WHERE room = 'Kitchen' LIMIT 5`:                       nil,
+		`SHOW TAG KEYS FROM home SLIMIT 1 SOFFSET 1`:                                   {limitsSeries.reason, skipsSeries.reason},
+		`SHOW FIELD KEYS FROM home LIMIT 5`:                                            {limitsFieldKeys.reason},
+		`SHOW FIELD KEYS FROM home ORDER BY time`:                                      {sortsSchema.reason},
+		`SHOW MEASUREMENTS WITH MEASUREMENT =~ /^home/ WHERE room = 'Kitchen' LIMIT 5`: nil, // explore-schema.md
+		`SHOW MEASUREMENTS ORDER BY time`:                                              {sortsSchema.reason},
+		`SHOW SERIES`:                                                                  {"`SHOW SERIES`"},
+		`SHOW SERIES CARDINALITY`:                                                      {"`SHOW SERIES CARDINALITY`"},
+		`SHOW QUERIES`:                                                                 {"`SHOW QUERIES`"},
+		`CREATE DATABASE "rdma"`:                                                       {"`CREATE DATABASE`"},
 		`CREATE CONTINUOUS QUERY "q" ON "d" BEGIN SELECT mean(temp) INTO "m" FROM home GROUP BY time(1h) END`: {"`CREATE CONTINUOUS QUERY`"},
 		`DROP MEASUREMENT home`: {"`DROP MEASUREMENT home`"},
 
@@ -59,6 +76,8 @@ func TestQueriesOnBothSidesOfEachRule(t *testing.T) {
 		`SELECT mean(temp), mean(hum) FROM home`:                                        nil,
 		`SELECT top(temp, 3), room FROM home`:                                           nil, // selectors.md
 		`SELECT last(temp), hum FROM home`:                                              {mixesFields.reason},
+		`SELECT mean(temp), room FROM home`:                                             {mixesTags.reason}, // troubleshoot.md
+		`SELECT last(temp), room FROM home`:                                             nil,
 		`SELECT last(temp) - hum FROM home`:                                             {mixesFields.reason},
 		`SELECT temp, abs(temp) FROM home`:                                              nil, // transformations.md
 		`SELECT max("t"), room FROM (SELECT last(temp) AS "t" FROM home GROUP BY room)`: nil,

@@ -1,7 +1,13 @@
 package influx3
 
-// Reference is the address of the InfluxQL reference of InfluxDB 3 Core. That of Enterprise has the same text.
-const Reference = "https://docs.influxdata.com/influxdb3/core/reference/influxql/"
+// Documentation is the address of the documentation of InfluxDB 3 Core. That of Enterprise has the same text about InfluxQL.
+const Documentation = "https://docs.influxdata.com/influxdb3/core/"
+
+// These are the InfluxQL reference and the guides to queries, below Documentation.
+const (
+	reference = "reference/influxql/"
+	guides    = "query-data/influxql/"
+)
 
 // kind says what a function returns for a group of points.
 type kind int
@@ -21,7 +27,7 @@ type function struct {
 }
 
 // pageFeatures is the page with the tables of functions and metaqueries.
-const pageFeatures = "feature-support/"
+const pageFeatures = reference + "feature-support/"
 
 // functions has the tables of the page feature-support, section "Function support".
 var functions = map[string]function{
@@ -58,7 +64,7 @@ type statement struct {
 }
 
 // pageStatements is the section with the grammar of all supported statements.
-const pageStatements = "#queries"
+const pageStatements = reference + "#queries"
 
 // statements has the grammar's statements, and the metaqueries that the page feature-support says are not supported, by the name of
 // the parser's type. A statement that is in neither is not supported.
@@ -86,26 +92,37 @@ var statements = map[string]statement{
 // rule is a clause or a combination that the documentation excludes.
 type rule struct {
 	reason string // what is not supported, as a table's cell says it
-	page   string // below Reference
+	page   string // below Documentation
 }
 
 // The rules, each with the section that has it.
 var (
 	limitsSeries  = rule{"`SLIMIT`", pageFeatures + "#slimit-clause"}
 	skipsSeries   = rule{"`SOFFSET`", pageFeatures + "#soffset-clause"}
-	writesInto    = rule{"`INTO`", "#select"}
-	mathInCall    = rule{"an operator within a function's arguments", "math-operators/#mathematical-operators-with-functions"}
+	writesInto    = rule{"`INTO`", reference + "#select"}
+	mathInCall    = rule{"an operator within a function's arguments", reference + "math-operators/#mathematical-operators-with-functions"}
 	mathOnPattern = rule{
-		"an operator on a wildcard or regular expression", "math-operators/#mathematical-operators-with-wildcards-and-regular-expressions",
+		"an operator on a wildcard or regular expression", reference + "math-operators/#mathematical-operators-with-wildcards-and-regular-expressions",
 	}
 	mixesFields = rule{
-		"a field beside an aggregate or selector", "select/#cannot-include-both-aggregate-and-non-aggregate-field-expressions",
+		"a field beside an aggregate or selector", reference + "select/#cannot-include-both-aggregate-and-non-aggregate-field-expressions",
 	}
-	groupsRaw       = rule{"`GROUP BY` without an aggregate or selector", "group-by/"}
-	groupsByField   = rule{"`GROUP BY` a field", "group-by/#cannot-group-by-fields"}
+	mixesTags = rule{
+		"a tag beside an aggregate",
+		guides + "troubleshoot/#error-parsing-query-mixing-aggregate-and-non-aggregate-queries-is-not-supported",
+	}
+	groupsRaw       = rule{"`GROUP BY` without an aggregate or selector", reference + "group-by/"}
+	groupsByField   = rule{"`GROUP BY` a field", reference + "group-by/#cannot-group-by-fields"}
 	transformsTimes = rule{
 		"a transformation of a field with `GROUP BY time()`",
-		"functions/transformations/#must-use-aggregate-or-selector-functions-when-grouping-by-time",
+		reference + "functions/transformations/#must-use-aggregate-or-selector-functions-when-grouping-by-time",
 	}
-	severalRanges = rule{"several ranges of time", "where/#cannot-query-multiple-time-ranges"}
+	severalRanges = rule{"several ranges of time", reference + "where/#cannot-query-multiple-time-ranges"}
+	showsField    = rule{"`WITH KEY` of a field", guides + "explore-schema/#list-tag-values-for-a-specific-tag-key"}
+	showsByField  = rule{
+		"`SHOW TAG VALUES` with a condition on a field",
+		guides + "explore-schema/#list-tag-values-associated-with-a-specific-tag-key-value-pair",
+	}
+	sortsSchema     = rule{"`SHOW` with `ORDER BY`", reference + "show/"}
+	limitsFieldKeys = rule{"`SHOW FIELD KEYS` with `LIMIT` or `OFFSET`", reference + "show/#show-field-keys"}
 )

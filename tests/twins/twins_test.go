@@ -45,6 +45,7 @@ func TestBothEnginesSayTheSameOfOneHour(t *testing.T) {
 	t.Logf("both databases are filled after %v", time.Since(began).Round(time.Second))
 	t.Run("panels", w.comparePanels)
 	t.Logf("panels are compared after %v", time.Since(began).Round(time.Second))
+	t.Run("forms", w.compareForms)
 	t.Run("rules", w.compareRules)
 	t.Logf("rules are compared after %v", time.Since(began).Round(time.Second))
 }
