@@ -131,7 +131,8 @@ func TestRemoteWriteInSmallBatchesIsNeverRefused(t *testing.T) {
 	}, time.Minute, time.Second, "%s", &logText{telegraf})
 	require.Equal(t, "0", value(`rdma_problem_active{host="other"}`))
 	require.Equal(t, value(`count(rdma_cq_probe_wake_seconds_bucket{le="+Inf"})`), value(`count(rdma_cq_probe_wake_seconds_count)`))
-	require.Equal(t, "0", value(`count(rdma_cq_probe_wake_seconds_bucket{le="+Inf"} != on(device, port, vector, method) rdma_cq_probe_wake_seconds_count) or vector(0)`))
+	require.Equal(t, "0", value(`count(rdma_cq_probe_wake_seconds_bucket{le="+Inf"}
+		!= on(device, port, vector, method) rdma_cq_probe_wake_seconds_count) or vector(0)`))
 	require.NotContains(t, telegraf.Log(), "400")
 }
 
