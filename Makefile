@@ -29,9 +29,9 @@ ALL_TAGS := lab,guest,bench,schema,grafana
 # come first, so that none of them runs alone at the end.
 UNIT := ./cmd/... ./docs/... ./internal/... ./packaging/... ./plugins/...
 PROGRAMS := ./tests/native ./tests/hosts ./assets/... ./tests/...
-# SLOW are tests of PROGRAMS that take minutes. make test-push runs them in turn with the long forms, and make test-full in its
+# SLOW are tests of PROGRAMS that take long. make test-push runs them in turn with the long forms, and make test-full in its
 # part race.
-SLOW := ^(TestOneBadLinkIsOnePageThatNamesIt|TestBothEnginesSayTheSameOfOneHour|TestEightLinksThatFallAreOneNotification|TestPortDownSinceTheRestartIsCriticalUntilForgotten|TestEveryCommandInTheDocumentsIsRun)$$
+SLOW := ^(TestOneBadLinkIsOnePageThatNamesIt|TestBothEnginesSayTheSameOfOneHour|TestEightLinksThatFallAreOneNotification|TestPortDownSinceTheRestartIsCriticalUntilForgotten|TestEveryCommandInTheDocumentsIsRun|TestEachOfSixFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge)$$
 LAB := go test -tags lab -count=1 -timeout 60m -v ./tests/lab
 # The output of a guest is long: what failed is repeated at the end.
 LAST := 2>&1 | awk -f scripts/failures-last.awk
@@ -69,7 +69,7 @@ test: setup-test $(TESTED) ## all tests: unit with the race detector, the real p
 
 .PHONY: test-slow
 test-slow: setup-test $(TESTED) ## the slow tests of the real programs, which make test leaves out
-	go test -short -count=1 -p 4 -parallel 8 -run '$(SLOW)' ./assets/prometheus ./tests/docs ./tests/hosts ./tests/twins
+	go test -short -count=1 -p 4 -parallel 8 -run '$(SLOW)' ./assets/prometheus ./tests/docs ./tests/hosts ./tests/preview ./tests/twins
 
 .PHONY: test-push
 test-push: setup-test $(TESTED) ## what CI adds to make test: other kernels, drivers and libraries, a soak, kills, fuzzing

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/tests/rig"
@@ -126,20 +127,16 @@ func TestRemoteWriteInSmallBatchesIsNeverRefused(t *testing.T) {
 		}
 		return fmt.Sprint(answer.Data.Result[0].Value[1])
 	}
-	require.Eventually(t, func() bool {
-		return value(`rdma_collector_uptime_seconds{host="other"} > 15`) != "" && value(`count(rdma_cq_probe_wake_seconds_count{device="sim0"} > 15)`) != ""
-	}, time.Minute, time.Second, "%s", &logText{telegraf})
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		require.NotEmpty(collect, value(`rdma_collector_uptime_seconds{host="other"} > 15`), "%s", telegraf.Log())
+		require.NotEmpty(collect, value(`rdma_cq_probe_wake_seconds_count{device="sim0"} > 15`))
+	}, time.Minute, time.Second)
 	require.Equal(t, "0", value(`rdma_problem_active{host="other"}`))
 	require.Equal(t, value(`count(rdma_cq_probe_wake_seconds_bucket{le="+Inf"})`), value(`count(rdma_cq_probe_wake_seconds_count)`))
 	require.Equal(t, "0", value(`count(rdma_cq_probe_wake_seconds_bucket{le="+Inf"}
 		!= on(device, port, vector, method) rdma_cq_probe_wake_seconds_count) or vector(0)`))
 	require.NotContains(t, telegraf.Log(), "400")
 }
-
-// logText is the log of a Telegraf when a message is printed.
-type logText struct{ *rig.Telegraf }
-
-func (l *logText) String() string { return l.Log() }
 
 // writeConfig writes a configuration of Prometheus and returns its path.
 func writeConfig(t *testing.T, text string) string {

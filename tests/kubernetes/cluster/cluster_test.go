@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,37 +74,13 @@ var pods = []string{"get", "pods", "-n", "rdma-events", "-o",
 // requirePods waits until the namespace has these pods on a node, and fails with the namespace's events if it never has.
 func requirePods(t *testing.T, c *Cluster, what string, want ...string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
 		out, err := c.Kubectl(t.Context(), "", pods...)
-		if err != nil {
-			return false
-		}
-		got := strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
-		return len(got) == len(want) && sameElements(got, want)
-	}, time.Minute, 200*time.Millisecond, "%s: %v", what, &lateText{func() string {
-		return strings.Join(rowsOf(t, c, pods...), "\n") + "\n" + kubectl(t, c, "", "get", "events", "-n", "rdma-events")
-	}})
-}
-
-// lateText is a text that is made when a message is printed.
-type lateText struct{ text func() string }
-
-func (l *lateText) String() string { return l.text() }
-
-func sameElements(a, b []string) bool {
-	count := map[string]int{}
-	for _, s := range a {
-		count[s]++
-	}
-	for _, s := range b {
-		count[s]--
-	}
-	for _, n := range count {
-		if n != 0 {
-			return false
-		}
-	}
-	return true
+		require.NoError(collect, err)
+		events, err := c.Kubectl(t.Context(), "", "get", "events", "-n", "rdma-events")
+		require.NoError(collect, err)
+		require.ElementsMatch(collect, want, strings.FieldsFunc(out, func(r rune) bool { return r == '\n' }), "%s: %s", what, events)
+	}, time.Minute, 200*time.Millisecond)
 }
 
 // removeAll removes what is in the namespace, and waits until it has gone. No kubelet ends the pods, so they are deleted at once.

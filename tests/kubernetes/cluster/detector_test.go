@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/tests/child"
@@ -104,8 +105,9 @@ contexts: [{name: test, context: {cluster: test, user: detector}}]
 	})
 	awaitCondition := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.HasPrefix(conditionOf(t, c, "RDMAProblem"), want) }, time.Minute, 200*time.Millisecond,
-			"%s; is %v", want, &lateText{func() string { return conditionOf(t, c, "RDMAProblem") }})
+		require.EventuallyWithT(t, func(collect *assert.CollectT) {
+			require.Contains(collect, conditionOf(t, c, "RDMAProblem"), want)
+		}, time.Minute, 200*time.Millisecond)
 	}
 
 	awaitCondition("False RDMAHasNoProblem")
