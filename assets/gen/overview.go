@@ -61,8 +61,10 @@ func (b *board) overviewTiles() {
 		queries: []query{
 			{
 				alias: "silent",
-				text: `SELECT sum("silent") AS "silent" FROM (SELECT 1 - ceil("share") AS "silent" FROM (SELECT "n" / ("n" + 1) AS "share" FROM (` +
-					b.options.silence() + `)))`,
+				// All hosts of the day, less those that report now. Sums of one column need no value of either.
+				text: `SELECT sum("n") AS "silent" FROM (SELECT last("uptime_ns") * 0 + 1 AS "n" FROM {rdma_collector} WHERE {filter} GROUP BY ` +
+					byHost + `), (SELECT last("uptime_ns") * 0 - 1 AS "n" FROM {rdma_collector} WHERE {filter} AND RECENT GROUP BY ` + byHost +
+					`) WHERE $timeFilter`,
 				prom: `count(count by (host, plugin_instance) (last_over_time(` + reported + `{FILTER}[1d]))
 					unless count by (host, plugin_instance) (rdma_collector_uptime_seconds{FILTER})) or vector(0)`,
 			},
