@@ -21,7 +21,7 @@ import (
 	"rdma_events/tests/child"
 )
 
-// ErrExited is wrapped by the errors of Start when a server ended before the cluster was ready.
+// ErrExited is the error that Start wraps if a server ends before the cluster is ready.
 var ErrExited = errors.New("has exited")
 
 const stopTimeout = 30 * time.Second
@@ -44,19 +44,19 @@ type server struct {
 // server ended, and names its log.
 func Start(ctx context.Context, programs, dir string) (*Cluster, error) {
 	c := &Cluster{programs: programs, dir: dir}
-	if err := c.start(ctx); err != nil {
+	if err := c.startServers(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(ctx context.Context) error {
+func (c *Cluster) startServers(ctx context.Context) error {
 	ports, err := freePorts(ctx, 4)
 	if err != nil {
 		return err
 	}
 	clients, peers, api := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1], "https://127.0.0.1:"+ports[2]
-	if err := c.run("etcd", "--data-dir", c.file("etcd"), "--unsafe-no-fsync",
+	if err := c.startServer("etcd", "--data-dir", c.pathOf("etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers); err != nil {
 		return err
@@ -65,10 +65,10 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.run("kube-apiserver", "--etcd-servers", clients, "--bind-address", "127.0.0.1", "--secure-port", ports[2],
-		"--cert-dir", c.file("certificates"), "--token-auth-file", token, "--authorization-mode", "RBAC",
-		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", c.file("accounts.key"),
-		"--service-account-signing-key-file", c.file("accounts.key"), "--service-cluster-ip-range", "10.0.0.0/24",
+	if err := c.startServer("kube-apiserver", "--etcd-servers", clients, "--bind-address", "127.0.0.1", "--secure-port", ports[2],
+		"--cert-dir", c.pathOf("certificates"), "--token-auth-file", token, "--authorization-mode", "RBAC",
+		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", c.pathOf("accounts.key"),
+		"--service-account-signing-key-file", c.pathOf("accounts.key"), "--service-cluster-ip-range", "10.0.0.0/24",
 		// The types of the documents' example for dynamic resource allocation.
 		"--runtime-config", "resource.k8s.io/v1beta2=true", "--feature-gates", "DRADeviceTaints=true,DRADeviceTaintRules=true"); err != nil {
 		return err
@@ -77,20 +77,20 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	// No kubelet reports that a node is alive, so nobody may watch for that.
-	if err := c.run("kube-controller-manager", "--kubeconfig", c.file("kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", "0",
-		"--controllers", "*,-node-lifecycle-controller", "--service-account-private-key-file", c.file("accounts.key"),
+	if err := c.startServer("kube-controller-manager", "--kubeconfig", c.pathOf("kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", "0",
+		"--controllers", "*,-node-lifecycle-controller", "--service-account-private-key-file", c.pathOf("accounts.key"),
 		"--use-service-account-credentials", "--leader-elect=false"); err != nil {
 		return err
 	}
-	return c.run("kube-scheduler", "--kubeconfig", c.file("kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", ports[3],
-		"--cert-dir", c.file("certificates-scheduler"), "--leader-elect=false")
+	return c.startServer("kube-scheduler", "--kubeconfig", c.pathOf("kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", ports[3],
+		"--cert-dir", c.pathOf("certificates-scheduler"), "--leader-elect=false")
 }
 
-func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+func (c *Cluster) pathOf(name string) string { return filepath.Join(c.dir, name) }
 
-// run starts one of the servers. Its output goes to a log in the cluster's directory.
-func (c *Cluster) run(name string, args ...string) error {
-	log, err := os.Create(c.file(name + ".log"))
+// startServer starts one of the servers. Its output goes to a log in the cluster's directory.
+func (c *Cluster) startServer(name string, args ...string) error {
+	log, err := os.Create(c.pathOf(name + ".log"))
 	if err != nil {
 		return fmt.Errorf("make the log of %s: %w", name, err)
 	}
@@ -149,11 +149,11 @@ users: [{name: admin, user: {token: ` + token + `}}]
 contexts: [{name: test, context: {cluster: test, user: admin}}]
 `,
 	} {
-		if err := os.WriteFile(c.file(name), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(c.pathOf(name), []byte(text), 0o600); err != nil {
 			return "", fmt.Errorf("write the cluster's credentials: %w", err)
 		}
 	}
-	return c.file("tokens"), nil
+	return c.pathOf("tokens"), nil
 }
 
 // waitReady waits until the API server answers. It has no other way to announce that.
@@ -181,7 +181,7 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 
 // Environ returns the environment of programs that use the cluster as its administrator.
 func (c *Cluster) Environ() []string {
-	return []string{"KUBECONFIG=" + c.file("kubeconfig"), "HOME=" + c.dir, "PATH=" + c.programs + ":" + os.Getenv("PATH")}
+	return []string{"KUBECONFIG=" + c.pathOf("kubeconfig"), "HOME=" + c.dir, "PATH=" + c.programs + ":" + os.Getenv("PATH")}
 }
 
 // Kubectl runs kubectl with a standard input, and returns its standard output. The error has its standard error.

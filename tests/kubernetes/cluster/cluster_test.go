@@ -123,6 +123,11 @@ func TestClusterRunsThePodsOfEachKustomization(t *testing.T) {
 	kubectl(t, c, "", "label", "node", "node-1", "feature.node.kubernetes.io/custom-rdma.available=true")
 	requirePods(t, c, "with the label", pluginPod)
 	removeAll(t, c)
+	tested, err := os.ReadDir("../testdata")
+	require.NoError(t, err)
+	for _, d := range tested {
+		require.Contains(t, kustomizations, filepath.Join("../testdata", d.Name()))
+	}
 	for dir, want := range kustomizations {
 		kubectl(t, c, "", "apply", "-k", dir)
 		requirePods(t, c, dir, want...)
