@@ -476,9 +476,10 @@ func (d *device) loseFunction(sys string) error {
 	)
 }
 
-// comeBack registers the device again, on a new PCI function if it has lost its own.
+// comeBack registers the device again, on a new PCI function if it has lost its own. A worker that still has the old device open
+// loses it all the same, at its next call of the library.
 func (d *device) comeBack(sys string) error {
-	d.page.Unlisted, d.page.Disassociate = 0, 0
+	d.page.Unlisted = 0
 	return d.build(filepath.Dir(sys), d.index)
 }
 

@@ -14,6 +14,7 @@ func closingCases() []testCase {
 		{"Close wakes a ReadEvents that waits for ever", nil, closeWakesReader},
 		{"Close wakes a ReadEvents that waits long", nil, closeWakesPatientReader},
 		{"Close ends the rounds of a running probe", nil, closeEndsRounds},
+		{"Close reads the events that nobody has read", []Capability{SecondOpen, Injection}, closeReadsQueuedEvents},
 		{"Close closes open probes and acknowledges their events", nil, closeClosesProbes},
 		{"calls after Close return ErrClosed", nil, everyCallIsErrClosed},
 		{"a closed probe is ErrClosed while its device goes on", nil, closedProbe},
@@ -69,6 +70,20 @@ func closeEndsRounds(s *session) {
 	require.NoError(s.t, s.close())
 	require.ErrorIs(s.t, receiveInTime(s.t, "Round", ended), verbs.ErrClosed)
 	s.requireAllAcked()
+}
+
+// closeReadsQueuedEvents closes a device once a handle that was opened later has read the events: the kernel queues an event for the
+// handles in the order in which they were opened (ib_register_event_handler in drivers/infiniband/core/device.c).
+func closeReadsQueuedEvents(s *session) {
+	later := openSession(s.t, s.f)
+	s.f.Inject(s.t, verbs.EventPKeyChange, s.f.Port, 3)
+	s.f.Inject(s.t, verbs.EventSMChange, s.f.Port, 1)
+	later.readUntil("four events", ampleRuns, []verbs.EventType{verbs.EventPKeyChange, verbs.EventSMChange},
+		func(runs []verbs.Run) bool { return totalCount(runs) >= 4 })
+	require.NoError(s.t, s.close())
+	require.EqualValues(s.t, 3, s.counted(verbs.EventPKeyChange, s.f.Port))
+	require.EqualValues(s.t, 1, s.counted(verbs.EventSMChange, s.f.Port))
+	require.NoError(s.t, later.close())
 }
 
 func closeClosesProbes(s *session) {

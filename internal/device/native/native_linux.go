@@ -159,7 +159,7 @@ type nativeDevice struct {
 	instance sysfs.Instance  // the registration of the device that was opened
 	refusals *verbs.Refusals // nil: reads are not limited
 
-	runs [runsPerRead]C.struct_run // used by ReadEvents only
+	runs [runsPerRead]C.struct_run // used by ReadEvents, and by Close after the last ReadEvents
 
 	querying sync.Mutex // held while a call uses the ledger's control thread state
 	speeds   portSpeeds // guarded by querying
@@ -332,11 +332,25 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 		for _, f := range d.openFabrics() {
 			errs = append(errs, f.destroy())
 		}
+		d.readRemaining()
 		if errno := C.native_close(d.c); errno != 0 {
 			errs = append(errs, d.commandError(unix.Errno(errno)))
 		}
 		return errors.Join(errs...)
 	}))
+}
+
+// drainLimit is the time for which Close reads events that still arrive.
+const drainLimit = 100 * time.Millisecond
+
+// readRemaining reads the events that are queued, in a storm for drainLimit. The reader may have been between two calls of
+// ReadEvents when the device was closed, and the kernel raises device_fatal as it withdraws the device.
+func (d *nativeDevice) readRemaining() {
+	for began := time.Now(); time.Since(began) < drainLimit; {
+		if C.native_read(d.c, &d.runs[0], runsPerRead, 0) <= 0 {
+			return
+		}
+	}
 }
 
 // openProbes returns the probes that no caller has closed. A probe may have been created while

@@ -224,6 +224,32 @@ func TestAnEventThatIsReadAsTheDeviceClosesCounts(t *testing.T) {
 	}
 }
 
+// doUnread closes the device while events are queued and no reader waits for them.
+func doUnread(s *subject) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	for _, e := range s.Events {
+		if err := s.inject(e); err != nil {
+			return err
+		}
+	}
+	s.check("close", s.dev.Close(long))
+	s.readLedger()
+	return nil
+}
+
+func TestEventsThatNobodyHasReadAreReadAsTheDeviceCloses(t *testing.T) {
+	o := order{Kind: "unread"}
+	for range 300 { // more runs than one read returns
+		o.Events = append(o.Events, event{Type: int32(verbs.EventPortErr), Element: 1}, event{Type: int32(verbs.EventPortActive), Element: 1})
+	}
+	r := mustCarryOut(t, o)
+	require.Equal(t, []ledger.EventCounts{
+		{Type: int32(verbs.EventPortErr), Port: 1, Read: 300, Acked: 300}, {Type: int32(verbs.EventPortActive), Port: 1, Read: 300, Acked: 300},
+	}, r.Events)
+}
+
 // doRemoval does three rounds. The device is removed in the second one.
 func doRemoval(s *subject) error {
 	p, err := s.openProbe(s.Method)

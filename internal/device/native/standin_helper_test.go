@@ -58,7 +58,7 @@ var drivers = map[string]func(*subject) error{
 	"hung fabric":               doHungFabric,
 	"fabric profile":            doFabricProfile,
 	"fabric port":               doFabricPort,
-	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
+	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "unread": doUnread, "removal": doRemoval,
 }
 
 // runHelper carries out an order and prints its report. It returns the exit status.

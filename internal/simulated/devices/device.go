@@ -149,6 +149,9 @@ func (d *device) destroyAll(ctx context.Context) error {
 	case stuck != nil:
 		return stuck
 	}
+	if err := d.readRemaining(ctx); err != nil {
+		return err
+	}
 	return d.runDestroy(ctx, func(c ledger.Call, now int64) { d.led.SetControlCall(ledger.ThreadCall{Call: c, Since: now}) }, ledger.CallCloseDevice)
 }
 

@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -21,7 +22,7 @@ func (d *device) readEvents(runs []verbs.Run, wait time.Duration) (int, error) {
 	defer d.gate.leave()
 	until := d.deadline(wait)
 	for len(runs) > 0 {
-		n, err := d.readQueued(runs)
+		n, err := d.readQueued(runs, d.gate.abandoned)
 		if n > 0 || err != nil {
 			return n, err
 		}
@@ -30,7 +31,7 @@ func (d *device) readEvents(runs []verbs.Run, wait time.Duration) (int, error) {
 		}
 		if !d.waitForEvent(until) {
 			// Events that have already happened are still read.
-			if n, err := d.readQueued(runs); n > 0 || err != nil {
+			if n, err := d.readQueued(runs, d.gate.abandoned); n > 0 || err != nil {
 				return n, err
 			}
 			return 0, verbs.ErrClosed
@@ -93,8 +94,22 @@ func (d *device) enqueue(p pending) {
 	d.eventQueued.Send()
 }
 
-// readQueued reads and acknowledges queued events, as many as runs has space for.
-func (d *device) readQueued(runs []verbs.Run) (int, error) {
+// readRemaining reads the events that are queued when the device is closed. It returns verbs.ErrStuck if ctx ends during an
+// acknowledgement that hangs.
+func (d *device) readRemaining(ctx context.Context) error {
+	for runs := make([]verbs.Run, 16); ; {
+		switch n, err := d.readQueued(runs, ctx.Done()); {
+		case err != nil:
+			return verbs.ErrStuck
+		case n == 0:
+			return nil
+		}
+	}
+}
+
+// readQueued reads and acknowledges queued events, as many as runs has space for. It returns verbs.ErrClosed if abandoned is closed
+// during an acknowledgement that hangs.
+func (d *device) readQueued(runs []verbs.Run, abandoned <-chan struct{}) (int, error) {
 	n := 0
 	for n < len(runs) {
 		d.led.SetReaderCall(ledger.CallGetAsyncEvent, d.w.clock())
@@ -106,7 +121,7 @@ func (d *device) readQueued(runs []verbs.Run) (int, error) {
 			d.crash(p)
 			continue
 		}
-		run, ok := d.acknowledge(p)
+		run, ok := d.acknowledge(p, abandoned)
 		if !ok {
 			return 0, verbs.ErrClosed
 		}
@@ -137,8 +152,8 @@ func (d *device) pop() (pending, bool) {
 }
 
 // acknowledge counts a run as read, and as acknowledged after the end of a hang_ack. It
-// returns false if Close gave up during the hang; the run then remains unacknowledged.
-func (d *device) acknowledge(p pending) (verbs.Run, bool) {
+// returns false if abandoned is closed during the hang; the run then remains unacknowledged.
+func (d *device) acknowledge(p pending, abandoned <-chan struct{}) (verbs.Run, bool) {
 	got := d.w.clock()
 	if !p.read {
 		d.led.Count(int32(p.typ), int32(p.port), p.count, 0)
@@ -146,7 +161,7 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	d.led.SetReaderCall(ledger.CallAckAsyncEvent, got)
 	var hung int64
 	if f, end := d.h.fault(hangAck, 0, 0, got); f != nil {
-		if !d.w.Sleep(end, d.gate.abandoned) {
+		if !d.w.Sleep(end, abandoned) {
 			return verbs.Run{}, false
 		}
 		hung = d.w.clock() - got
