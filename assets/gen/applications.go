@@ -395,7 +395,7 @@ func (b *board) appHolders() {
 func (b *board) sorted(title, name string, desc bool) {
 	b.last().Options["sortBy"] = []map[string]any{{"displayName": title, "desc": desc}}
 	if b.engine == InfluxDB {
-		b.first(100, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": name, "desc": desc}}}})
+		b.first(100, sortedBy(name, desc))
 	}
 }
 

@@ -316,7 +316,7 @@ func (b *board) matrix(p panel) {
 		Custom: map[string]any{"align": "auto", "filterable": false, "minWidth": 50, "cellOptions": map[string]any{"type": "color-background", "mode": "basic"}},
 	}, map[string]any{"showHeader": true, "frameIndex": 0, "cellHeight": "sm"})
 	made.Transformations = []grafana.Transform{
-		{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Value", "desc": true}}}},
+		sortedBy("Value", true),
 		{ID: "limit", Options: map[string]any{"limitField": mostCells}},
 		{ID: "groupingToMatrix", Options: map[string]any{
 			"columnField": "peer_group", "rowField": "own_group", "valueField": "Value", "emptyValue": "empty",

@@ -195,7 +195,8 @@ func TestTheFirstScreenSaysWhatIsWrongAndWhere(t *testing.T) {
 		d := overviewDashboard(newNames(measure.All()), e, &o)
 		requireAges(t, d)
 		require.Equal(t, []string{
-			"Problems now", "Hosts silent", "Ports down", "Devices missing", "Not watched", "Commands stuck", "Links slow", "Probes failing",
+			"Problems now", "Hosts silent", "Ports down", "Devices missing", "Not watched", "Commands stuck", "Links slow", "Probes failing", "Firing",
+			"Hosts by last report",
 		}, firstScreen(t, d), string(e))
 		for _, p := range d.Panels {
 			if p.Title == "Problems now" {
@@ -281,7 +282,7 @@ func firstScreen(t *testing.T, d *grafana.Dashboard) []string {
 func requireAges(t *testing.T, d *grafana.Dashboard) {
 	t.Helper()
 	found := 0
-	for _, p := range d.Panels {
+	for _, p := range d.All() {
 		if p.Type != "table" || !slices.Contains([]int{10, 11, 33, 34}, p.ID) {
 			continue
 		}

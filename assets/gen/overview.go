@@ -19,7 +19,8 @@ func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.overviewTiles()
 	b.row(8, "Where")
 	b.firing()
-	b.overviewTables()
+	b.silentHosts()
+	b.collapsed(46, "Problems by kind", b.problemTables) // closed, because the queries are slow on many hosts
 	b.row(16, "When")
 	b.overviewHistory()
 	b.latestCauses()
@@ -174,10 +175,10 @@ func (b *board) plain(name string) {
 	})
 }
 
-// firing adds the list of alerts, beside the tables.
+// firing adds the list of alerts.
 func (b *board) firing() {
-	b.beside(grafana.Panel{
-		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 5, H: 16},
+	b.add(grafana.Panel{
+		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 12, H: 7},
 		Description: "Alerts with the label component = rdma that fire or are pending, and since when.\n\n**Do:** the annotation do of each alert has " +
 			"the first step, and `rdma-events explain` has the others.\n\n**Cannot see:** faults without a rule.",
 		Options: map[string]any{

@@ -138,7 +138,7 @@ func (b *board) counting(count string, by ...string) {
 	organize["renameByName"].(map[string]any)[count+" (count)"] = map[string]string{"devices": "devices", "up": "ports"}[count]
 	b.last().Transformations = append([]grafana.Transform{
 		{ID: "groupBy", Options: map[string]any{"fields": fields}},
-		{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": count + " (count)", "desc": false}}}},
+		sortedBy(count+" (count)", false),
 	}, t...)
 }
 
@@ -159,7 +159,7 @@ func (b *board) latestCauses() {
 			WHERE {filter} AND "cause" != '' ORDER BY time DESC LIMIT 100`, logs: &logQuery{"rdma_evidence", []string{`cause!=""`}}}},
 	}, b.toRow(), append([]column{{name: "Time"}}, b.placed(column{name: "port"}, column{name: "trigger"}, column{name: "cause"},
 		column{name: "ext_state", title: "link"}, column{name: "top", title: "counters that moved"})...)...)
-	b.first(100, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": true}}}})
+	b.first(100, sortedBy("Time", true))
 }
 
 func (b *board) overviewPlugin() {

@@ -50,8 +50,3 @@ func (b *board) currentProblems() {
 	}
 	b.first(200, sortedBy(since, false), sortedBy("severity", false))
 }
-
-// sortedBy sorts the rows of a table by a column of the query's result. Rows with equal values keep their order.
-func sortedBy(column string, desc bool) grafana.Transform {
-	return grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": column, "desc": desc}}}}
-}

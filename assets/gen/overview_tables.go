@@ -8,7 +8,7 @@ import (
 	"rdma_events/assets/grafana"
 )
 
-// overviewTables adds tables. If a row has several fields, the outer query also groups
+// problemTables adds a table for each kind of problem. If a row has several fields, the outer query also groups
 // by the series. Otherwise InfluxDB 1.8 puts fields of different series into one
 // row if some series lack a field.
 //
@@ -16,9 +16,9 @@ import (
 // its columns. So what is slow to find has a subquery of its own. The first of several
 // subqueries decides on the type of a column, and without the column it is for
 // fractions: other numbers of the later ones are left out. Hence the factors of 1.0.
-func (b *board) overviewTables() {
+func (b *board) problemTables() {
 	b.table(panel{
-		id: 10, title: "Ports down", width: 5, height: 8, now: true,
+		id: 10, title: "Ports down", width: 8, height: 8, now: true,
 		help: help{
 			"Up to 100 ports that should be active (`expected_up`) but are not. Age is the time in this state, as far as the plugin knows.",
 			"nothing; every row is an outage.",
@@ -37,7 +37,7 @@ func (b *board) overviewTables() {
 		column{name: "up", prom: "Value #A", hidden: true})...)
 	b.first(100)
 	b.table(panel{
-		id: 11, title: "Devices missing or not watched", width: 6, height: 8, now: true,
+		id: 11, title: "Devices missing or not watched", width: 8, height: 8, now: true,
 		help: help{
 			"Up to 100 devices that no worker has open. Age is the time since then, within the last day.",
 			nothing + "; every row is a device that no worker watches.",
@@ -82,9 +82,8 @@ func (b *board) overviewTables() {
 	}, b.toRow(), b.placed(column{name: "port"}, column{name: "age", prom: "Value #C", title: "age", unit: "ns"},
 		column{name: "rate", prom: "Value #A", title: "rate", unit: "Gbits"}, column{name: "expected", prom: "Value #B", title: "expected", unit: "Gbits"})...)
 	b.first(100)
-	b.silentHosts()
 	b.table(panel{
-		id: 34, title: "Failing probes", width: 7, height: 8,
+		id: 34, title: "Failing probes", width: 12, height: 8,
 		help: help{
 			"Up to 100 probes with failed rounds in the dashboard's range: the completion came without its event; neither came; the completion " +
 				"had an error status, or a verb failed. Age counts from the first failed round in the range.",
@@ -113,7 +112,7 @@ func (b *board) overviewTables() {
 // stuckCommands adds a table of the commands that no firmware answers.
 func (b *board) stuckCommands() {
 	b.table(panel{
-		id: 41, title: "Commands stuck", width: 7, height: 8, now: true,
+		id: 41, title: "Commands stuck", width: 12, height: 8, now: true,
 		help: help{
 			"Up to 100 calls that the firmware of a device does not answer. Age is the time since then, within the last day; last end is the " +
 				"result of the last call that ended; under way is the duration of the current call.",
@@ -216,7 +215,7 @@ func failedRounds(field string) string {
 // it, because InfluxQL cannot sort by the time of a last point.
 func (b *board) silentHosts() {
 	b.table(panel{
-		id: 9, title: "Hosts by last report", width: 5, height: 8,
+		id: 9, title: "Hosts by last report", width: 12, height: 7,
 		help: help{
 			"The twenty hosts that reported within the last day and have been silent longest.",
 			"nothing; if the last report is older than some minutes, the host is silent.",
@@ -236,7 +235,7 @@ func (b *board) silentHosts() {
 	if b.engine == Prometheus {
 		return // topk has sorted them
 	}
-	b.first(20, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}})
+	b.first(20, sortedBy("Time", false))
 }
 
 // restarted is the end of the text about what the tables of counters cannot see.
@@ -255,6 +254,14 @@ func (b *board) slowProbes() {
 			FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`,
 			prom: `topk(10, max by (PLACE, host, plugin_instance, device) (rdma_cq_probe_wake_p99_seconds{FILTER}))`}},
 	}, b.toRow(), b.placed(column{name: "p99", prom: "Value", title: "p99", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})...)
+	b.greatestFirst("p99")
+}
+
+// greatestFirst sorts the rows of the last table by a column. PromQL's topk has sorted them already, InfluxQL's top has not.
+func (b *board) greatestFirst(column string) {
+	if b.engine == InfluxDB {
+		b.last().Transformations = append([]grafana.Transform{sortedBy(column, true)}, b.last().Transformations...)
+	}
 }
 
 func (b *board) slowCommands() {
@@ -270,4 +277,5 @@ func (b *board) slowCommands() {
 			FROM {rdma_command} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`,
 			prom: `topk(10, max by (PLACE, host, plugin_instance, device) (rdma_command_took_p99_seconds{FILTER}))`}},
 	}, b.toRow(), b.placed(column{name: "p99", prom: "Value", title: "p99", unit: b.names.unit("rdma_command.took_ns_p99")})...)
+	b.greatestFirst("p99")
 }

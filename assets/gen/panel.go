@@ -58,7 +58,6 @@ type board struct {
 	tags    []string // the filter compares them with the dashboard's variables
 	panels  []grafana.Panel
 	x, y    int
-	left    int // where lines begin, beside a panel that is taller than a line
 	bottom  int // of the panels so far
 	tall    int // the height of the current line
 	points  int // maxDataPoints of time series; 0: Grafana derives it from the panel's width
@@ -73,7 +72,6 @@ func newBoard(n *names, e Engine, o *Options, tags []string) *board {
 }
 
 func (b *board) row(id int, title string) {
-	b.left = 0
 	b.newLine()
 	b.y = b.bottom
 	b.add(grafana.Panel{
@@ -92,19 +90,11 @@ func (b *board) collapsed(id int, title string, add func()) {
 	b.panels = b.panels[:row+1]
 	closed := true
 	b.panels[row].Collapsed, b.panels[row].Panels = &closed, &inside
-}
-
-// beside adds a panel at the left. The following lines are placed to its right until the next row.
-func (b *board) beside(p grafana.Panel) {
-	b.newLine()
-	y := b.y
-	b.add(p)
-	b.left = p.GridPos.W
-	b.x, b.y, b.tall = b.left, y, 0
+	b.bottom = b.panels[row].GridPos.Y + b.panels[row].GridPos.H
 }
 
 func (b *board) newLine() {
-	b.x, b.y, b.tall = b.left, b.y+b.tall, 0
+	b.x, b.y, b.tall = 0, b.y+b.tall, 0
 }
 
 func (b *board) add(p grafana.Panel) {
@@ -381,4 +371,9 @@ func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override 
 		return nil
 	}
 	return []grafana.Override{{Matcher: grafana.Matcher{ID: "byName", Options: cmp.Or(c.title, c.name)}, Properties: properties}}
+}
+
+// sortedBy sorts the rows of a table by a column of the query's result. Rows with equal values keep their order.
+func sortedBy(column string, desc bool) grafana.Transform {
+	return grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": column, "desc": desc}}}}
 }
