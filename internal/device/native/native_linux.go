@@ -325,6 +325,7 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 	C.native_wake(d.c)
 	return verbs.NewOpError("ibv_close_device", d.name, 0, runUnlessResolving(d.resolving, timeout, func() error {
 		<-d.idle
+		d.readRemaining() // before the kernel drops the events of the objects that are destroyed
 		var errs []error
 		for _, p := range d.openProbes() {
 			errs = append(errs, p.destroy())
@@ -343,8 +344,8 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 // drainLimit is the time for which Close reads events that still arrive.
 const drainLimit = 100 * time.Millisecond
 
-// readRemaining reads the events that are queued, in a storm for drainLimit. The reader may have been between two calls of
-// ReadEvents when the device was closed, and the kernel raises device_fatal as it withdraws the device.
+// readRemaining reads the events that are queued, in a storm for drainLimit. Close calls it: the reader may have been between two
+// calls of ReadEvents when the device was closed, and the kernel may withdraw the device meanwhile, with a device_fatal.
 func (d *nativeDevice) readRemaining() {
 	for began := time.Now(); time.Since(began) < drainLimit; {
 		if C.native_read(d.c, &d.runs[0], runsPerRead, 0) <= 0 {

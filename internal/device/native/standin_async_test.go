@@ -224,9 +224,9 @@ func TestAnEventThatIsReadAsTheDeviceClosesCounts(t *testing.T) {
 	}
 }
 
-// doUnread closes the device while events are queued and no reader waits for them.
+// doUnread closes the device and its probe while events are queued and no reader waits for them.
 func doUnread(s *subject) error {
-	if err := s.open(); err != nil {
+	if _, err := s.openProbe(verbs.MethodRCWrite); err != nil {
 		return err
 	}
 	for _, e := range s.Events {
@@ -240,14 +240,18 @@ func doUnread(s *subject) error {
 }
 
 func TestEventsThatNobodyHasReadAreReadAsTheDeviceCloses(t *testing.T) {
-	o := order{Kind: "unread"}
+	o := order{Kind: "unread", GIDIndex: -1, PKeyIndex: -1}
+	o.Events = append(o.Events, event{Type: int32(verbs.EventQPFatal), Object: "qp"})
 	for range 300 { // more runs than one read returns
 		o.Events = append(o.Events, event{Type: int32(verbs.EventPortErr), Element: 1}, event{Type: int32(verbs.EventPortActive), Element: 1})
 	}
 	r := mustCarryOut(t, o)
 	require.Equal(t, []ledger.EventCounts{
+		{Type: int32(verbs.EventQPFatal), Read: 1, Acked: 1},
 		{Type: int32(verbs.EventPortErr), Port: 1, Read: 300, Acked: 300}, {Type: int32(verbs.EventPortActive), Port: 1, Read: 300, Acked: 300},
 	}, r.Events)
+	calls := calledVerbs(r.Trace)
+	require.Less(t, strings.LastIndex(calls, "ack_async_event"), strings.Index(calls, "destroy_"), "the kernel drops the events of what is destroyed")
 }
 
 // doRemoval does three rounds. The device is removed in the second one.

@@ -97,10 +97,10 @@ type Device interface {
 	NewFabricEndpoint(FabricConfig) (FabricEndpoint, FabricPort, error)
 
 	// Close wakes the calls that block and waits until they return. It then
-	// closes the probes and FabricEndpoints that are still open, reads and
-	// acknowledges the events that are still queued as ReadEvents does, and
-	// closes the device last. It returns ErrStuck if that takes longer than timeout. Later calls
-	// return ErrClosed.
+	// reads and acknowledges the events that are still queued, as ReadEvents
+	// does, closes the probes and FabricEndpoints that are still open, and the
+	// device last. It returns ErrStuck if that takes longer than timeout. Later
+	// calls return ErrClosed.
 	Close(timeout time.Duration) error
 }
 
