@@ -134,7 +134,7 @@ func (p *fabricService) workerOrders(device string) *worker.Orders {
 }
 
 // pairOrders returns the orders of a device as the keeper of the pairs gives them. docs/explanation/architecture.md
-// lists the functions from here to the worker and its C code, in "The path of an order".
+// lists the functions from here to the worker and its C code, in "Path of an order".
 func (p *fabricService) pairOrders(device string) pairs.Orders {
 	return keeperOrders{p.workerOrders(device)}
 }
