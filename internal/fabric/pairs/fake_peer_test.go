@@ -112,7 +112,8 @@ type fakeConversation struct {
 	changes chan exchange.Change
 	once    sync.Once
 
-	sessions []uint64 // offered or kept, and not left; used by one goroutine
+	mu       sync.Mutex
+	sessions []uint64 // offered or kept, and not left
 }
 
 func (t *fakeConversation) Digest() string { return "" }
@@ -129,6 +130,8 @@ func (t *fakeConversation) Offer(ctx context.Context, o exchange.Offer) (exchang
 	}
 	a := t.other.k.AnswerOffer(ctx, t.from.name, o)
 	if a.Reason == verdict.ReasonNone {
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.sessions = append(t.sessions, o.Session)
 	}
 	return a, nil
@@ -141,6 +144,8 @@ func (t *fakeConversation) Reconcile(_ context.Context, h exchange.Held) (lackin
 	if t.other.older || t.from.older {
 		return nil, errors.ErrUnsupported
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.sessions = t.other.k.Reconcile(t.from.name, &h)
 	for _, s := range h.Sessions {
 		if !slices.Contains(t.sessions, s) {
@@ -151,7 +156,9 @@ func (t *fakeConversation) Reconcile(_ context.Context, h exchange.Held) (lackin
 }
 
 func (t *fakeConversation) Leave(session uint64) error {
+	t.mu.Lock()
 	t.sessions = slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session })
+	t.mu.Unlock()
 	t.other.k.Leave(t.from.name, session)
 	return nil
 }
@@ -164,7 +171,10 @@ func (t *fakeConversation) Close() error {
 		t.other.mu.Lock()
 		delete(t.other.conversations, t)
 		t.other.mu.Unlock()
-		t.other.k.HandleConversationEnd(t.from.name, t.sessions)
+		t.mu.Lock()
+		ended := t.sessions
+		t.mu.Unlock()
+		t.other.k.HandleConversationEnd(t.from.name, ended)
 	})
 	return nil
 }
