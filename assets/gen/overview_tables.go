@@ -3,14 +3,12 @@ package gen
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"rdma_events/assets/grafana"
 )
 
-// problemTables adds a table for each kind of problem. If a row has several fields, the outer query also groups
-// by the series. Otherwise InfluxDB 1.8 puts fields of different series into one
-// row if some series lack a field.
+// problemTables adds a table for each kind of problem. If a row has several fields, the outer query also groups by the series.
+// Otherwise InfluxDB 1.8 puts fields of different series into one row if some series lack a field.
 //
 // InfluxDB 1.8 evaluates a subquery again for each function whose field it has, with all
 // its columns. So what is slow to find has a subquery of its own. The first of several
@@ -92,19 +90,17 @@ func (b *board) problemTables() {
 			"applications' own queues" + restarted,
 		},
 		queries: []query{
-			{text: `SELECT ` + lastOf("age", "events", "completions", "errors") + ` FROM (SELECT sum("events") AS "events",
-				sum("completions") AS "completions", sum("errors") AS "errors" FROM ` + separateFailures("events", "completions", "errors") + `
-				WHERE $timeFilter GROUP BY ` + byVector + `), (SELECT sum("n") AS "n", max("age") * 1.0 AS "age" FROM (` + failing + `),
-				(SELECT last("errors") * 0 AS "age" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe + `), ` + separateFailures("n", "n", "n") + `
-				WHERE $timeFilter GROUP BY ` + byVector + `)
-				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0 OR "n" > 0) AND $timeFilter GROUP BY ` + byVector},
-			{prom: failedRounds("lost_events")}, {prom: failedRounds("lost_completions")}, {prom: failedRounds("errors")},
-			{prom: `max by (PLACE, host, plugin_instance, device, port, vector) (time() - min_over_time(timestamp(rdma_cq_probe_ok{FILTER} == 0)[$__range:]))`},
+			{text: failuresOf("lost_events", "events"), prom: failedRounds("lost_events")},
+			{text: failuresOf("lost_completions", "completions"), prom: failedRounds("lost_completions")},
+			{text: failuresOf("errors", "errors"), prom: failedRounds("errors")},
+			{
+				text: `SELECT sum("age") AS "age" FROM (` + failing + `) WHERE $timeFilter GROUP BY ` + byVector,
+				prom: `max by (PLACE, host, plugin_instance, device, port, vector) (time() - min_over_time(timestamp(rdma_cq_probe_ok{FILTER} == 0)[$__range:]))`,
+			},
 		},
 	}, b.toRow(), b.placed(column{name: "age", prom: "Value #D", title: "age", unit: "ns"},
 		column{name: "events", prom: "Value #A", title: "lost events"}, column{name: "completions", prom: "Value #B", title: "lost completions"},
 		column{name: "errors", prom: "Value #C", title: "errors"}, column{name: "port"}, column{name: "vector"})...)
-	b.unknownAge("-")
 	b.first(100)
 	b.stuckCommands()
 }
@@ -156,14 +152,11 @@ const unwatched = `SELECT elapsed("open", 1ns) AS "age" FROM
 	(SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `)
 	WHERE $timeFilter GROUP BY ` + byDevice
 
-// separateFailures has failures in subqueries, one for each kind, under the names of their columns.
-func separateFailures(events, completions, errors string) string {
-	var sources []string
-	for _, kind := range [][2]string{{"lost_events", events}, {"lost_completions", completions}, {"errors", errors}} {
-		sources = append(sources, fmt.Sprintf(`(SELECT (last(%[1]q) - min(%[1]q)) * 1.0 AS %[2]q FROM {rdma_cq_probe} WHERE {filter} GROUP BY %[3]s)`,
-			kind[0], kind[1], byProbe))
-	}
-	return strings.Join(sources, ", ")
+// failuresOf has how much a counter of failures grew, for the vectors on which it did. Each counter has a query of its own, because
+// InfluxDB reads all points of the range to find the least value.
+func failuresOf(counter, column string) string {
+	return fmt.Sprintf(`SELECT sum(%[2]q) AS %[2]q FROM (SELECT last(%[1]q) - min(%[1]q) AS %[2]q FROM {rdma_cq_probe} WHERE {filter} GROUP BY %[3]s)
+	WHERE %[2]q > 0 AND $timeFilter GROUP BY %[4]s`, counter, column, byProbe, byVector)
 }
 
 // failing has the time between the first bad round of each vector in the range and its last point. After a bad round the

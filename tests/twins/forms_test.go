@@ -38,17 +38,6 @@ func otherForms() []form {
 			WHERE TIMES GROUP BY DEVICE) WHERE "open" = 0 AND "reason" != 'renamed' AND "reason" != 'reassigned' AND "reason" != 'deleted'
 			AND "reason" != 'other_netns' AND "reason" != 'unwatchable' AND TIMES GROUP BY DEVICE`)},
 		{place: "rdma-events-fleet 33", plain: withoutSelectors},
-		{place: "rdma-events-fleet 34", plain: plainForm(`SELECT "age", "events", "completions", "errors" FROM (SELECT sum("events") AS "events",
-			sum("completions") AS "completions", sum("errors") AS "errors", max("age") AS "age" FROM
-			(SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
-			last("errors") - min("errors") AS "errors", last("errors") * 0 AS "age" FROM "autogen"."rdma_cq_probe"
-			WHERE FILTER GROUP BY DEVICE, "port", "vector", "method"),
-			(SELECT elapsed("ok", 1ns) AS "age" FROM
-			(SELECT first("ok") AS "ok" FROM "autogen"."rdma_cq_probe" WHERE FILTER AND "ok" = 0 GROUP BY DEVICE, "port", "vector"),
-			(SELECT last("ok") AS "ok" FROM "autogen"."rdma_cq_probe" WHERE FILTER GROUP BY DEVICE, "port", "vector")
-			WHERE TIMES GROUP BY DEVICE, "port", "vector")
-			WHERE TIMES GROUP BY DEVICE, "port", "vector") WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND TIMES
-			GROUP BY DEVICE, "port", "vector"`)},
 		{place: "rdma-events-fleet 38", plain: withoutSelectors},
 		{place: "rdma-events-fleet 41", plain: plainForm(`SELECT "age", "status", "busy" FROM (SELECT last("stuck") AS "stuck", last("busy") AS "busy",
 			last("status") AS "status", max("age") AS "age" FROM (SELECT last("stuck") AS "stuck", last("busy_ns") AS "busy", last("status") AS "status",
