@@ -373,7 +373,8 @@ func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override 
 	return []grafana.Override{{Matcher: grafana.Matcher{ID: "byName", Options: cmp.Or(c.title, c.name)}, Properties: properties}}
 }
 
-// sortedBy sorts the rows of a table by a column of the query's result. Rows with equal values keep their order.
+// sortedBy returns the transformation that sorts a table's rows by a column of the query's result. Grafana keeps the order of rows with
+// equal values.
 func sortedBy(column string, desc bool) grafana.Transform {
 	return grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": column, "desc": desc}}}}
 }

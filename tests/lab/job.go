@@ -65,11 +65,11 @@ func (j Job) withDefaults(cacheDir string) (Job, error) {
 
 func (j Job) check(img *Image) error {
 	if j.Path == "" {
-		return errors.New("run guest: no program given")
+		return fmt.Errorf("run guest: %w", errNoProgram)
 	}
 	for _, path := range []string{j.Path, j.Dir} {
 		if !filepath.IsAbs(path) {
-			return fmt.Errorf("run guest: %s is not an absolute path", path)
+			return fmt.Errorf("run guest: %s: %w", path, errNotAbsolute)
 		}
 		if err := img.shows(path); err != nil {
 			return fmt.Errorf("run guest: %w", err)
@@ -82,7 +82,7 @@ func (j Job) check(img *Image) error {
 func (img *Image) shows(path string) error {
 	for _, hidden := range []string{"/tmp", "/run"} {
 		if isBelow(path, hidden) && !isBelow(path, img.root) && !isBelow(path, img.cacheDir) {
-			return hiddenError(path, hidden)
+			return hiddenError{path, hidden}
 		}
 	}
 	return visibleInGuest(path)
@@ -92,7 +92,7 @@ func (img *Image) shows(path string) error {
 func visibleInGuest(path string) error {
 	for _, hidden := range []string{"/dev", "/proc", "/sys"} {
 		if isBelow(path, hidden) {
-			return hiddenError(path, hidden)
+			return hiddenError{path, hidden}
 		}
 	}
 	return nil
@@ -100,8 +100,17 @@ func visibleInGuest(path string) error {
 
 func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-func hiddenError(path, hidden string) error {
-	return fmt.Errorf("%s: the guest has its own %s; use another directory", path, hidden)
+// Why a guest cannot run a job.
+var (
+	errNoProgram   = errors.New("no program given")
+	errNotAbsolute = errors.New("not an absolute path")
+)
+
+// hiddenError is the error for a path that a file system of the guest hides.
+type hiddenError struct{ path, hidden string }
+
+func (e hiddenError) Error() string {
+	return fmt.Sprintf("%s: the guest has its own %s; use another directory", e.path, e.hidden)
 }
 
 // makeOutDir returns the absolute path of a directory with an empty subdirectory lab. The subdirectory is empty,

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,20 +28,20 @@ func TestScriptPassesEverythingUnchanged(t *testing.T) {
 
 func TestJobRefusesPathsThatTheGuestHides(t *testing.T) {
 	img := &Image{root: "/tmp/clone", cacheDir: "/run/cache/lab"}
-	for path, want := range map[string]string{
-		"":                "no program given",
-		"a.test":          "not an absolute path",
-		"/tmp/a.test":     "its own /tmp",
-		"/tmp/clones/a":   "its own /tmp",
-		"/tmp/clone/a":    "",
-		"/run/cache/lab":  "",
-		"/run/a":          "its own /run",
-		"/dev/shm/a.test": "its own /dev",
-		"/tmpfiles/a":     "",
+	for path, want := range map[string]error{
+		"":                errNoProgram,
+		"a.test":          errNotAbsolute,
+		"/tmp/a.test":     hiddenError{"/tmp/a.test", "/tmp"},
+		"/tmp/clones/a":   hiddenError{"/tmp/clones/a", "/tmp"},
+		"/tmp/clone/a":    nil,
+		"/run/cache/lab":  nil,
+		"/run/a":          hiddenError{"/run/a", "/run"},
+		"/dev/shm/a.test": hiddenError{"/dev/shm/a.test", "/dev"},
+		"/tmpfiles/a":     nil,
 	} {
 		err := Job{Path: path, Dir: "/"}.check(img)
-		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: want error with %q, got %v", path, want, err)
+		if !errors.Is(err, want) {
+			t.Errorf("%q: want %v, got %v", path, want, err)
 		}
 	}
 }

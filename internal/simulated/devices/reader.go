@@ -94,14 +94,14 @@ func (d *device) enqueue(p pending) {
 	d.eventQueued.Send()
 }
 
-// readRemaining reads the events that are queued when the device is closed. It returns verbs.ErrStuck if ctx ends during an
-// acknowledgement that hangs.
+// readRemaining reads the events that are queued when the device is closed, in a storm until ctx ends. It returns verbs.ErrStuck if
+// ctx ends during an acknowledgement that hangs.
 func (d *device) readRemaining(ctx context.Context) error {
 	for runs := make([]verbs.Run, 16); ; {
 		switch n, err := d.readQueued(runs, ctx.Done()); {
 		case err != nil:
 			return verbs.ErrStuck
-		case n == 0:
+		case n == 0 || ctx.Err() != nil:
 			return nil
 		}
 	}
@@ -121,7 +121,7 @@ func (d *device) readQueued(runs []verbs.Run, abandoned <-chan struct{}) (int, e
 			d.crash(p)
 			continue
 		}
-		run, ok := d.acknowledge(p, abandoned)
+		run, ok := d.acknowledgeRun(p, abandoned)
 		if !ok {
 			return 0, verbs.ErrClosed
 		}
@@ -151,9 +151,9 @@ func (d *device) pop() (pending, bool) {
 	return p, true
 }
 
-// acknowledge counts a run as read, and as acknowledged after the end of a hang_ack. It
+// acknowledgeRun counts a run as read, and as acknowledged after the end of a hang_ack. It
 // returns false if abandoned is closed during the hang; the run then remains unacknowledged.
-func (d *device) acknowledge(p pending, abandoned <-chan struct{}) (verbs.Run, bool) {
+func (d *device) acknowledgeRun(p pending, abandoned <-chan struct{}) (verbs.Run, bool) {
 	got := d.w.clock()
 	if !p.read {
 		d.led.Count(int32(p.typ), int32(p.port), p.count, 0)

@@ -106,7 +106,8 @@ contexts: [{name: test, context: {cluster: test, user: detector}}]
 	awaitCondition := func(want string) {
 		t.Helper()
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
-			require.Contains(collect, conditionOf(t, c, "RDMAProblem"), want)
+			is := conditionOf(t, c, "RDMAProblem")
+			require.True(collect, strings.HasPrefix(is, want), "want %s, is %s", want, is)
 		}, time.Minute, 200*time.Millisecond)
 	}
 

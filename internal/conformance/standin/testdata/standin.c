@@ -155,9 +155,10 @@ int begin(enum call call)
 	__atomic_fetch_add(&control->calls[call], 1, __ATOMIC_RELAXED);
 	if (__atomic_load_n(&control->disassociate, __ATOMIC_RELAXED)) {
 		pthread_mutex_lock(&lock); // other threads go on once the removal is complete
-		if (control->disassociate)
+		if (control->disassociate) {
 			remove_device();
-		__atomic_store_n(&control->disassociate, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&control->disassociate, 0, __ATOMIC_RELAXED);
+		}
 		pthread_mutex_unlock(&lock);
 	}
 	if (control->flood)
