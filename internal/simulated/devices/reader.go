@@ -97,14 +97,15 @@ func (d *device) enqueue(p pending) {
 // readRemaining reads the events that are queued when the device is closed, in a storm until ctx ends. It returns verbs.ErrStuck if
 // ctx ends during an acknowledgement that hangs.
 func (d *device) readRemaining(ctx context.Context) error {
-	for runs := make([]verbs.Run, 16); ; {
+	for runs := make([]verbs.Run, 16); ctx.Err() == nil; {
 		switch n, err := d.readQueued(runs, ctx.Done()); {
 		case err != nil:
 			return verbs.ErrStuck
-		case n == 0 || ctx.Err() != nil:
+		case n == 0:
 			return nil
 		}
 	}
+	return nil
 }
 
 // readQueued reads and acknowledges queued events, as many as runs has space for. It returns verbs.ErrClosed if abandoned is closed
