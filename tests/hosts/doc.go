@@ -1,6 +1,13 @@
 // Package hosts runs the real programs on a zoo of hosts: each directory of testdata is one, taken from a public report. Its
 // host.toml has the devices, as sysfs and the verbs library show them, and its expected.txt has what the programs have to say about
-// them. See docs/explanation/verification.md for how to add one.
+// them.
+//
+// To add a host, write
+//   - host.toml: the address and content of the report, and the devices, with the keys of device in host.go. The defaults are a
+//     healthy ConnectX.
+//   - expected.txt, before the programs have run on the host: one expectation a line, such as `points never rdma_port up=0`, in the
+//     forms of expectation in expectation.go.
+//   - differences.txt, only if the programs are known to be wrong: these lines, each with the reason indented below it.
 //
 // A host is a tree in place of /sys, control pages of the stand-in library in place of /dev/infiniband, and a network namespace
 // without interfaces. Its events happen once the points are as each of them says.

@@ -195,9 +195,10 @@ func documentedScenario(t testing.TB) string {
 func TestTheDocumentedExampleParses(t *testing.T) {
 	s, err := parseScenario(documentedScenario(t))
 	require.NoError(t, err)
-	require.Len(t, s.links, 3)
-	require.Len(t, s.events, 3)
-	require.Len(t, s.faults, 5)
+	require.Len(t, s.links, 1)
+	require.EqualValues(t, 3, s.links[0].times, "the comment says three flaps")
+	require.Len(t, s.events, 2)
+	require.Len(t, s.faults, 3)
 	require.Len(t, s.apps, 1)
 	require.Len(t, s.conditions, 1)
 	require.Len(t, s.peers, 1)
