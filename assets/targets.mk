@@ -39,3 +39,7 @@ test-chart: $(TOOLS)/helm-$(HELM) $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubec
 .PHONY: test-cluster
 test-cluster: build $(TOOLS)/kubernetes-$(KUBERNETES) $(TOOLS)/node-problem-detector-$(NODE_PROBLEM_DETECTOR) $(TOOLS)/helm-$(HELM) $(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR) ## the manifests and the chart on real servers of Kubernetes, which admit and schedule the pods but run none
 	go test -count=1 -tags schema -v ./tests/kubernetes/cluster
+
+.PHONY: test-loki
+test-loki: build $(TELEGRAF_LARGE) $(TOOLS)/loki-$(LOKI) ## the dashboards' log queries on a real Loki, which is built once (6 minutes)
+	go test -count=1 -tags schema -v ./tests/loki

@@ -22,7 +22,7 @@ lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 part() {
 	case $1 in
 	schema)
-		make test-schema test-chart test-cluster
+		make test-schema test-chart test-cluster test-loki
 		go test -count=1 -tags schema -v -run '^TestProgramsAreInstalled' ./packaging
 		;;
 	rules) go test -count=1 -timeout 39m -v -run '^(TestEveryRuleFires|TestOneBadLink)' ./tests/grafana ./tests/twins ;;

@@ -11,12 +11,14 @@ KUSTOMIZE := v5.8.2
 HELM := v3.19.0
 KUBECTL_VALIDATE := v0.0.4
 PROMETHEUS_OPERATOR := v0.85.0
-# The versions of Kubernetes and of node-problem-detector are in the go.mod of these directories.
+# The versions of Kubernetes, of node-problem-detector and of Loki are in the go.mod of these directories.
 KUBERNETES_MODULE := tests/kubernetes/cluster/servers
 DETECTOR_MODULE := tests/kubernetes/cluster/detector
+LOKI_MODULE := tests/loki/server
 pinned = $(shell awk '$$1 == "$(2)" {print $$2} $$2 == "$(2)" {print $$3}' $(1)/go.mod)
 KUBERNETES := $(call pinned,$(KUBERNETES_MODULE),k8s.io/kubernetes)
 NODE_PROBLEM_DETECTOR := $(call pinned,$(DETECTOR_MODULE),k8s.io/node-problem-detector)
+LOKI := $(call pinned,$(LOKI_MODULE),github.com/grafana/loki/v3)
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
 # Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
 # third larger.
@@ -103,6 +105,12 @@ $(TOOLS)/node-problem-detector-$(NODE_PROBLEM_DETECTOR): | build/cache
 	  node-problem-detector=k8s.io/node-problem-detector/cmd/nodeproblemdetector
 	@ln -sfn "$(CACHE)/tools/$(notdir $@)" $@
 	$(call named,node-problem-detector)
+$(TOOLS)/loki-$(LOKI): | build/cache
+	@mkdir -p $(TOOLS)
+	@scripts/module-tools.sh "$(CACHE)/tools/$(notdir $@)" $(LOKI_MODULE) "-X github.com/grafana/loki/v3/pkg/util/build.Version=$(LOKI)" \
+	  loki=github.com/grafana/loki/v3/cmd/loki
+	@ln -sfn "$(CACHE)/tools/$(notdir $@)" $@
+	$(call named,loki)
 # The types of the Prometheus Operator: only the files are used.
 $(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR): | build/cache
 	@mkdir -p $@

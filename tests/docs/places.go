@@ -55,6 +55,7 @@ func Places() []Place {
 		{Command: "make test-full PART=pvrdma", NotRun: "it takes ten minutes"},
 		{Command: "make test-full PART=neighbours", NotRun: "it takes half an hour"},
 		{Command: "make test-cluster", NotRun: "it takes ten minutes"},
+		{Command: "make test-loki", NotRun: "it builds Loki, which takes six minutes"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", Where: cluster, Says: documented},
 		{Command: "kubectl apply -k packaging/kubernetes/example", Where: cluster, Says: "func TestClusterRunsThePodsOfEachKustomization("},
 		{
