@@ -145,12 +145,6 @@ func Places() []Place {
 		{Command: "prlimit --memlock=65536:65536 rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "rdma-events watch", Run: "rdma-events watch -for 1s"},
 		{Command: "rdma-events watch -apps", Run: "rdma-events watch -apps -for 1s"},
-		{Command: "rdma-events fabric", Exits: []int{2}, Prints: "fabric.peers_file is not set"},
-		{Command: "rdma-events watch -fabric", Exits: []int{2}, Prints: "fabric.peers_file is not set"},
-		{Command: "sudo install -m 0640 -g telegraf fabric.key /etc/rdma-events/fabric.key", NotRun: "there is no such group"},
-		{Command: "rdma-events watch -fabric -demo", Run: "rdma-events watch -fabric -demo -for 1s"},
-		{Command: "rdma-events fabric -demo", Run: "rdma-events fabric -demo -for 3s", Exits: []int{1}, Prints: " pairs: "}, // something is wrong there
-		{Command: "sudo -u telegraf rdma-events fabric -config /etc/telegraf/rdma_events.conf", NotRun: "there is no such user"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
 		{Command: "rdma-events check -learn"},

@@ -73,8 +73,11 @@ func TestEveryPlaceIsOfACommand(t *testing.T) {
 			all = append(all, c.Text)
 		}
 	}
+	seen := map[string]bool{}
 	for _, p := range Places() {
 		require.Contains(t, all, p.Command)
+		require.False(t, seen[p.Command], "%s has two places, and only the first counts", p.Command)
+		seen[p.Command] = true
 	}
 }
 

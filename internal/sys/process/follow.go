@@ -136,7 +136,7 @@ func (f *following[M]) call() Call {
 // waits in the kernel while the rest of the child works: killing the child would not end that
 // call, but would end the rest.
 func (f *following[M]) waitsFor() Call {
-	return f.Busy(func(thread int) bool { return isUninterruptible(f.p.PID(), thread) })
+	return f.Busy(func(thread int) bool { return waitsInKernel(f.p.PID(), thread) })
 }
 
 // handle passes a message with the resulting status to the Attempt. The goroutine of the

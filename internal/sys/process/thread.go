@@ -5,13 +5,35 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
-// isUninterruptible reports whether a thread of a process is in state D (proc_pid_stat(5)). Such a thread waits in the kernel and
-// accepts no signal, in most cases not even SIGKILL. The result is false if the thread has ended.
-func isUninterruptible(pid, thread int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, thread))
-	return err == nil && stateOf(text) == 'D'
+// waitsInKernel reports whether a thread of a process waits in the kernel for a device: it is in state D (proc_pid_stat(5)), in
+// which it accepts no signal, in most cases not even SIGKILL, or it sleeps in a system call by which libibverbs gives the kernel a
+// command. vmw_pvrdma waits so, for 10 s and for its other commands before (pvrdma_cmd_recv in hw/vmw_pvrdma/pvrdma_cmd.c). The
+// result is false if the thread has ended, and for one that sleeps if the kernel does not show its system call.
+func waitsInKernel(pid, thread int) bool {
+	dir := fmt.Sprintf("/proc/%d/task/%d/", pid, thread)
+	text, err := os.ReadFile(dir + "stat")
+	if err != nil {
+		return false
+	}
+	switch stateOf(text) {
+	case 'D':
+		return true
+	case 'S':
+		call, err := os.ReadFile(dir + "syscall") // proc_pid_syscall(5)
+		return err == nil && isCommand(call)
+	}
+	return false
+}
+
+// isCommand reports whether the text of a file syscall is of ioctl(2) or write(2).
+func isCommand(text []byte) bool {
+	number, _, _ := bytes.Cut(text, []byte(" "))
+	n, err := strconv.Atoi(string(number))
+	return err == nil && (n == unix.SYS_IOCTL || n == unix.SYS_WRITE)
 }
 
 // isExiting reports whether a process is about to end and the kernel is releasing its resources.

@@ -1,6 +1,8 @@
 package process
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,10 +28,48 @@ func TestTheStateOfAThreadFollowsItsName(t *testing.T) {
 	}
 }
 
-func TestAThreadThatRunsOrIsGoneIsInterruptible(t *testing.T) {
-	require.False(t, isUninterruptible(os.Getpid(), unix.Gettid()))
-	require.False(t, isUninterruptible(os.Getpid(), 1<<30))
-	require.False(t, isUninterruptible(1<<30, 1))
+func TestAThreadThatRunsOrIsGoneDoesNotWaitInTheKernel(t *testing.T) {
+	require.False(t, waitsInKernel(os.Getpid(), unix.Gettid()))
+	require.False(t, waitsInKernel(os.Getpid(), 1<<30))
+	require.False(t, waitsInKernel(1<<30, 1))
+}
+
+// A write to a full pipe sleeps like a command. A read of an empty pipe is no command.
+func TestAThreadThatSleepsInACommandWaitsInTheKernel(t *testing.T) {
+	for script, c := range map[string]struct {
+		call int
+		want bool
+	}{
+		"exec dd if=/dev/zero bs=64k count=1000": {unix.SYS_WRITE, true},
+		"exec cat":                               {unix.SYS_READ, false},
+	} {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Stdin, cmd.Stdout = r, w
+		require.NoError(t, cmd.Start())
+		pid := cmd.Process.Pid
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
+			return err == nil && bytes.HasPrefix(text, fmt.Appendf(nil, "%d ", c.call)) && waitsInKernel(pid, pid) == c.want
+		}, time.Minute, time.Millisecond, script)
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait())
+		require.NoError(t, errors.Join(r.Close(), w.Close()))
+	}
+}
+
+func TestOnlyIoctlAndWriteAreCommands(t *testing.T) {
+	for text, want := range map[string]bool{
+		fmt.Sprintf("%d 0x7 0x1 0x0 0x0 0x0 0x0 0x7ffd 0x7f00\n", unix.SYS_IOCTL): true,
+		fmt.Sprintf("%d 0x7\n", unix.SYS_WRITE):                                   true,
+		fmt.Sprintf("%d 0x7\n", unix.SYS_FUTEX):                                   false,
+		"running\n":                                                               false,
+		"-1 0x7ffd 0x7f00\n":                                                      false,
+		"":                                                                        false,
+	} {
+		require.Equal(t, want, isCommand([]byte(text)), text)
+	}
 }
 
 // The contract leaves out the call of the thread as long as held is true for it.

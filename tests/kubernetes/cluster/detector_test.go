@@ -60,11 +60,8 @@ func startPlugin(t *testing.T, dir, scenario string) *child.Process {
 	return p
 }
 
-// conditionOf returns status, reason and message of a condition of node-1.
-func conditionOf(t *testing.T, c *Cluster, name string) string {
-	t.Helper()
-	return kubectl(t, c, "", "get", "node", "node-1", "-o", `jsonpath={range .status.conditions[?(@.type=="`+name+`")]}{.status} {.reason} {.message}{end}`)
-}
+// problemOf is a query for status, reason and message of the condition RDMAProblem of node-1.
+var problemOf = []string{"get", "node", "node-1", "-o", `jsonpath={range .status.conditions[?(@.type=="RDMAProblem")]}{.status} {.reason} {.message}{end}`}
 
 // node-problem-detector itself reports to the API server as the component's service account, from the component's configuration.
 func TestClusterGetsConditionAndEventsFromNodeProblemDetector(t *testing.T) {
@@ -106,7 +103,8 @@ contexts: [{name: test, context: {cluster: test, user: detector}}]
 	awaitCondition := func(want string) {
 		t.Helper()
 		require.EventuallyWithT(t, func(collect *assert.CollectT) {
-			is := conditionOf(t, c, "RDMAProblem")
+			is, err := c.Kubectl(t.Context(), "", problemOf...)
+			require.NoError(collect, err)
 			require.True(collect, strings.HasPrefix(is, want), "want %s, is %s", want, is)
 		}, time.Minute, 200*time.Millisecond)
 	}
@@ -120,9 +118,11 @@ contexts: [{name: test, context: {cluster: test, user: detector}}]
 	require.NoError(t, plugin.Stop(time.Minute))
 
 	plugin = startPlugin(t, status, portFlaps)
-	require.Eventually(t, func() bool {
-		return strings.Contains(kubectl(t, c, "", "get", "events", "-A", "-o", `jsonpath={range .items[*]}{.involvedObject.name} {.reason} {.message}{"\n"}{end}`),
-			"node-1 RDMAWarning sim0:1 port-flapping")
+	require.EventuallyWithT(t, func(collect *assert.CollectT) {
+		events, err := c.Kubectl(t.Context(), "", "get", "events", "-A", "-o",
+			`jsonpath={range .items[*]}{.involvedObject.name} {.reason} {.message}{"\n"}{end}`)
+		require.NoError(collect, err)
+		require.Contains(collect, events, "node-1 RDMAWarning sim0:1 port-flapping")
 	}, time.Minute, 200*time.Millisecond)
 	awaitCondition("False RDMAHasNoProblem")
 	require.NoError(t, plugin.Stop(time.Minute))
