@@ -94,12 +94,19 @@ func TestLossOfAPartIsSaidWithItsDirection(t *testing.T) {
 			want[p] = v
 		}
 	}
+	// The ports of these hosts have five pairs. Once four of them are bad, all say that it is the port's own link, each with the
+	// direction of its loss.
+	ownLink := func(p pair, verdict string) bool { return verdict == "own_link" && (p.from == 1 || p.from == 3 || p.from == 5) }
 	f.await("lossy in the direction of the loss", began, 5*time.Minute, func(p pair) bool { return want[p] != "" }, func(s said) bool {
-		return s.verdict == want[pair{numberOf(s.by), numberOf(s.of)}]
+		p := pair{numberOf(s.by), numberOf(s.of)}
+		return s.verdict == want[p] || ownLink(p, s.verdict) && s.Text("direction") == directions[want[p]]
 	})
 	t.Logf("all %d verdicts have come after %v", len(want), time.Since(began).Round(time.Second))
 	for _, s := range f.since(began) {
 		p := pair{numberOf(s.by), numberOf(s.of)}
+		if ownLink(p, s.verdict) && !s.bad && s.Text("direction") != "" {
+			continue
+		}
 		if direction := directions[s.verdict]; s.bad && want[p] == "" || s.Text("direction") != direction {
 			t.Errorf("%v, which is to be %q: %v", p, want[p], s.Fields)
 		}

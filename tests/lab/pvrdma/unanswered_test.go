@@ -34,21 +34,18 @@ func stuckCommand(points []rig.Point) (p rig.Point, ok bool) {
 	return rig.Point{}, false
 }
 
-// The driver gives up each command after ten seconds, so the worker goes on and keeps the device open. The open of a worker that
-// starts meanwhile is not answered, until the device answers again.
+// The driver gives up each command after ten seconds, so a worker without probes goes on and keeps the device open. The open of a
+// worker that starts meanwhile is not answered, until the device answers again.
 func TestDeviceThatAnswersNoCommandIsStuckAndRecovers(t *testing.T) {
-	r := startTelegraf(t, defaults)
-	awaitRounds(r, "ud_send", 3)
+	r := startTelegraf(t, quiet)
 	requireEventsCounted(t, r, 5)
 	worker := r.Workers()[0]
 
 	answer := guest.HoldInterrupt(t, guest.InterruptOfCommands)
-	points := r.Await("a command is stuck", 60*time.Second, func(p []rig.Point) bool {
-		_, stuck := stuckCommand(p)
-		return stuck
-	})
-	c, _ := stuckCommand(points)
-	t.Logf("stuck: %s %v", c.Series(), c.Fields)
+	points := awaitStuckCommand(t, r)
+	if d := devicePoint(points); d.Text("reason") != "ok" {
+		t.Errorf("want the device watched, got %v", d.Fields)
+	}
 	points = r.Await("three queries that nothing answers", 3*time.Minute, func(p []rig.Point) bool {
 		c := rig.Last(p, "rdma_command", "device", device, "call", "query_port")
 		return c.Text("status") == "ETIMEDOUT" && c.Int("errors") >= 3
@@ -69,20 +66,48 @@ func TestDeviceThatAnswersNoCommandIsStuckAndRecovers(t *testing.T) {
 
 	answer()
 	began := time.Now()
-	points = r.Await("the device is open again", 2*time.Minute, func(p []rig.Point) bool {
+	r.Await("the device is open again", 2*time.Minute, func(p []rig.Point) bool {
 		return devicePoint(p).Int("open") == 1 && devicePoint(p).Int("opens") >= 2 && asyncPoint(p).Fields != nil
 	})
 	t.Logf("open again %v after the device had answered", time.Since(began).Round(time.Millisecond))
 	requireEventsCounted(t, r, 4)
-	awaitRounds(r, "ud_send", probePoint(points, "ud_send").Int("successes")+3)
-	points = r.Await("no command is stuck any more", 3*time.Minute, func(p []rig.Point) bool {
-		_, stuck := stuckCommand(p)
-		return !stuck
-	})
+	points = awaitAnsweredCommands(r)
 	if n := eventCount(points, "pkey_change"); n != 9 {
 		t.Errorf("want the 9 events of before and after, got %d", n)
 	}
 	rig.RequireCountersNeverFall(t, points)
+}
+
+// A probe needs a command each round. Its call is given up after ten seconds too, or later if it waits behind another one, and its
+// worker is then replaced.
+func TestProbesGoOnOnceTheirDeviceAnswersCommands(t *testing.T) {
+	r := startTelegraf(t, defaults)
+	points := awaitRounds(r, "ud_send", 3)
+	answer := guest.HoldInterrupt(t, guest.InterruptOfCommands)
+	awaitStuckCommand(t, r)
+	answer()
+	awaitRounds(r, "ud_send", probePoint(points, "ud_send").Int("successes")+3)
+	rig.RequireCountersNeverFall(t, awaitAnsweredCommands(r))
+}
+
+// awaitStuckCommand waits until a command of the device is stuck.
+func awaitStuckCommand(t *testing.T, r *rig.Telegraf) []rig.Point {
+	points := r.Await("a command is stuck", 60*time.Second, func(p []rig.Point) bool {
+		_, stuck := stuckCommand(p)
+		return stuck
+	})
+	c, _ := stuckCommand(points)
+	t.Logf("stuck: %s %v", c.Series(), c.Fields)
+	return points
+}
+
+// awaitAnsweredCommands waits until no command of the device is stuck. A call that the next worker does not make stays stuck for a
+// minute.
+func awaitAnsweredCommands(r *rig.Telegraf) []rig.Point {
+	return r.Await("no command is stuck", 3*time.Minute, func(p []rig.Point) bool {
+		_, stuck := stuckCommand(p)
+		return !stuck
+	})
 }
 
 // The kernel asks the device for its port before it passes a port's event on, for all drivers (ib_cache_event_task in
