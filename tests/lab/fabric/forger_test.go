@@ -90,6 +90,12 @@ func (f *forger) send(count int, pause time.Duration, gid string, qp, qkey uint3
 	f.do("send %d %d %s %d %x %x", count, pause.Microseconds(), gid, qp, qkey, bytes)
 }
 
+// sendProbes is like send, with the number of the probe raised by one each time.
+func (f *forger) sendProbes(count int, pause time.Duration, gid string, qp, qkey uint32, first []byte) {
+	f.t.Helper()
+	f.do("count %d %d %s %d %x %x", count, pause.Microseconds(), gid, qp, qkey, first)
+}
+
 // received waits for what is under way, and returns what has come since the start.
 func (f *forger) received() forged {
 	f.t.Helper()

@@ -8,6 +8,7 @@
  * It prints "me UD_QPN RC_QPN QKEY GID", and answers each line with one:
  *
  *   send COUNT US GID QPN QKEY HEX      the datagram of these bytes, COUNT times, one every US microseconds
+ *   count COUNT US GID QPN QKEY HEX     the same, with the number of a probe (bytes 16 to 19) raised by one each time
  *   take MS                             waits so long, and has in its answer what came at its UD queue pair
  *   connect GID QPN RQ_PSN SQ_PSN       its RC queue pair, with requests that begin at SQ_PSN
  *   write BYTES ADDRESS RKEY            an RDMA WRITE; BYTES is 0 or 1. It waits for the completion.
@@ -107,20 +108,25 @@ static const char *parse_gid(const char *text, struct ibv_ah_attr *to)
 	return NULL;
 }
 
+enum { NUMBER = 16 }; /* where a datagram has the number of its probe */
+
 static const char *send_line(const char *line)
 {
 	static unsigned char bytes[LONGEST];
 	char gid[33], hex[2 * LONGEST + 1];
 	long count, us, i;
 	uint32_t qpn, key, size = 0;
+	int at, counting = !strncmp(line, "count ", 6);
 	struct ibv_ah_attr to;
 	struct ibv_ah *ah;
 
-	if (sscanf(line, "send %ld %ld %32s %u %x %400s", &count, &us, gid, &qpn, &key, hex) != 6 ||
+	if (sscanf(line, "%*s %ld %ld %32s %u %x %400s", &count, &us, gid, &qpn, &key, hex) != 6 ||
 	    parse_gid(gid, &to))
 		return "send what?";
 	while (size < LONGEST && sscanf(hex + 2 * size, "%2hhx", &bytes[size]) == 1)
 		size++;
+	if (counting && size < NUMBER + 4)
+		return "a datagram without a number";
 	ah = ibv_create_ah(pd, &to);
 	if (!ah)
 		return "ibv_create_ah";
@@ -141,6 +147,8 @@ static const char *send_line(const char *line)
 		sent++;
 		wait_us(us);
 		poll_all();
+		for (at = NUMBER + 3; counting && at >= NUMBER && !++bytes[at]; at--)
+			;
 	}
 	wait_us(100000); /* the handle is in use until the device has sent all */
 	ibv_destroy_ah(ah);
@@ -275,8 +283,9 @@ static const struct {
 	const char *begins;
 	const char *(*does)(const char *line); /* what it returns has gone wrong */
 } lines[] = {
-	{ "send ", send_line },	      { "take ", take_line },  { "reset", reset_line },
-	{ "connect ", connect_line }, { "write ", rdma_line }, { "read ", rdma_line },
+	{ "send ", send_line },	 { "count ", send_line },      { "take ", take_line },
+	{ "reset", reset_line }, { "connect ", connect_line }, { "write ", rdma_line },
+	{ "read ", rdma_line },
 };
 
 static const char *follow(const char *line)
