@@ -96,7 +96,9 @@ func TestLossOfAPartIsSaidWithItsDirection(t *testing.T) {
 	}
 	// The ports of these hosts have five pairs. Once four of them are bad, all say that it is the port's own link, each with the
 	// direction of its loss.
-	ownLink := func(p pair, verdict string) bool { return verdict == "own_link" && (p.from == 1 || p.from == 3 || p.from == 5) }
+	ownLink := func(p pair, verdict string) bool {
+		return verdict == "own_link" && (p.from == 1 || p.from == 3 || p.from == 5)
+	}
 	f.await("lossy in the direction of the loss", began, 5*time.Minute, func(p pair) bool { return want[p] != "" }, func(s said) bool {
 		p := pair{numberOf(s.by), numberOf(s.of)}
 		return s.verdict == want[p] || ownLink(p, s.verdict) && s.Text("direction") == directions[want[p]]
