@@ -11,8 +11,8 @@ import (
 
 // waitsInKernel reports whether a thread of a process waits in the kernel for a device: it is in state D (proc_pid_stat(5)), in
 // which it accepts no signal, in most cases not even SIGKILL, or it sleeps in a system call by which libibverbs gives the kernel a
-// command. vmw_pvrdma waits so, for 10 s and for its other commands before (pvrdma_cmd_recv in hw/vmw_pvrdma/pvrdma_cmd.c). The
-// result is false if the thread has ended, and for one that sleeps if the kernel does not show its system call.
+// command. A command of vmw_pvrdma sleeps for up to 10 s (pvrdma_cmd_recv in hw/vmw_pvrdma/pvrdma_cmd.c). The result is false if
+// the thread has ended, and for one that sleeps if the kernel does not show its system call.
 func waitsInKernel(pid, thread int) bool {
 	dir := fmt.Sprintf("/proc/%d/task/%d/", pid, thread)
 	text, err := os.ReadFile(dir + "stat")
