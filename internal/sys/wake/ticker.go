@@ -12,8 +12,13 @@ type Ticker struct {
 }
 
 // NewTicker returns a Ticker. The period must be positive. The first tick comes within the period. After each tick, the goroutine
-// that receives from C has to call Next. If since is zero, the Ticker uses a reference time that the whole process shares.
+// that receives from C has to call Next. If since is zero, the Ticker uses a reference time that the whole process shares, as long as
+// nobody sets the wall clock between two calls of NewTicker. Two ticks are a period apart also if the wall clock is set.
 func NewTicker(period time.Duration, since time.Time) *Ticker {
+	if since.IsZero() {
+		now := time.Now()
+		since = now.Add(-now.Sub(now.Truncate(period))) // the last multiple of the period, with the monotonic clock's reading
+	}
 	t := &Ticker{since: since, period: period}
 	t.timer = time.NewTimer(t.untilNext())
 	t.C = t.timer.C
@@ -28,10 +33,5 @@ func (t *Ticker) Stop() { t.timer.Stop() }
 
 // untilNext returns the time until the next tick.
 func (t *Ticker) untilNext() time.Duration {
-	if t.since.IsZero() {
-		// The wall clock suffices: when it is set, the ticks shift once.
-		now := time.Now()
-		return now.Truncate(t.period).Add(t.period).Sub(now)
-	}
 	return t.period - time.Since(t.since)%t.period
 }

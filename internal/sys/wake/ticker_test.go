@@ -38,3 +38,12 @@ func requireTogether(t *testing.T, since time.Time) {
 	}
 	require.Len(t, moments, 4, "two of the six came together with others")
 }
+
+// A reference time without a reading of the monotonic clock would move whenever the wall clock is set. Two ticks could then come in short
+// succession.
+func TestTheReferenceTimeOfATickerIsOfTheMonotonicClock(t *testing.T) {
+	ticker := NewTicker(time.Minute, time.Time{})
+	defer ticker.Stop()
+	hasReading := ticker.since != ticker.since.Round(0) //nolint:staticcheck // Equal ignores the reading, which Round removes
+	require.True(t, hasReading)
+}
