@@ -44,10 +44,9 @@ func TestMain(m *testing.M) {
 // freeAddress returns an address of this host on which no program listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := child.FreePorts(t.Context(), 1)
 	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", ports[0])
 }
 
 // editedFile returns the path of a shipped file with changes. It fails the test if the file lacks a text to be replaced.

@@ -17,17 +17,13 @@ import (
 	"rdma_events/tests/child"
 )
 
-var (
-	// ErrExited is wrapped by Open when the server ended before it was ready.
-	ErrExited = errors.New("loki has exited")
-	// ErrRefused is wrapped by errors about a query that the server refused.
-	ErrRefused = errors.New("refused by Loki")
-)
+// ErrRefused is wrapped by errors about a query that the server refused.
+var ErrRefused = errors.New("refused by Loki")
 
 const stopTimeout = 60 * time.Second
 
-// configuration is of a single process that keeps its files in a directory and reports its use to nobody. Its arguments are the
-// ports for HTTP and gRPC, and the directory.
+// configuration is the configuration file of a Loki that runs as one process, keeps its files in one directory and sends no usage
+// statistics. The arguments of the format are the port for HTTP, the port for gRPC and the directory.
 const configuration = `
 auth_enabled: false
 analytics: {reporting_enabled: false}
@@ -57,10 +53,10 @@ type Server struct {
 }
 
 // Open starts a server with its files in a directory that exists, and blocks until it is ready, which takes some 20 s. The caller
-// must close it. The error wraps ErrExited if the server ended before it was ready.
+// must close it. The error wraps child.ErrExited if the server ended before it was ready.
 func Open(ctx context.Context, program, dir string) (*Server, error) {
 	s := &Server{}
-	ports, err := freePorts(ctx)
+	ports, err := child.FreePorts(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -77,48 +73,10 @@ func Open(ctx context.Context, program, dir string) (*Server, error) {
 	if s.process, err = child.Start(cmd); err != nil {
 		return nil, errors.Join(err, s.log.Close())
 	}
-	if err := s.awaitReady(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := s.process.AwaitReady(ctx, s.URL()+"/ready"); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w; its log is %s", err, s.log.Name()), s.Close())
 	}
 	return s, nil
-}
-
-// freePorts returns two ports of this host on which no program listens.
-func freePorts(ctx context.Context) (ports [2]string, err error) {
-	for i := range ports {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return ports, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close()
-		ports[i] = strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}
-
-// awaitReady waits until the server answers. It has no other way to announce that.
-func (s *Server) awaitReady(ctx context.Context) error {
-	poll := time.NewTicker(200 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/ready", nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-poll.C:
-		case <-s.process.Done():
-			return fmt.Errorf("%w (%s): its log is %s", ErrExited, s.process.State(), s.log.Name())
-		case <-ctx.Done():
-			return fmt.Errorf("wait for loki: %w", ctx.Err())
-		}
-	}
 }
 
 // URL returns the address of the HTTP service.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +12,6 @@ import (
 
 	"rdma_events/tests/child"
 )
-
-// ErrExited is wrapped by Open when the server ended before it was ready.
-var ErrExited = errors.New("prometheus has exited")
 
 const stopTimeout = 60 * time.Second
 
@@ -41,17 +37,18 @@ type Server struct {
 }
 
 // Open starts a server and blocks until it is ready. The caller must close it. The
-// error wraps ErrExited if the server ended before it was ready.
+// error wraps child.ErrExited if the server ended before it was ready.
 func Open(ctx context.Context, c Config) (*Server, error) {
 	conf := filepath.Join(c.Dir, "prometheus.yml")
 	if err := os.WriteFile(conf, []byte("global: {}\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("write configuration of prometheus: %w", err)
 	}
 	s := &Server{}
-	var err error
-	if s.addr, err = freeAddress(ctx); err != nil {
+	ports, err := child.FreePorts(ctx, 1)
+	if err != nil {
 		return nil, err
 	}
+	s.addr = net.JoinHostPort("127.0.0.1", ports[0])
 	if s.log, err = os.Create(filepath.Join(c.Dir, "prometheus.log")); err != nil {
 		return nil, err
 	}
@@ -67,44 +64,10 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 	if s.process, err = child.Start(cmd); err != nil {
 		return nil, errors.Join(err, s.log.Close())
 	}
-	if err := s.ready(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := s.process.AwaitReady(ctx, s.URL()+"/-/ready"); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w; its log is %s", err, s.log.Name()), s.Close())
 	}
 	return s, nil
-}
-
-// freeAddress returns an address of this host that no program listens on.
-func freeAddress(ctx context.Context) (string, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
-}
-
-// ready waits until the server answers. It has no other way to announce that.
-func (s *Server) ready(ctx context.Context) error {
-	poll := time.NewTicker(50 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/-/ready", nil)
-		if err != nil {
-			return err
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
-		select {
-		case <-poll.C:
-		case <-s.process.Done():
-			return fmt.Errorf("%w (%s): its log is %s", ErrExited, s.process.State(), s.log.Name())
-		case <-ctx.Done():
-			return fmt.Errorf("wait for prometheus: %w", ctx.Err())
-		}
-	}
 }
 
 // URL returns the address of the HTTP service.

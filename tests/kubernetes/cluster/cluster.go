@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,9 +19,6 @@ import (
 
 	"rdma_events/tests/child"
 )
-
-// ErrExited is the error that Start wraps if a server ends before the cluster is ready.
-var ErrExited = errors.New("has exited")
 
 const stopTimeout = 30 * time.Second
 
@@ -40,7 +36,7 @@ type server struct {
 }
 
 // Start starts the servers from the programs in a directory, keeps their files in dir, and blocks until the API server is
-// ready. The servers listen on free ports of 127.0.0.1. The caller must close the cluster. The error wraps ErrExited if a
+// ready. The servers listen on free ports of 127.0.0.1. The caller must close the cluster. The error wraps child.ErrExited if a
 // server ended, and names its log.
 func Start(ctx context.Context, programs, dir string) (*Cluster, error) {
 	c := &Cluster{programs: programs, dir: dir}
@@ -51,7 +47,7 @@ func Start(ctx context.Context, programs, dir string) (*Cluster, error) {
 }
 
 func (c *Cluster) startServers(ctx context.Context) error {
-	ports, err := freePorts(ctx, 4)
+	ports, err := child.FreePorts(ctx, 4)
 	if err != nil {
 		return err
 	}
@@ -104,24 +100,6 @@ func (c *Cluster) startServer(name string, args ...string) error {
 	return nil
 }
 
-// freePorts returns ports of 127.0.0.1 that no program listens on.
-func freePorts(ctx context.Context, n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
-		}
-		defer l.Close() // only at the end, so that all are different
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			return nil, err
-		}
-		ports = append(ports, port)
-	}
-	return ports, nil
-}
-
 // writeCredentials writes the key of service accounts, an administrator's token and a kubeconfig with it. It returns the file of the
 // token.
 func (c *Cluster) writeCredentials(api string) (string, error) {
@@ -167,7 +145,7 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 		for _, s := range c.servers {
 			select {
 			case <-s.process.Done():
-				return fmt.Errorf("%s %w (%s): its log is %s", s.name, ErrExited, s.process.State(), s.log.Name())
+				return fmt.Errorf("%s %w (%s): its log is %s", s.name, child.ErrExited, s.process.State(), s.log.Name())
 			default:
 			}
 		}
