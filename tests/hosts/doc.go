@@ -3,11 +3,12 @@
 // them.
 //
 // To add a host, write
-//   - host.toml: the address and content of the report, and the devices, with the keys of device in host.go. The defaults are a
-//     healthy ConnectX.
-//   - expected.txt, before the programs have run on the host: one expectation a line, such as `points never rdma_port up=0`, in the
-//     forms of expectation in expectation.go.
-//   - differences.txt, only if the programs are known to be wrong: these lines, each with the reason indented below it.
+//   - host.toml: the address of the report, what it says, and the devices. The struct device in host.go has the keys of a device. A
+//     key that is left out is as on a healthy ConnectX.
+//   - expected.txt, before you run the programs on the host: one expectation in each line, such as `points never rdma_port up=0`. The
+//     type expectation in expectation.go has the forms.
+//   - differences.txt, only if you know that the programs are wrong: the lines of expected.txt that they do not meet, each with the
+//     reason indented below it.
 //
 // A host is a tree in place of /sys, control pages of the stand-in library in place of /dev/infiniband, and a network namespace
 // without interfaces. Its events happen once the points are as each of them says.

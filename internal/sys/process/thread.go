@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitsInKernel reports whether a thread of a process waits in the kernel for a device: it is in state D (proc_pid_stat(5)), in
-// which it accepts no signal, in most cases not even SIGKILL, or it sleeps in a system call by which libibverbs gives the kernel a
-// command. A command of vmw_pvrdma sleeps for up to 10 s (pvrdma_cmd_recv in hw/vmw_pvrdma/pvrdma_cmd.c). The result is false if
-// the thread has ended, and for one that sleeps if the kernel does not show its system call.
+// waitsInKernel reports whether a thread of a process waits for a driver in the kernel: it is in state D (proc_pid_stat(5)), in
+// which it accepts no signal, in most cases not even SIGKILL, or it sleeps in ioctl(2) or write(2), by which a process gives a driver
+// a command. vmw_pvrdma lets it sleep for up to 10 s (pvrdma_cmd_recv in hw/vmw_pvrdma/pvrdma_cmd.c). The result is false if the
+// thread has ended, and for a thread that sleeps if the kernel does not show its system call.
 func waitsInKernel(pid, thread int) bool {
 	dir := fmt.Sprintf("/proc/%d/task/%d/", pid, thread)
 	text, err := os.ReadFile(dir + "stat")
@@ -23,13 +23,13 @@ func waitsInKernel(pid, thread int) bool {
 	case 'D':
 		return true
 	case 'S':
-		call, err := os.ReadFile(dir + "syscall") // proc_pid_syscall(5)
+		call, err := os.ReadFile(dir + "syscall")
 		return err == nil && isCommand(call)
 	}
 	return false
 }
 
-// isCommand reports whether the text of a file syscall is of ioctl(2) or write(2).
+// isCommand reports whether a text of proc_pid_syscall(5) names ioctl(2) or write(2).
 func isCommand(text []byte) bool {
 	number, _, _ := bytes.Cut(text, []byte(" "))
 	n, err := strconv.Atoi(string(number))

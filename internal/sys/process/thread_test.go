@@ -34,7 +34,8 @@ func TestAThreadThatRunsOrIsGoneDoesNotWaitInTheKernel(t *testing.T) {
 	require.False(t, waitsInKernel(1<<30, 1))
 }
 
-// A write to a full pipe sleeps like a command. A read of an empty pipe is no command.
+// A process that writes to a full pipe sleeps in write(2), as in a command. A process that reads from an empty pipe sleeps in read(2),
+// which gives no command.
 func TestAThreadThatSleepsInACommandWaitsInTheKernel(t *testing.T) {
 	for script, c := range map[string]struct {
 		call int
