@@ -32,6 +32,7 @@ const (
 type trigger struct {
 	why   verbs.Trigger
 	at    int64           // CLOCK_MONOTONIC ns
+	event emittedRun      // the run that contains the trigger; zero: not known, or the trigger is no event
 	begun int64           // when the first part of the snapshot arrived; long after at if the worker's pace delayed it
 	snap  *verbs.Snapshot // nil: none arrived
 	// before has the counters of the last reading before the snapshot, and base its time,
@@ -108,7 +109,7 @@ func (d *Device) handleSnapshot(s *verbs.Snapshot, t *moment) {
 	}
 	w := f.findTrigger(s)
 	if w == nil {
-		w = &trigger{why: s.Trigger, at: s.At}
+		w = &trigger{why: s.Trigger, at: s.At, event: d.findRun(s)}
 		d.addTrigger(p, w, t)
 	}
 	if w.snap == nil {
@@ -140,6 +141,21 @@ func (f *facts) findTrigger(s *verbs.Snapshot) *trigger {
 		}
 	}
 	return nil
+}
+
+// findRun returns the run of events that contains the trigger of a snapshot, the zero value if it is not known.
+func (d *Device) findRun(s *verbs.Snapshot) emittedRun {
+	typ, ok := verbs.ParseEventType(string(s.Trigger))
+	if !ok {
+		return emittedRun{}
+	}
+	c, _, _ := d.ensureCounter(typ, s.Port)
+	for _, r := range c.runs {
+		if r.first <= s.At && s.At <= r.last {
+			return r
+		}
+	}
+	return emittedRun{}
 }
 
 // addTrigger makes a trigger wait to be judged. Above maxWaitingTriggers it judges the oldest one at once.
@@ -189,9 +205,15 @@ func (d *Device) judgeTrigger(p *port, w *trigger, t *moment) {
 		done.at = w.snap.At
 	}
 	p.facts.judged = appendBounded(p.facts.judged, done)
+	wall := t.wall(w.at)
+	// The evidence must not seem older than its event, whose point has the time of the last event of the run, computed from
+	// another reading of the clocks.
+	if w.event.epoch == t.epoch {
+		wall = max(wall, w.event.at)
+	}
 	e := &measure.Evidence{
 		Device: d.name, Port: p.port, Trigger: w.why, Cause: cause.Of(d.causeFacts(p, w, t)), Triggers: 1,
-		At: p.facts.stamp.next(t.wall(w.at), t.epoch),
+		At: p.facts.stamp.next(wall, t.epoch),
 	}
 	if w.why == verbs.Trigger(verbs.EventDeviceFatal.String()) {
 		e.Port = 0

@@ -97,6 +97,23 @@ func TestEachSnapshotIsTheBaseOfTheNext(t *testing.T) {
 	require.Equal(t, 20*sec-5*ms, got[0].BaseAgeNS)
 }
 
+// The plugin reads the clocks once for the event and once more for its evidence. The two readings differ by little, in either direction,
+// or by much if somebody has set the wall clock in between.
+func TestEvidenceIsNotOlderThanItsEvent(t *testing.T) {
+	for shift, want := range map[int64]int64{0: 41*sec + 3*ms, -ms: 41*sec + 3*ms, 5 * ms: 41*sec + 5*ms, -3600 * sec: 41*sec - 3600*sec} {
+		h, sup, _ := startWithOpenDevice(t, withEvidence)
+		h.mono.Store(41*sec + 4*ms)
+		h.batch(sup, eventItem(verbs.EventPortErr, 1, 3, 41*sec, 41*sec+3*ms), snapshotItem(countersSnapshot("port_err", 41*sec, 9, 48313)))
+		events := pointsOf[measure.Event](h.sink.takePoints())
+		require.Len(t, events, 1)
+		require.Equal(t, time.Unix(0, epoch+41*sec+3*ms), events[0].At)
+		h.wallShift.Store(shift)
+		got := h.passJudgeDelay(sup)
+		require.Len(t, got, 1)
+		require.Equal(t, time.Unix(0, epoch+want), got[0].At, "clock set by %v", time.Duration(shift))
+	}
+}
+
 func TestThePartsOfASnapshotAreOneEvidence(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, withEvidence)
 	first := netDev(&verbs.Snapshot{Port: 1, Trigger: "port_err", At: sec, Mono: sec + 10*ms}, false, false)

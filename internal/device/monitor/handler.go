@@ -205,9 +205,11 @@ func (d *Device) handleRun(r *verbs.Run, t *moment) {
 		s.ack.AddRun(int64(r.Count), r.AckSum, r.AckMax)
 		d.delivery.add(t.mono, r.First)
 	}
+	at := c.stamp.next(t.wall(r.Last), t.epoch)
+	c.runs = appendBounded(c.runs, emittedRun{r.First, r.Last, at.UnixNano(), t.epoch})
 	d.cfg.Emit(&measure.Event{
 		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
-		At: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
+		At: at, First: unixNano(t.wall(r.First)),
 		HoldMax: r.HoldMax, AckMax: r.AckMax, LateNS: d.eventLateness(r.Type, r.First),
 	})
 	if p == nil {

@@ -34,6 +34,14 @@ type counter struct {
 
 	rate  aggregate.Rate
 	stamp stamp
+	runs  []emittedRun // the newest maxFacts of the stream
+}
+
+// emittedRun says which time stamp the point of a run of events got.
+type emittedRun struct {
+	first, last int64 // times of the first and the last event, CLOCK_MONOTONIC ns
+	at          int64 // time stamp of the point, wall clock ns
+	epoch       uint64
 }
 
 func newSeries(port int, scopes ...verbs.Scope) series {
