@@ -152,6 +152,10 @@ func (s *Summary) missingRows(shown []*fault) []string {
 	if len(unclear) > 0 {
 		lines = append(lines, formatRow("missing", "which devices "+s.query.Unit+" held on "+firstHosts(unclear)+": the faults of all of them are here"))
 	}
+	if s.query.Unit != "" && !s.named {
+		text := "any record of " + s.query.Unit + ": check its name; a unit without errors has records only with applications.objects"
+		lines = append(lines, formatRow("missing", text))
+	}
 	if s.unknown > 0 {
 		lines = append(lines, formatRow("missing", fmt.Sprintf("the unit of applications with errors (%d), which may be %s or not", s.unknown, s.query.Unit)))
 	}

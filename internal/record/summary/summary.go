@@ -41,6 +41,7 @@ type Summary struct {
 	places        map[place]*condition
 	hosts         map[string]*host
 	unknown       uint64 // errors of applications whose unit is not known
+	named         bool   // a record names the unit of the query
 	gaps          []gap
 	omittedGaps   int // gaps that were omitted because there are too many
 }
@@ -100,6 +101,7 @@ func (s *Summary) Add(k *timeline.StoredRecord) {
 		h.lastRecord = k.Time
 	}
 	h.stopped = k.IsEnd()
+	s.named = s.named || k.App != nil && k.App.Unit != "" && k.App.Unit == s.query.Unit
 	switch {
 	case k.Alive != nil:
 		h.alive = time.Duration(k.Alive.AliveNS)

@@ -106,6 +106,23 @@ func TestWhatBrokeFirst(t *testing.T) {
 		want []string
 	}{
 		"a healthy host": {of: func(t *testing.T) []*story { return []*story{healthyStory(t, "n1")} }, want: []string{nothing}},
+		"a unit that no record names, perhaps by a typing error": {
+			unit: "job_12",
+			of: func(t *testing.T) []*story {
+				return []*story{healthyStory(t, "n1").held("09:00:00", "mlx5_0", "python3", "job_1", false)}
+			},
+			want: []string{
+				nothing,
+				"missing any record of job_12: check its name; a unit without errors has records only with applications.objects",
+			},
+		},
+		"a unit without a fault, which held a device": {
+			unit: "job_1",
+			of: func(t *testing.T) []*story {
+				return []*story{healthyStory(t, "n1").held("09:00:00", "mlx5_0", "python3", "job_1", false)}
+			},
+			want: []string{nothing},
+		},
 		"a flap": {
 			of: func(t *testing.T) []*story {
 				return []*story{healthyStory(t, "n1"), healthyStory(t, "n2").port("10:12:00", "mlx5_1", "active", "down", "port_err").
