@@ -43,7 +43,7 @@ func learnExpected(config string, stdout, stderr io.Writer) int {
 type learned struct {
 	devices map[float64][]string // open devices, by the lowest rate of their active ports; 0: no active port
 	down    []string             // ports that are not active, as in "mlx5_0:2"
-	unknown []string             // devices that are left out, with the reason
+	unknown []string             // what is left out, with the reason
 }
 
 // learnFrom returns what the points of all devices and ports show. Soft devices are left out, because an administrator
@@ -72,6 +72,9 @@ func learnFrom(points []measure.Point) learned {
 			rate := rates[d.Device]
 			l.devices[rate] = append(l.devices[rate], d.Device)
 		}
+	}
+	if len(l.devices) == 0 && len(l.unknown) == 0 {
+		l.unknown = []string{"this host has no RDMA device that the configuration selects, so there is nothing to expect; `rdma-events doctor` says why"}
 	}
 	return l
 }

@@ -44,3 +44,11 @@ func TestLearnedAreActivePortsByTheirRate(t *testing.T) {
 	require.NotContains(t, l.format([]string{"mlx5_2:1", "mlx5_1:2"}), "expected_down", "the configuration has them")
 	require.Contains(t, l.format([]string{"mlx5_9:1"}), `expected_down = ["mlx5_9:1", "mlx5_1:2", "mlx5_2:1"]`)
 }
+
+func TestNothingIsLearnedSilentlyWhereThereIsNoDevice(t *testing.T) {
+	for _, points := range [][]measure.Point{nil, {&measure.Device{Device: "mlx5_4"}}} {
+		l := learnFrom(points)
+		require.Len(t, l.unknown, 1)
+		require.Contains(t, l.unknown[0], "no RDMA device")
+	}
+}
