@@ -118,6 +118,7 @@ func Places() []Place {
 		{Command: "make", Run: "make help"},
 		{Command: "make run", Run: "scripts/run.sh 2s"},
 		{Command: "rdma-events doctor", Exits: doctor, Prints: " WARN, "},
+		{Command: "rdma-events check -learn", Exits: noDevice, Prints: "no RDMA device"},
 		{Command: "build/rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "build/rdma-events watch -demo -probe", Run: "build/rdma-events watch -demo -probe -for 1s"},
 		{Command: "build/rdma-events watch -probe", Run: "build/rdma-events watch -probe -for 1s"},
@@ -147,7 +148,6 @@ func Places() []Place {
 		{Command: "rdma-events watch -apps", Run: "rdma-events watch -apps -for 1s"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
-		{Command: "rdma-events check -learn"},
 		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
 		{
 			Command: "rdma-events doctor -hardware -device mlx5_0",

@@ -44,6 +44,6 @@ func requireTogether(t *testing.T, since time.Time) {
 func TestTheReferenceTimeOfATickerIsOfTheMonotonicClock(t *testing.T) {
 	ticker := NewTicker(time.Minute, time.Time{})
 	defer ticker.Stop()
-	hasReading := ticker.since != ticker.since.Round(0) //nolint:staticcheck // Equal ignores the reading, which Round removes
+	hasReading := ticker.since != ticker.since.Round(0) // Equal ignores the reading, which Round removes
 	require.True(t, hasReading)
 }

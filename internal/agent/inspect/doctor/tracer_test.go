@@ -162,7 +162,9 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 		"a module of a vendor": {tree{"sys/kernel/btf/ib_uverbs": ""}, nil,
 			finding{"kernel_types", "", Fail, "built separately from the kernel", "modinfo -F filename ib_uverbs"}},
 		"no module": {tree{"sys/kernel/btf/ib_uverbs": "", "sys/module/ib_uverbs": ""},
-			func(_ *System, f *fakeTracer) { f.said, f.tryErr = "", errors.New("the module ib_uverbs is not loaded") },
+			func(_ *System, f *fakeTracer) {
+				f.said, f.tryErr = "", errors.New("the module ib_uverbs is not loaded")
+			},
 			finding{"kernel_types", "", Warn, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"}},
 		"lockdown": {tree{"sys/kernel/security/lockdown": "none integrity [confidentiality]\n"}, nil,
 			finding{"lockdown", "", Fail, "lockdown=confidentiality", "cat /sys/kernel/security/lockdown"}},
