@@ -78,7 +78,7 @@ func (a unreadErrors) unreadRecord(p *measure.AppAsync) (Record, bool) {
 	r.App = newApp(App{Name: p.App, Unit: p.Unit})
 	r.Unread = &Unread{Errors: p.UnreadErrors}
 	if !is {
-		r.Unread.LastedNS, r.Unread.End = int64(p.At.Sub(last.began)), last.howEnded(p)
+		r.Unread.LastedNS, r.Unread.End = durationNS(last.began, p.At), last.howEnded(p)
 		delete(a, p.Key())
 		return r, true
 	}
@@ -111,7 +111,7 @@ func (a *applicationChanges) hangRecord(p *measure.AppHang) (Record, bool) {
 	r := appRecord(KindAppHang, p, p.Device)
 	if p.Ended() {
 		delete(a.hangs, p.Key())
-		r.App, r.Hang = newApp(last.app), &Hang{TID: last.TID, LastedNS: int64(p.At.Sub(last.began))}
+		r.App, r.Hang = newApp(last.app), &Hang{TID: last.TID, LastedNS: durationNS(last.began, p.At)}
 		return r, was
 	}
 	now := recordedHang{

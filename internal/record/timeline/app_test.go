@@ -225,3 +225,23 @@ func TestARecordOfAnApplicationCommandsNoTerminal(t *testing.T) {
 		require.ErrorContains(t, err, "without its data", r.Kind)
 	}
 }
+
+func TestNothingLastedLessThanNoTimeIfTheClockWasSetBack(t *testing.T) {
+	stuck := func(ms int, is bool) *measure.Command {
+		return &measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Stuck: is, At: at(ms)}
+	}
+	c := NewChanges(RegisterApplications, RegisterUnreadErrors, RegisterDevices)
+	for _, p := range []measure.Point{appAsync(3600*second, 11*time.Second, 1, 1, 1), appHang(3600*second, 1, 1), stuck(3600*second, true)} {
+		_, ok := c.RecordOf(p, nil)
+		require.True(t, ok)
+	}
+	var lines []string
+	for _, p := range []measure.Point{appAsync(0, 0, 0, 2, 1), appHang(0, 0, 0), stuck(0, false)} {
+		r, ok := c.RecordOf(p, nil)
+		require.True(t, ok)
+		lines = append(lines, Style{}.Line(&r))
+	}
+	for i, want := range []string{"read after 0s", "no longer hangs in destroy of qp 284, after 0s", "hw_counters no longer stuck, after 0s"} {
+		require.Contains(t, lines[i], want)
+	}
+}

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"reflect"
+	"time"
 
 	"rdma_events/internal/telemetry/measure"
 )
@@ -46,3 +47,7 @@ func (c *Changes) RecordOf(p measure.Point, last *Record) (Record, bool) {
 	}
 	return r, true
 }
+
+// durationNS returns the time from began to ended, in ns. It returns 0 if the wall clock was set back in between: a record of the
+// recorder tells that.
+func durationNS(began, ended time.Time) int64 { return max(0, int64(ended.Sub(began))) }

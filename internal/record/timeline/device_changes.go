@@ -99,7 +99,7 @@ func (d *deviceChanges) commandRecord(p *measure.Command) (Record, bool) {
 	if p.Stuck {
 		d.stuckSince[p.Key()] = p.At.Add(-time.Duration(p.BusyNS))
 	} else {
-		command.LastedNS = int64(p.At.Sub(began))
+		command.LastedNS = durationNS(began, p.At)
 		delete(d.stuckSince, p.Key())
 	}
 	return Record{Time: p.At, Kind: KindCommand, Device: p.Device, Port: p.Port, Command: command}, true

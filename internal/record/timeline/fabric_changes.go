@@ -64,7 +64,7 @@ func (h *fabricChanges) peerRecord(p *measure.FabricPeer) (Record, bool) {
 	h.pairs[key] = recordedPair{word: word, began: began, unmet: p.Verdict == ""}
 	r := Record{Time: p.At, Kind: KindFabricPeer, Device: p.Device, Port: p.Port, Peer: NewPeer(p)}
 	if r.Peer.Was = last.word; last.word != "" {
-		r.Peer.LastedNS = max(0, int64(began.Sub(last.began)))
+		r.Peer.LastedNS = durationNS(last.began, began)
 	}
 	return r, true
 }
@@ -94,6 +94,6 @@ func (h *fabricChanges) portRecord(p *measure.FabricPort) (Record, bool) {
 	if last.verdict == "" {
 		return r, p.Verdict != verdict.VerdictOK
 	}
-	r.Fabric.LastedNS = max(0, int64(began.Sub(last.began)))
+	r.Fabric.LastedNS = durationNS(last.began, began)
 	return r, true
 }
