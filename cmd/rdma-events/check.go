@@ -17,8 +17,8 @@ watches, the hosts that it pings, and odd entries such as a pattern that matches
 device. With -learn it prints the sections [[inputs.rdma_events.expected]] for the
 current state of the host: run it on a host that is known to be good, and add them
 to the configuration of all hosts of its kind.
-Exit status 0: no problem; 1: an odd entry, or a device that -learn leaves out; 2:
-the configuration cannot be used.
+Exit status 0: no problem; 1: an odd entry, a device that -learn leaves out, or none to
+learn; 2: the configuration cannot be used.
 `
 
 // discoveryTimeout is the time limit for finding the devices of this host.

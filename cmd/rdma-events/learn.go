@@ -32,7 +32,7 @@ func learnExpected(config string, stdout, stderr io.Writer) int {
 	}
 	l := learnFrom(points)
 	code := exitAfterWrite(io.WriteString(stdout, l.format(c.ExpectedDown)))
-	for _, why := range l.unknown {
+	for _, why := range l.remarks {
 		fmt.Fprintln(stderr, "W!", why)
 		code = max(code, exitWarning)
 	}
@@ -43,7 +43,7 @@ func learnExpected(config string, stdout, stderr io.Writer) int {
 type learned struct {
 	devices map[float64][]string // open devices, by the lowest rate of their active ports; 0: no active port
 	down    []string             // ports that are not active, as in "mlx5_0:2"
-	unknown []string             // what is left out, with the reason
+	remarks []string             // which devices are left out, and why, or that there is none
 }
 
 // learnFrom returns what the points of all devices and ports show. Soft devices are left out, because an administrator
@@ -64,17 +64,17 @@ func learnFrom(points []measure.Point) learned {
 		switch {
 		case !d.Present:
 		case !d.Open:
-			l.unknown = append(l.unknown, fmt.Sprintf("%s is left out: it is not watched (%s)", d.Device, d.Reason))
+			l.remarks = append(l.remarks, fmt.Sprintf("%s is left out: it is not watched (%s)", d.Device, d.Reason))
 		case d.Attr.PCIAddress == "":
 			l.down = slices.DeleteFunc(l.down, func(port string) bool { return strings.HasPrefix(port, d.Device+":") })
-			l.unknown = append(l.unknown, d.Device+" is left out: it is a soft device")
+			l.remarks = append(l.remarks, d.Device+" is left out: it is a soft device")
 		default:
 			rate := rates[d.Device]
 			l.devices[rate] = append(l.devices[rate], d.Device)
 		}
 	}
-	if len(l.devices) == 0 && len(l.unknown) == 0 {
-		l.unknown = []string{"this host has no RDMA device that the configuration selects, so there is nothing to expect; `rdma-events doctor` says why"}
+	if len(l.devices) == 0 && len(l.remarks) == 0 {
+		l.remarks = []string{"this host has no RDMA device that the configuration selects, so there is nothing to expect; `rdma-events doctor` says why"}
 	}
 	return l
 }

@@ -40,7 +40,7 @@ func TestLearnedAreActivePortsByTheirRate(t *testing.T) {
 	})
 	require.Equal(t, map[float64][]string{200: {"mlx5_0", "mlx5_1"}, 0: {"mlx5_2"}}, l.devices)
 	require.Equal(t, []string{"mlx5_1:2", "mlx5_2:1"}, l.down)
-	require.Equal(t, []string{"rxe0 is left out: it is a soft device", "mlx5_3 is left out: it is not watched (released)"}, l.unknown)
+	require.Equal(t, []string{"rxe0 is left out: it is a soft device", "mlx5_3 is left out: it is not watched (released)"}, l.remarks)
 	require.NotContains(t, l.format([]string{"mlx5_2:1", "mlx5_1:2"}), "expected_down", "the configuration has them")
 	require.Contains(t, l.format([]string{"mlx5_9:1"}), `expected_down = ["mlx5_9:1", "mlx5_1:2", "mlx5_2:1"]`)
 }
@@ -48,7 +48,7 @@ func TestLearnedAreActivePortsByTheirRate(t *testing.T) {
 func TestNothingIsLearnedSilentlyWhereThereIsNoDevice(t *testing.T) {
 	for _, points := range [][]measure.Point{nil, {&measure.Device{Device: "mlx5_4"}}} {
 		l := learnFrom(points)
-		require.Len(t, l.unknown, 1)
-		require.Contains(t, l.unknown[0], "no RDMA device")
+		require.Len(t, l.remarks, 1)
+		require.Contains(t, l.remarks[0], "no RDMA device")
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrExited is wrapped by the error of AwaitReady if the program ended first.
-var ErrExited = errors.New("has exited")
+var ErrExited = errors.New("the server has exited")
 
 // FreePorts returns n different TCP ports of 127.0.0.1 on which no program listens, for servers that cannot choose a port themselves.
 func FreePorts(ctx context.Context, n int) ([]string, error) {
@@ -49,7 +49,7 @@ func (p *Process) AwaitReady(ctx context.Context, url string) error {
 		select {
 		case <-poll.C:
 		case <-p.Done():
-			return fmt.Errorf("%s %w: %s", p.name, ErrExited, p.State())
+			return fmt.Errorf("%w: %s", ErrExited, p.State())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", p.name, ctx.Err())
 		}

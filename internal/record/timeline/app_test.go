@@ -226,7 +226,7 @@ func TestARecordOfAnApplicationCommandsNoTerminal(t *testing.T) {
 	}
 }
 
-func TestNothingLastedLessThanNoTimeIfTheClockWasSetBack(t *testing.T) {
+func TestADurationIsZeroIfTheClockWasSetBackByMore(t *testing.T) {
 	stuck := func(ms int, is bool) *measure.Command {
 		return &measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Stuck: is, At: at(ms)}
 	}

@@ -48,6 +48,6 @@ func (c *Changes) RecordOf(p measure.Point, last *Record) (Record, bool) {
 	return r, true
 }
 
-// durationNS returns the time from began to ended, in ns. It returns 0 if the wall clock was set back in between: a record of the
-// recorder tells that.
+// durationNS returns the time from began to ended, in ns. The times are of the wall clock. If somebody has set it in between, the
+// result is wrong, but never negative; a record of the recorder tells when that happened.
 func durationNS(began, ended time.Time) int64 { return max(0, int64(ended.Sub(began))) }

@@ -238,6 +238,27 @@ func TestWatchdogBlamesNoCallForAPauseOfTheHost(t *testing.T) {
 	require.Equal(t, causeStuck, w.check(), "it does not end after the pause either")
 }
 
+// A check that the supervisor makes late is followed by an early one, since its ticks do not move.
+func TestWatchdogCountsNoCheckThatIsLateOrEarly(t *testing.T) {
+	now, lived := int64(time.Hour), int64(1)
+	w := watchdog{
+		alive: func() int64 { return lived }, busy: func() Call { return Call{} },
+		limit: 1, period: 5 * time.Second, mono: func() int64 { return now },
+	}
+	checkAfter := func(passed time.Duration) cause {
+		now += int64(passed)
+		return w.check()
+	}
+	require.Equal(t, causeNone, checkAfter(0))
+	lived++
+	require.Equal(t, causeNone, checkAfter(9900*time.Millisecond), "the supervisor was stopped, and the process was not")
+	require.Equal(t, causeNone, checkAfter(100*time.Millisecond))
+	lived++
+	require.Equal(t, causeNone, checkAfter(5*time.Second))
+	require.Equal(t, causeNone, checkAfter(30*time.Second), "both were stopped")
+	require.Equal(t, causeHung, checkAfter(5*time.Second), "it shows no sign of life after the pause either")
+}
+
 // neverAlive is the method Alive of a child that shows only by its messages that it lives.
 func neverAlive() int64 { return 0 }
 

@@ -4,7 +4,9 @@ import "time"
 
 // watchdog detects a process that exists but does nothing. Where possible, it counts its own
 // checks instead of reading clocks, because it must not blame the process if the host was
-// stopped for a while or the machine was suspended.
+// stopped for a while or the machine was suspended. A check counts only if it comes a period
+// after the last one, give or take a quarter. After a late check, the process may not have run
+// either. An early check follows a late one, and no sign of life may be due between the two.
 type watchdog struct {
 	busy  func() Call  // Attempt.Busy
 	alive func() int64 // Attempt.Alive
@@ -32,14 +34,20 @@ func (w *watchdog) check() cause {
 		w.lastAlive = alive
 		w.reset()
 	}
-	if w.quiet++; w.quiet > w.limit {
-		return causeHung
+	now, period := w.mono(), int64(w.period)
+	passed, timed := now-w.checked, w.period > 0 && w.checked > 0
+	early, late := timed && passed < period-period/4, timed && passed > period+period/4
+	if !early {
+		w.checked = now
 	}
-	now := w.mono()
-	if w.period > 0 && w.checked > 0 && now-w.checked > 2*int64(w.period) {
+	if timed && passed > 2*period {
 		w.resumed = now
 	}
-	w.checked = now
+	if !early && !late {
+		if w.quiet++; w.quiet > w.limit {
+			return causeHung
+		}
+	}
 	busy := w.busy()
 	unchanged := busy == w.last
 	w.last = busy

@@ -13,7 +13,7 @@ type Ticker struct {
 
 // NewTicker returns a Ticker. The period must be positive. The first tick comes within the period. After each tick, the goroutine
 // that receives from C has to call Next. If since is zero, the Ticker uses a reference time that the whole process shares, as long as
-// nobody sets the wall clock between two calls of NewTicker. Two ticks are a period apart also if the wall clock is set.
+// nobody sets the wall clock between two calls of NewTicker. Setting it does not move the ticks of a Ticker.
 func NewTicker(period time.Duration, since time.Time) *Ticker {
 	if since.IsZero() {
 		now := time.Now()

@@ -145,7 +145,7 @@ func (c *Cluster) waitReady(ctx context.Context) error {
 		for _, s := range c.servers {
 			select {
 			case <-s.process.Done():
-				return fmt.Errorf("%s %w (%s): its log is %s", s.name, child.ErrExited, s.process.State(), s.log.Name())
+				return fmt.Errorf("%s: %w (%s): its log is %s", s.name, child.ErrExited, s.process.State(), s.log.Name())
 			default:
 			}
 		}

@@ -386,7 +386,7 @@ func checkTracerTrial(x *examination) []Result {
 	switch {
 	case a.openErr != nil || a.versionErr != nil:
 		r.Status, r.Text = Skipped, "there is no tracer that could be tried"
-	case a.trialErr != nil && !x.exists("sys/module/ib_uverbs"):
+	case a.trialErr != nil && !x.exists("sys/class/infiniband_verbs"):
 		r.Status, r.Text = Skipped, "ib_uverbs is not loaded, so there is nothing to attach to"
 	case a.trialErr != nil:
 		r.Status, r.Text, r.Fix = Fail, oneLine(a.trialErr), x.command(advice.TryTracer, a.path)

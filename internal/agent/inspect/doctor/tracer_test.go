@@ -161,10 +161,7 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 			finding{"kernel_types", "", Fail, "CONFIG_DEBUG_INFO_BTF", "grep CONFIG_DEBUG_INFO_BTF= /boot/config-6.12.57+deb13-amd64"}},
 		"a module of a vendor": {tree{"sys/kernel/btf/ib_uverbs": ""}, nil,
 			finding{"kernel_types", "", Fail, "built separately from the kernel", "modinfo -F filename ib_uverbs"}},
-		"no module": {tree{"sys/kernel/btf/ib_uverbs": "", "sys/module/ib_uverbs": ""},
-			func(_ *System, f *fakeTracer) {
-				f.said, f.tryErr = "", errors.New("the module ib_uverbs is not loaded")
-			},
+		"no module": {tree{"sys/kernel/btf/ib_uverbs": "", "sys/module/ib_uverbs": ""}, nil,
 			finding{"kernel_types", "", Warn, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"}},
 		"lockdown": {tree{"sys/kernel/security/lockdown": "none integrity [confidentiality]\n"}, nil,
 			finding{"lockdown", "", Fail, "lockdown=confidentiality", "cat /sys/kernel/security/lockdown"}},
@@ -194,6 +191,18 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheTrialOfATracerIsSkippedWhereThereIsNothingToTrace(t *testing.T) {
+	f := workingTracer()
+	f.said, f.tryErr = "", errors.New("there is no RDMA device: the module ib_uverbs is not loaded")
+	none := tree{"sys/class/infiniband": "", "sys/class/infiniband_verbs": "", "sys/module/ib_uverbs": "", "sys/kernel/btf/ib_uverbs": ""}
+	r := Run(t.Context(), traceableHost(t, traceableTree().with(none), f, neededCapabilities()))
+	trial := r.resultsOf("tracer_trial")
+	require.Len(t, trial, 1)
+	require.Equal(t, Skipped, trial[0].Status)
+	require.Contains(t, trial[0].Text, "ib_uverbs is not loaded")
+	require.Empty(t, trial[0].Fix)
 }
 
 func TestATracerWithCAP_SYS_ADMINAttachesToAParanoidKernel(t *testing.T) {
