@@ -306,10 +306,23 @@ func (s *Summary) addHolder(h *host, k *timeline.StoredRecord) {
 		return
 	case k.App.Unit == s.query.Unit:
 		to = h.held
+		s.noteHolding(h, k)
 	case !k.App.IsOfUnknownUnit():
 		return
 	}
 	s.noteHeld(to, k.Device)
+}
+
+// noteHolding follows which devices the unit of the query held at the start of the window.
+func (s *Summary) noteHolding(h *host, k *timeline.StoredRecord) {
+	of := k.App.Name + " " + k.Device
+	switch {
+	case !s.isBefore(k.Time):
+	case k.Held.Gone:
+		delete(h.holding, of)
+	case len(h.holding) < maxHeld:
+		h.holding[of] = true
+	}
 }
 
 // noteHeld adds a device to the devices that the unit held, or may have held.

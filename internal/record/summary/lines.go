@@ -152,14 +152,24 @@ func (s *Summary) missingRows(shown []*fault) []string {
 	if len(unclear) > 0 {
 		lines = append(lines, formatRow("missing", "which devices "+s.query.Unit+" held on "+firstHosts(unclear)+": the faults of all of them are here"))
 	}
-	if s.query.Unit != "" && !s.named {
-		text := "any record of " + s.query.Unit + ": check its name; a unit without errors has records only with applications.objects"
-		lines = append(lines, formatRow("missing", text))
+	if s.query.Unit != "" && !s.namesUnit() {
+		lines = append(lines, formatRow("missing", "no record read here names "+s.query.Unit+`: check the name; units need applications.by = ["app", "unit"], `+
+			"and those without errors applications.objects"))
 	}
 	if s.unknown > 0 {
 		lines = append(lines, formatRow("missing", fmt.Sprintf("the unit of applications with errors (%d), which may be %s or not", s.unknown, s.query.Unit)))
 	}
 	return lines
+}
+
+// namesUnit reports whether a record of the window names the unit of the query, or the unit held a device at its start.
+func (s *Summary) namesUnit() bool {
+	for _, h := range s.hosts {
+		if len(h.holding) > 0 {
+			return true
+		}
+	}
+	return s.named
 }
 
 // describeFaults returns the number of faults and their devices in words, such as "2 faults of n1 mlx5_1".

@@ -41,7 +41,7 @@ type Summary struct {
 	places        map[place]*condition
 	hosts         map[string]*host
 	unknown       uint64 // errors of applications whose unit is not known
-	named         bool   // a record names the unit of the query
+	named         bool   // a record within the window names the unit of the query
 	gaps          []gap
 	omittedGaps   int // gaps that were omitted because there are too many
 }
@@ -70,6 +70,8 @@ type host struct {
 	// held has the devices of which the unit of the query held objects. maybeHeld has the devices of which an unknown unit held
 	// objects.
 	held, maybeHeld map[string]bool
+	// holding has the applications of the unit, with a device each, that still held objects of the device at the start of the window.
+	holding map[string]bool
 }
 
 // New returns an empty Summary.
@@ -85,7 +87,7 @@ func (s *Summary) AddHost(name string) { s.host(name) }
 func (s *Summary) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{untraced: true, held: map[string]bool{}, maybeHeld: map[string]bool{}}
+		h = &host{untraced: true, held: map[string]bool{}, maybeHeld: map[string]bool{}, holding: map[string]bool{}}
 		s.hosts[name] = h
 	}
 	return h
@@ -101,7 +103,7 @@ func (s *Summary) Add(k *timeline.StoredRecord) {
 		h.lastRecord = k.Time
 	}
 	h.stopped = k.IsEnd()
-	s.named = s.named || k.App != nil && k.App.Unit != "" && k.App.Unit == s.query.Unit
+	s.named = s.named || s.query.Unit != "" && k.App != nil && k.App.Unit == s.query.Unit && s.isWithin(k.Time)
 	switch {
 	case k.Alive != nil:
 		h.alive = time.Duration(k.Alive.AliveNS)

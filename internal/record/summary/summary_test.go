@@ -98,6 +98,9 @@ func summaryLines(t *testing.T, unit string, stories ...*story) []string {
 
 const nothing = "first nothing broke here in this time, as far as it was recorded"
 
+const unheardOf = `missing no record read here names job_12: check the name; units need applications.by = ["app", "unit"], ` +
+	"and those without errors applications.objects"
+
 // The rows were written before the code, so that they state what is expected.
 func TestWhatBrokeFirst(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -111,10 +114,15 @@ func TestWhatBrokeFirst(t *testing.T) {
 			of: func(t *testing.T) []*story {
 				return []*story{healthyStory(t, "n1").held("09:00:00", "mlx5_0", "python3", "job_1", false)}
 			},
-			want: []string{
-				nothing,
-				"missing any record of job_12: check its name; a unit without errors has records only with applications.objects",
+			want: []string{nothing, unheardOf},
+		},
+		"a unit of yesterday, which a typing error names instead": {
+			unit: "job_12",
+			of: func(t *testing.T) []*story {
+				return []*story{healthyStory(t, "n1").held("08:30:00", "mlx5_0", "python3", "job_12", false).
+					held("09:00:00", "mlx5_0", "python3", "job_12", true)}
 			},
+			want: []string{nothing, unheardOf},
 		},
 		"a unit without a fault, which held a device": {
 			unit: "job_1",
