@@ -149,14 +149,14 @@ func TestDriverIsReplacedDuringARelease(t *testing.T) {
 	r := startReleasing(t)
 	requireEventsCounted(t, r.Telegraf, 5)
 
-	if out, code := r.command(strangerPrefix(), "release"); code != 2 || !strings.Contains(out, "only root and the user that the plugin runs as") {
+	if out, code := r.command(strangerPrefix(), "release"); code != 2 || !strings.Contains(out, "only root and the plugin's user") {
 		t.Errorf("want another user refused, got status %d:\n%s", code, out)
 	}
 	began := time.Now()
 	r.must(users[1].prefix, device+": closed, and released until", "release", "-for", "20m")
 	checkDuration(t, "release", time.Since(began), 3*time.Second)
 	r.requireWorkers(0)
-	if out, code := r.command(strangerPrefix(), "resume"); code != 2 || !strings.Contains(out, "only root and the user that the plugin runs as") {
+	if out, code := r.command(strangerPrefix(), "resume"); code != 2 || !strings.Contains(out, "only root and the plugin's user") {
 		t.Errorf("want another user refused, got status %d:\n%s", code, out)
 	}
 	r.awaitReleased()
