@@ -35,9 +35,10 @@ const (
 )
 
 // OpenDir creates a runtime directory below base, and removes the runtime directories there
-// whose process has ended. An empty base means the first usable directory of
-// $RUNTIME_DIRECTORY, /run/rdma_events, $XDG_RUNTIME_DIR and the temporary directory. The
-// caller closes the Dir after its supervisors have ended.
+// whose process has ended. It refuses a base that is open to this user only by a capability. An
+// empty base means the first usable directory of $RUNTIME_DIRECTORY, /run/rdma_events,
+// $XDG_RUNTIME_DIR and the temporary directory. The caller closes the Dir after its supervisors
+// have ended.
 func OpenDir(base string) (*Dir, error) {
 	f, err := openDir(base)
 	if err != nil {
@@ -95,6 +96,9 @@ func openDirIn(base string) (*os.File, error) {
 		return nil, fmt.Errorf("make runtime directory: the path %s is %d bytes too long for sockets in it",
 			base, n-socketPathMax+1)
 	}
+	if !isOpenTo(base, os.Geteuid(), os.Getegid()) {
+		return nil, fmt.Errorf("make runtime directory: %s is closed to user %d, except by capabilities, which children do not have", base, os.Geteuid())
+	}
 	removeDeadDirs(base)
 	// Another process may remove the new directory before it is locked.
 	const attempts = 10
@@ -104,6 +108,24 @@ func openDirIn(base string) (*os.File, error) {
 		}
 	}
 	return nil, fmt.Errorf("make runtime directory in %s: another process removes it at once", base)
+}
+
+// isOpenTo reports whether the mode of a directory lets a user create files in it. Root's capabilities let it do so everywhere, such
+// as in the RuntimeDirectory of Telegraf's unit, but its children drop them when they confine themselves, and could then not execute
+// their program there. A directory that cannot be examined is not refused: the attempt to use it has the better error.
+func isOpenTo(dir string, uid, gid int) bool {
+	var st unix.Stat_t
+	if unix.Stat(dir, &st) != nil {
+		return true
+	}
+	const access = unix.S_IWOTH | unix.S_IXOTH
+	switch {
+	case int(st.Uid) == uid:
+		return st.Mode>>6&access == access
+	case int(st.Gid) == gid:
+		return st.Mode>>3&access == access
+	}
+	return st.Mode&access == access
 }
 
 var errSwept = errors.New("another process has removed it")

@@ -67,6 +67,27 @@ func TestOnlyDeadInstancesOfThisUserAreSweptAway(t *testing.T) {
 	}
 }
 
+// systemd makes such a directory for Telegraf, and the administrator calls a command as root.
+func TestADirectoryThatOnlyACapabilityOpensIsNotUsed(t *testing.T) {
+	theirs, own := shortDir(t), shortDir(t)
+	require.NoError(t, os.Chmod(theirs, 0o700))
+	require.NoError(t, os.Chown(theirs, 12345, 12345))
+	f, err := openDirInOneOf([]string{theirs, own})
+	require.NoError(t, err)
+	defer f.Close()
+	require.Equal(t, own, filepath.Dir(f.Name()))
+	_, err = OpenDir(theirs)
+	require.ErrorContains(t, err, theirs+" is closed to user ")
+
+	require.NoError(t, os.Chmod(theirs, 0o770))
+	require.False(t, isOpenTo(theirs, 1, 2))
+	require.True(t, isOpenTo(theirs, 12345, 2))
+	require.True(t, isOpenTo(theirs, 1, 12345))
+	require.NoError(t, os.Chmod(theirs, 0o577))
+	require.False(t, isOpenTo(theirs, 12345, 2), "the owner's bits count for the owner alone (path_resolution(7))")
+	require.True(t, isOpenTo(theirs, 1, 2))
+}
+
 // The kubelet gives an emptyDir the set-group-ID bit if the pod has an fsGroup.
 func TestADeadInstanceIsSweptAwayWhereDirectoriesInheritTheirGroup(t *testing.T) {
 	base := shortDir(t)
