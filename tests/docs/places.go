@@ -148,7 +148,7 @@ func Places() []Place {
 		{Command: "rdma-events watch -apps", Run: "rdma-events watch -apps -for 1s"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
-		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
+		{Command: "sudo lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
 		{
 			Command: "rdma-events doctor -hardware -device mlx5_0",
 			Where:   "tests/lab/system/hardware_test.go", Says: "func TestHardwareIsNotTriedBesideQueuePairs(",
