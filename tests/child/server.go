@@ -12,7 +12,8 @@ import (
 // ErrExited is wrapped by the error of AwaitReady if the program ended first.
 var ErrExited = errors.New("the server has exited")
 
-// FreePorts returns n different TCP ports of 127.0.0.1 on which no program listens, for servers that cannot choose a port themselves.
+// FreePorts returns n different TCP ports of 127.0.0.1 on which no program listens. It is for servers that cannot choose a port
+// themselves. Another program may take a port before the server does.
 func FreePorts(ctx context.Context, n int) ([]string, error) {
 	var ports []string
 	for range n {

@@ -3,8 +3,8 @@
 // them.
 //
 // To add a host, write
-//   - host.toml: the address of the report, what it says, and the devices. The struct device in host.go has the keys of a device. A
-//     key that is left out is as on a healthy ConnectX.
+//   - host.toml: the address of the report, what it says, and the devices. The struct device in host.go lists the keys of a device.
+//     A key that is left out has the value of a healthy ConnectX.
 //   - expected.txt, before you run the programs on the host: one expectation in each line, such as `points never rdma_port up=0`. The
 //     type expectation in expectation.go has the forms.
 //   - differences.txt, only if you know that the programs are wrong: the lines of expected.txt that they do not meet, each with the

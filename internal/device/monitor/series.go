@@ -37,7 +37,7 @@ type counter struct {
 	runs  []emittedRun // the newest maxFacts of the stream
 }
 
-// emittedRun says which time stamp the point of a run of events got.
+// emittedRun is a run of events, with the time stamp that its point got.
 type emittedRun struct {
 	first, last int64 // times of the first and the last event, CLOCK_MONOTONIC ns
 	at          int64 // time stamp of the point, wall clock ns

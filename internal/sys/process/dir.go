@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -96,7 +97,8 @@ func openDirIn(base string) (*os.File, error) {
 		return nil, fmt.Errorf("make runtime directory: the path %s is %d bytes too long for sockets in it",
 			base, n-socketPathMax+1)
 	}
-	if !isOpenTo(base, os.Geteuid(), os.Getegid()) {
+	groups, _ := os.Getgroups() // without them, a directory of such a group is refused
+	if !isOpenTo(base, os.Geteuid(), append(groups, os.Getegid())) {
 		return nil, fmt.Errorf("make runtime directory: %s is closed to user %d, except by capabilities, which children do not have", base, os.Geteuid())
 	}
 	removeDeadDirs(base)
@@ -113,7 +115,7 @@ func openDirIn(base string) (*os.File, error) {
 // isOpenTo reports whether the mode of a directory lets a user create files in it. Root's capabilities let it do so everywhere, such
 // as in the RuntimeDirectory of Telegraf's unit, but its children drop them when they confine themselves, and could then not execute
 // their program there. A directory that cannot be examined is not refused: the attempt to use it has the better error.
-func isOpenTo(dir string, uid, gid int) bool {
+func isOpenTo(dir string, uid int, groups []int) bool {
 	var st unix.Stat_t
 	if unix.Stat(dir, &st) != nil {
 		return true
@@ -122,7 +124,7 @@ func isOpenTo(dir string, uid, gid int) bool {
 	switch {
 	case int(st.Uid) == uid:
 		return st.Mode>>6&access == access
-	case int(st.Gid) == gid:
+	case slices.Contains(groups, int(st.Gid)):
 		return st.Mode>>3&access == access
 	}
 	return st.Mode&access == access

@@ -80,12 +80,12 @@ func TestADirectoryThatOnlyACapabilityOpensIsNotUsed(t *testing.T) {
 	require.ErrorContains(t, err, theirs+" is closed to user ")
 
 	require.NoError(t, os.Chmod(theirs, 0o770))
-	require.False(t, isOpenTo(theirs, 1, 2))
-	require.True(t, isOpenTo(theirs, 12345, 2))
-	require.True(t, isOpenTo(theirs, 1, 12345))
+	require.False(t, isOpenTo(theirs, 1, []int{2}))
+	require.True(t, isOpenTo(theirs, 12345, []int{2}))
+	require.True(t, isOpenTo(theirs, 1, []int{2, 12345}))
 	require.NoError(t, os.Chmod(theirs, 0o577))
-	require.False(t, isOpenTo(theirs, 12345, 2), "the owner's bits count for the owner alone (path_resolution(7))")
-	require.True(t, isOpenTo(theirs, 1, 2))
+	require.False(t, isOpenTo(theirs, 12345, []int{2}), "the owner's bits count for the owner alone (path_resolution(7))")
+	require.True(t, isOpenTo(theirs, 1, []int{2}))
 }
 
 // The kubelet gives an emptyDir the set-group-ID bit if the pod has an fsGroup.

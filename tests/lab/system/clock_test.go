@@ -37,9 +37,9 @@ func setWallClock(t *testing.T, by time.Duration) {
 // The test sets the clock an hour back, two hours ahead and one hour back again,
 // each time while the link is down. By default Telegraf plans its intervals by the
 // wall clock. After the clock was set back it would gather nothing until the clock
-// reaches the old time again. The few milliseconds make whatever is due at a whole
-// second of the wall clock due twice in short succession, such as the check whether a
-// worker has shown a sign of life since the last check.
+// reaches the old time again. Each step is 20 ms short, so that a program which plans
+// by whole seconds of the wall clock would do its work twice within 20 ms. A watchdog
+// that did so would find no heartbeat between its two checks.
 func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
