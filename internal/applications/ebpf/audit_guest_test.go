@@ -8,6 +8,8 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"rdma_events/internal/applications/trace"
 )
 
@@ -15,6 +17,14 @@ import (
 // not changed, the maps must not have changed either.
 func Audited(t testing.TB, s trace.Source) trace.Source {
 	return &audit{source: s.(*source), t: t}
+}
+
+// Threads returns the number of threads that the maps of a Source remember.
+func Threads(t testing.TB, s trace.Source) (n int) {
+	p := s.(*audit).p
+	require.NoError(t, forEach(p.reads, func(uint64, *traceRead) { n++ }))
+	require.NoError(t, forEach(p.numbers, func(uint32, *uint32) { n++ }))
+	return n
 }
 
 type audit struct {

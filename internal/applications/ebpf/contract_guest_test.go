@@ -44,7 +44,7 @@ func keepsTheContract(t *testing.T, types ...verbs.EventType) {
 }
 
 // The kernel follows only a limited number of concurrent calls to their returns, fewer than there are processes in this test. If a return
-// is missed, the events that the process has read are counted at its next read.
+// is missed, the events that the process has read are counted at its next read, and its thread is forgotten when it has ended.
 func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	const processes, rounds = 24, 3
 	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
@@ -85,6 +85,20 @@ func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 		require.Len(t, last, processes)
 		require.Zero(t, missed, "round %d", round)
 	}
+	_, err = source.Next(t.Context()) // in this second the last threads begin to read again
+	require.NoError(t, err)
+	require.Equal(t, processes, ebpf.Threads(t, source))
+	for _, a := range apps {
+		a.Kill(t)
+	}
+	for range 15 {
+		if ebpf.Threads(t, source) == 0 {
+			return
+		}
+		_, err := source.Next(t.Context())
+		require.NoError(t, err)
+	}
+	require.Zero(t, ebpf.Threads(t, source), "entries of threads that have ended")
 }
 
 // A process opens the device, starts a child that inherits it, and ends. Ended processes are checked every five seconds.

@@ -21,7 +21,7 @@ const coreDir = "sys/module/" + module
 // Programs are loaded and attached eBPF programs. They stay attached until Close, or, if other processes have inherited them, until the
 // last such process ends. Then no process has to wait for the kernel, which takes seconds to detach them.
 type Programs struct {
-	apps, queues, waits, others, boards, ring *ebpf.Map
+	apps, queues, waits, others, reads, numbers, boards, ring *ebpf.Map
 
 	threadIter *link.Iter  // nil: hangs are not observed
 	hooks      []io.Closer // the attachments; nil if they are inherited
@@ -35,7 +35,7 @@ type Programs struct {
 func (p *Programs) maps() map[string]**ebpf.Map {
 	return map[string]**ebpf.Map{
 		traceMapApps: &p.apps, traceMapQueues: &p.queues, traceMapWaits: &p.waits, traceMapOthers: &p.others,
-		traceMapBoards: &p.boards, traceMapRing: &p.ring,
+		traceMapReads: &p.reads, traceMapNumbers: &p.numbers, traceMapBoards: &p.boards, traceMapRing: &p.ring,
 	}
 }
 

@@ -145,6 +145,9 @@ func (s *source) collect() (*trace.Update, error) {
 	if now-s.lastSweep >= int64(sweepEvery) {
 		s.lastSweep = now
 		s.picture.markEnded(s.ended)
+		if err := s.forgetEndedThreads(); err != nil {
+			return nil, err
+		}
 	}
 	gone := s.picture.addApps(now, snap)
 	for _, key := range gone {
@@ -156,7 +159,7 @@ func (s *source) collect() (*trace.Update, error) {
 	return snap, nil
 }
 
-// sweepEvery is the interval of checks for processes that have ended although their entries still exist.
+// sweepEvery is the interval of checks for processes and threads that have ended although their entries still exist.
 const sweepEvery = 5 * time.Second
 
 // readRing reads all events in the ring.
@@ -257,6 +260,34 @@ func (s *source) readThreads() (map[uint32]traceSight, error) {
 	}
 }
 
+// forgetEndedThreads deletes the entries that threads have left: of a read whose return was not seen (reconcile in trace.bpf.c), and of an
+// object that the kernel did not destroy. Full maps would make later reads seem skipped.
+func (s *source) forgetEndedThreads() error {
+	err := deleteEnded[uint64, traceRead](s.p.reads, func(id uint64) bool { return s.ended(int(uint32(id))) })
+	if err != nil {
+		return err
+	}
+	return deleteEnded[uint32, uint32](s.p.numbers, func(tid uint32) bool { return s.ended(int(tid)) })
+}
+
+// deleteEnded deletes the entries of threads that have ended from a map.
+func deleteEnded[K, V any](m *ebpf.Map, ended func(K) bool) error {
+	var gone []K
+	if err := forEach(m, func(key K, _ *V) {
+		if ended(key) {
+			gone = append(gone, key)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, key := range gone {
+		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget a thread: %w", err)
+		}
+	}
+	return nil
+}
+
 // closeAll closes all resources of the source.
 func (s *source) closeAll() error {
 	var errs []error
@@ -269,5 +300,5 @@ func (s *source) closeAll() error {
 	return errors.Join(append(errs, s.p.Close())...)
 }
 
-// hasEnded reports whether there is no process with a number. EPERM means that a process of another user has the number.
+// hasEnded reports whether there is no process or thread with a number. EPERM means that one of another user has the number.
 func hasEnded(pid int) bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

@@ -42,6 +42,37 @@ type played struct {
 	suspects []string // by suspects.go, which are the planted ones
 }
 
+// alerts are the names in the alerts of a database.
+type alerts struct {
+	Suspects []string // interfaces and groups, of fabric-suspect and fabric-group
+	OwnLinks []string // hosts that blame their own links, of fabric-own-link
+}
+
+// expected returns the names that a database must have. An interface whose host blames its own link is no suspect. One of the databases
+// leaves the hosts of a suspected group to it if several of them blame their own links.
+func (p *played) expected(leavesToGroup bool) alerts {
+	var blaming [Groups]int
+	for host, blames := range p.outcome.OwnLink {
+		if blames {
+			blaming[host/Size]++
+		}
+	}
+	var a alerts
+	for host, blames := range p.outcome.OwnLink {
+		group := host / Size
+		left := leavesToGroup && blaming[group] >= 2 && slices.Contains(p.suspects, GroupName(group))
+		if blames && !left {
+			a.OwnLinks = append(a.OwnLinks, HostName(host))
+		}
+	}
+	for _, name := range p.suspects {
+		if !slices.Contains(a.OwnLinks, name) {
+			a.Suspects = append(a.Suspects, name)
+		}
+	}
+	return a
+}
+
 // playedRuns returns two runs: one with a dead leaf, where all hosts of the leaf blame their own links, and one with three faulty
 // interfaces.
 func playedRuns(t *testing.T) []played {
@@ -125,7 +156,7 @@ func askInfluxDB(t *testing.T, src grafana.Source, p *played, written size) {
 	t.Helper()
 	file, err := grafana.Rules(root)
 	require.NoError(t, err)
-	var found []string
+	var found alerts
 	var times timings
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
@@ -137,11 +168,14 @@ func askInfluxDB(t *testing.T, src grafana.Source, p *played, written size) {
 			}
 			numbers, err := grafana.Evaluate(t.Context(), src, &r, queryTime())
 			require.NoError(t, err)
-			found = append(found, namedSuspects(t, &r, numbers)...)
+			for _, n := range numbers {
+				if n.Value == 1 {
+					found.add(t, r.UID, n.Labels)
+				}
+			}
 		}
 	}
-	slices.Sort(found)
-	require.Equal(t, p.suspects, found, "what is planted, and nothing else")
+	require.Equal(t, p.expected(false), found.sorted(), "what is planted, and nothing else")
 	times.query(t, src, "the question of the design", strings.ReplaceAll(`SELECT sum(bad) FROM (SELECT last(bad) AS bad FROM rdma_fabric_peer
 		WHERE time > NOW - 2m AND scope = 'group' GROUP BY host, device, peer_host, peer_device) WHERE time > NOW - 2m GROUP BY peer_host, peer_device`,
 		"NOW", fmt.Sprintf("%dms", queryTime().UnixMilli())))
@@ -174,18 +208,28 @@ func latencyQuery(t *testing.T, file *board.RuleFile, at time.Time) string {
 	return ""
 }
 
-// namedSuspects returns the interfaces or groups that a rule names. It returns nil for rules that name neither.
-func namedSuspects(t *testing.T, r *board.Rule, numbers []grafana.Number) []string {
+// add adds the name in the labels of an alert. It ignores alerts that name neither a suspect nor a host that blames its own link.
+func (a *alerts) add(t *testing.T, alert string, labels map[string]string) {
 	t.Helper()
-	label := map[string]string{"rdma-fabric-suspect": "peer_host", "rdma-fabric-group": "own_group"}[r.UID]
-	var names []string
-	for _, n := range numbers {
-		if n.Value == 1 && label != "" {
-			require.NotEmpty(t, n.Labels[label], "%s: %v", r.UID, n.Labels)
-			names = append(names, n.Labels[label])
-		}
+	to, label := &a.Suspects, ""
+	switch alert {
+	case "rdma-fabric-suspect", "RDMAFabricSuspect":
+		label = "peer_host"
+	case "rdma-fabric-group", "RDMAFabricGroup":
+		label = "own_group"
+	case "rdma-fabric-own-link", "RDMAFabricOwnLink":
+		to, label = &a.OwnLinks, "host"
+	default:
+		return
 	}
-	return names
+	require.NotEmpty(t, labels[label], "%s: %v", alert, labels)
+	*to = append(*to, labels[label])
+}
+
+func (a *alerts) sorted() alerts {
+	slices.Sort(a.Suspects)
+	slices.Sort(a.OwnLinks)
+	return *a
 }
 
 // seriesCount returns the number of series of a measurement.

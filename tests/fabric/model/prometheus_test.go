@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	pm "github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
@@ -37,7 +35,7 @@ func askPrometheus(t *testing.T, p *played) {
 	}
 	require.NoError(t, yaml.Unmarshal(text, &file))
 	var times timings
-	var found []string
+	var found alerts
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			if !strings.Contains(r.Expr, "rdma_fabric") {
@@ -47,16 +45,16 @@ func askPrometheus(t *testing.T, p *played) {
 			v, err := s.Query(t.Context(), r.Expr, queryTime())
 			require.NoError(t, err, r.Alert)
 			times.add(t, timing{r.Alert + r.Record, time.Since(begun), len(v)})
-			label := map[string]pm.LabelName{"RDMAFabricSuspect": "peer_host", "RDMAFabricGroup": "own_group"}[r.Alert]
 			for _, one := range v {
-				if label != "" {
-					found = append(found, string(one.Metric[label]))
+				labels := map[string]string{}
+				for name, value := range one.Metric {
+					labels[string(name)] = string(value)
 				}
+				found.add(t, r.Alert, labels)
 			}
 		}
 	}
-	slices.Sort(found)
-	require.Equal(t, p.suspects, found, "what is planted, and nothing else")
+	require.Equal(t, p.expected(true), found.sorted(), "what is planted, and nothing else")
 	t.Logf("run %d, Prometheus, %d hosts:\n%s", p.seed, hosts, times.table())
 	counted := func(expr string) int {
 		v, err := s.Query(t.Context(), expr, queryTime())
