@@ -57,6 +57,7 @@ type host struct {
 	records measure.Recorder // what a recorder would have written
 	out     *Recording
 	report  chan func([]verbs.Found) // the report function of the monitor, once
+	retries chan repeated            // what the monitor repeats, once
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the monitor has ended
 
@@ -68,7 +69,7 @@ type host struct {
 }
 
 func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
-	h := &host{cfg: c, of: of, report: make(chan func([]verbs.Found)), done: make(chan struct{})}
+	h := &host{cfg: c, of: of, report: make(chan func([]verbs.Found)), retries: make(chan repeated), done: make(chan struct{})}
 	h.line = newTimeline(booted, h.flush)
 	h.random = rand.New(rand.NewPCG(uint64(of.Seed), nameHash(of.Name)))
 	if err := h.load(); err != nil {
@@ -92,7 +93,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		return nil, err
 	}
 	cfg := monitor.Config{
-		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emit, Now: h.clocks,
+		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emit, Now: h.clocks, Every: h.every,
 		Expect: of.Expect,
 		ExpectedDown: func(device string, port int) bool {
 			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
@@ -156,6 +157,25 @@ func (h *host) Run(ctx context.Context, report func([]verbs.Found)) error {
 	return ctx.Err()
 }
 
+// repeated is a function that is called once in each interval.
+type repeated struct {
+	interval time.Duration
+	f        func()
+}
+
+// every is the monitor's Every. The calls are made by repeat.
+func (h *host) every(ctx context.Context, interval time.Duration, f func()) {
+	h.retries <- repeated{interval, f}
+	<-ctx.Done()
+}
+
+func (h *host) repeat(r repeated) {
+	for h.line.wait(h.line.now + int64(r.interval)) {
+		r.f()
+		h.settle()
+	}
+}
+
 // begin starts the monitor and the lanes that every host has.
 func (h *host) begin() {
 	var ctx context.Context
@@ -164,12 +184,13 @@ func (h *host) begin() {
 		defer close(h.done)
 		_ = h.monitor.Run(ctx) // only discovery fails, and this one does not
 	}()
-	report := <-h.report
+	report, retry := <-h.report, <-h.retries
 	h.held = h.line.start(never, func() {
 		for h.line.wait(never) { //revive:disable-line:empty-block flush follows each step
 		}
 	})
 	h.line.start(h.line.now, func() { h.discover(report) })
+	h.line.start(h.line.now, func() { h.repeat(retry) })
 	h.line.start(h.line.now, h.gather)
 	if h.tracing != nil {
 		h.tracing.begin()

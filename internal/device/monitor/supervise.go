@@ -77,12 +77,12 @@ func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 // removalLimit is the longest time for which discovery may still find a device that is being removed.
 const removalLimit = 10 * time.Second
 
-// retryInterval is the interval at which runRetries looks for devices to open again.
+// retryInterval is the interval at which the Monitor looks for devices to open again.
 const retryInterval = removalLimit / 4
 
-// runRetries calls retryOpening for all devices every retryInterval until ctx ends, whether or not Gather is called.
-func (m *Monitor) runRetries(ctx context.Context) {
-	tick := wake.NewTicker(retryInterval, time.Time{})
+// every is the default of Config.Every.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	tick := wake.NewTicker(interval, time.Time{})
 	defer tick.Stop()
 	for {
 		select {
@@ -90,16 +90,21 @@ func (m *Monitor) runRetries(ctx context.Context) {
 			return
 		case <-tick.C:
 			tick.Next()
-			t := m.clock.read()
-			installed := m.cfg.LibrariesChanged()
-			o := m.takeOverview(&t)
-			for _, d := range o.devices {
-				d.explainAbsence(o.found, &t)
-				d.retryAndEmit(&t)
-				if installed {
-					d.retryUnwatchable()
-				}
-			}
+			f()
+		}
+	}
+}
+
+// retryAll calls retryOpening for all devices. It is called every retryInterval, whether or not Gather is called.
+func (m *Monitor) retryAll() {
+	t := m.clock.read()
+	installed := m.cfg.LibrariesChanged()
+	o := m.takeOverview(&t)
+	for _, d := range o.devices {
+		d.explainAbsence(o.found, &t)
+		d.retryAndEmit(&t)
+		if installed {
+			d.retryUnwatchable()
 		}
 	}
 }
