@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,6 +19,9 @@ import (
 func Audited(t testing.TB, s trace.Source) trace.Source {
 	return &audit{source: s.(*source), t: t}
 }
+
+// PassHour makes a Source check in its next Next for what it checks every hour.
+func PassHour(s trace.Source) { s.(*audit).lastForget -= int64(time.Hour) }
 
 // Threads returns the number of threads that the maps of a Source remember.
 func Threads(t testing.TB, s trace.Source) (n int) {

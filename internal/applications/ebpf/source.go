@@ -27,11 +27,12 @@ type source struct {
 	hangs   *hangDetector
 	ended   func(pid int) bool
 
-	closing   chan struct{} // closed by Close
-	due       int64         // time of the next Update, CLOCK_MONOTONIC ns
-	lastSweep int64         // time of the last check for ended processes
-	changes   uint64        // board.Changes at the last reading of the maps
-	end       error         // the error that Next returns from now on; nil: the source is open
+	closing    chan struct{} // closed by Close
+	due        int64         // time of the next Update, CLOCK_MONOTONIC ns
+	lastSweep  int64         // time of the last check for ended processes
+	lastForget int64         // time of the last check for ended threads
+	changes    uint64        // board.Changes at the last reading of the maps
+	end        error         // the error that Next returns from now on; nil: the source is open
 }
 
 // Open returns the Source of programs. The Source owns the programs from then on. A thread hangs if it waits longer than hangAfter.
@@ -42,8 +43,8 @@ func Open(p *Programs, hangAfter time.Duration) (trace.Source, error) {
 	if !s.host.inInitialPIDNamespace() {
 		s.ended = func(int) bool { return false } // a process ends only with its queue
 	}
-	s.lastSweep = clock.Monotonic()
-	s.due = s.lastSweep + int64(time.Second)
+	now := clock.Monotonic()
+	s.lastSweep, s.lastForget, s.due = now, now, now+int64(time.Second)
 	err := s.checkModule()
 	if err == nil {
 		s.records, err = ringbuf.NewReader(p.ring)
@@ -145,6 +146,9 @@ func (s *source) collect() (*trace.Update, error) {
 	if now-s.lastSweep >= int64(sweepEvery) {
 		s.lastSweep = now
 		s.picture.markEnded(s.ended)
+	}
+	if now-s.lastForget >= int64(forgetEvery) {
+		s.lastForget = now
 		if err := s.forgetEndedThreads(); err != nil {
 			return nil, err
 		}
@@ -159,8 +163,12 @@ func (s *source) collect() (*trace.Update, error) {
 	return snap, nil
 }
 
-// sweepEvery is the interval of checks for processes and threads that have ended although their entries still exist.
-const sweepEvery = 5 * time.Second
+const (
+	// sweepEvery is the interval of checks for processes that have ended although their entries still exist.
+	sweepEvery = 5 * time.Second
+	// forgetEvery is the interval of forgetEndedThreads, which has to read maps even if no program has changed them.
+	forgetEvery = time.Hour
+)
 
 // readRing reads all events in the ring.
 func (s *source) readRing() ([]traceRecord, error) {
