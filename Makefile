@@ -26,7 +26,8 @@ export GOFLAGS := -buildvcs=false -trimpath $(filter-out -buildvcs=false -trimpa
 TESTED := build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TELEGRAF_LARGE) $(TOOLS)/promtool $(TOOLS)/alertmanager
 ALL_TAGS := lab,guest,bench,schema,grafana
 # UNIT are the packages whose tests need no other program, PROGRAMS those whose tests run the programs. The packages that take longest
-# come first, so that none of them runs alone at the end.
+# come first, so that none of them runs alone at the end. tests/history is in both: it runs the monitor in a simulated time, which the race
+# detector has to see.
 UNIT := ./tests/history ./cmd/... ./docs/... ./internal/... ./packaging/... ./plugins/...
 PROGRAMS := ./tests/native ./tests/hosts ./assets/... ./tests/...
 # SLOW are tests of PROGRAMS that take long. make test-push runs them in turn with the long forms, and make test-full in its

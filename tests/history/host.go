@@ -57,7 +57,7 @@ type host struct {
 	records measure.Recorder // what a recorder would have written
 	out     *Recording
 	report  chan func([]verbs.Found) // the report function of the monitor, once
-	retries chan repeated            // what the monitor repeats, once
+	retries chan retries             // the retries of the monitor, once
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the monitor has ended
 
@@ -69,7 +69,7 @@ type host struct {
 }
 
 func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
-	h := &host{cfg: c, of: of, report: make(chan func([]verbs.Found)), retries: make(chan repeated), done: make(chan struct{})}
+	h := &host{cfg: c, of: of, report: make(chan func([]verbs.Found)), retries: make(chan retries), done: make(chan struct{})}
 	h.line = newTimeline(booted, h.flush)
 	h.random = rand.New(rand.NewPCG(uint64(of.Seed), nameHash(of.Name)))
 	if err := h.load(); err != nil {
@@ -93,7 +93,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		return nil, err
 	}
 	cfg := monitor.Config{
-		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emit, Now: h.clocks, Every: h.every,
+		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emit, Now: h.clocks, Repeat: h.passRetries,
 		Expect: of.Expect,
 		ExpectedDown: func(device string, port int) bool {
 			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
@@ -157,21 +157,21 @@ func (h *host) Run(ctx context.Context, report func([]verbs.Found)) error {
 	return ctx.Err()
 }
 
-// repeated is a function that is called once in each interval.
-type repeated struct {
+// retries is the function by which the monitor opens devices again, and its interval.
+type retries struct {
 	interval time.Duration
-	f        func()
+	retry    func()
 }
 
-// every is the monitor's Every. The calls are made by repeat.
-func (h *host) every(ctx context.Context, interval time.Duration, f func()) {
-	h.retries <- repeated{interval, f}
+// passRetries is the Repeat of the monitor. It leaves the calls to retryDevices, which runs in a lane.
+func (h *host) passRetries(ctx context.Context, interval time.Duration, retry func()) {
+	h.retries <- retries{interval, retry}
 	<-ctx.Done()
 }
 
-func (h *host) repeat(r repeated) {
+func (h *host) retryDevices(r retries) {
 	for h.line.wait(h.line.now + int64(r.interval)) {
-		r.f()
+		r.retry()
 		h.settle()
 	}
 }
@@ -184,13 +184,13 @@ func (h *host) begin() {
 		defer close(h.done)
 		_ = h.monitor.Run(ctx) // only discovery fails, and this one does not
 	}()
-	report, retry := <-h.report, <-h.retries
+	report, retries := <-h.report, <-h.retries
 	h.held = h.line.start(never, func() {
 		for h.line.wait(never) { //revive:disable-line:empty-block flush follows each step
 		}
 	})
 	h.line.start(h.line.now, func() { h.discover(report) })
-	h.line.start(h.line.now, func() { h.repeat(retry) })
+	h.line.start(h.line.now, func() { h.retryDevices(retries) })
 	h.line.start(h.line.now, h.gather)
 	if h.tracing != nil {
 		h.tracing.begin()

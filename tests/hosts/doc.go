@@ -3,7 +3,7 @@
 // them.
 //
 // To add a host, write
-//   - host.toml: the address of the report, what it says, and the devices. The struct device in host.go lists the keys of a device.
+//   - host.toml: the URL of the report, a summary of it, and the devices. The struct device in host.go lists the keys of a device.
 //     A key that is left out has the value of a healthy ConnectX.
 //   - expected.txt, before you run the programs on the host: one expectation in each line, such as `points never rdma_port up=0`. The
 //     type expectation in expectation.go has the forms.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -20,11 +19,11 @@ func Audited(t testing.TB, s trace.Source) trace.Source {
 	return &audit{source: s.(*source), t: t}
 }
 
-// PassHour makes a Source check in its next Next for what it checks every hour.
-func PassHour(s trace.Source) { s.(*audit).lastForget -= int64(time.Hour) }
+// MakePruningDue makes the next call of Next delete the entries of ended threads, which otherwise happens once an hour.
+func MakePruningDue(s trace.Source) { s.(*audit).lastPrune -= int64(pruneEvery) }
 
-// Threads returns the number of threads that the maps of a Source remember.
-func Threads(t testing.TB, s trace.Source) (n int) {
+// ThreadEntries returns the number of entries in the maps whose keys are threads.
+func ThreadEntries(t testing.TB, s trace.Source) (n int) {
 	p := s.(*audit).p
 	require.NoError(t, forEach(p.reads, func(uint64, *traceRead) { n++ }))
 	require.NoError(t, forEach(p.numbers, func(uint32, *uint32) { n++ }))

@@ -44,7 +44,7 @@ func keepsTheContract(t *testing.T, types ...verbs.EventType) {
 }
 
 // The kernel follows only a limited number of concurrent calls to their returns, fewer than there are processes in this test. If a return
-// is missed, the events that the process has read are counted at its next read, and its thread is forgotten when it has ended.
+// is missed, the events that the process has read are counted at its next read. If the thread ends instead, its entry is deleted later.
 func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	const processes, rounds = 24, 3
 	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
@@ -87,14 +87,14 @@ func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	}
 	_, err = source.Next(t.Context()) // in this second the last threads begin to read again
 	require.NoError(t, err)
-	require.Equal(t, processes, ebpf.Threads(t, source))
+	require.Equal(t, processes, ebpf.ThreadEntries(t, source))
 	for _, a := range apps {
 		a.Kill(t)
 	}
-	ebpf.PassHour(source)
+	ebpf.MakePruningDue(source)
 	_, err = source.Next(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, ebpf.Threads(t, source), "entries of threads that have ended")
+	require.Zero(t, ebpf.ThreadEntries(t, source), "entries of threads that have ended")
 }
 
 // A process opens the device, starts a child that inherits it, and ends. Ended processes are checked every five seconds.

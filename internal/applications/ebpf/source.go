@@ -27,12 +27,12 @@ type source struct {
 	hangs   *hangDetector
 	ended   func(pid int) bool
 
-	closing    chan struct{} // closed by Close
-	due        int64         // time of the next Update, CLOCK_MONOTONIC ns
-	lastSweep  int64         // time of the last check for ended processes
-	lastForget int64         // time of the last check for ended threads
-	changes    uint64        // board.Changes at the last reading of the maps
-	end        error         // the error that Next returns from now on; nil: the source is open
+	closing   chan struct{} // closed by Close
+	due       int64         // time of the next Update, CLOCK_MONOTONIC ns
+	lastSweep int64         // time of the last check for ended processes
+	lastPrune int64         // time of the last pruneThreads
+	changes   uint64        // board.Changes at the last reading of the maps
+	end       error         // the error that Next returns from now on; nil: the source is open
 }
 
 // Open returns the Source of programs. The Source owns the programs from then on. A thread hangs if it waits longer than hangAfter.
@@ -44,7 +44,7 @@ func Open(p *Programs, hangAfter time.Duration) (trace.Source, error) {
 		s.ended = func(int) bool { return false } // a process ends only with its queue
 	}
 	now := clock.Monotonic()
-	s.lastSweep, s.lastForget, s.due = now, now, now+int64(time.Second)
+	s.lastSweep, s.lastPrune, s.due = now, now, now+int64(time.Second)
 	err := s.checkModule()
 	if err == nil {
 		s.records, err = ringbuf.NewReader(p.ring)
@@ -147,18 +147,16 @@ func (s *source) collect() (*trace.Update, error) {
 		s.lastSweep = now
 		s.picture.markEnded(s.ended)
 	}
-	if now-s.lastForget >= int64(forgetEvery) {
-		s.lastForget = now
-		if err := s.forgetEndedThreads(); err != nil {
+	if now-s.lastPrune >= int64(pruneEvery) {
+		s.lastPrune = now
+		if err := s.pruneThreads(); err != nil {
 			return nil, err
 		}
 	}
+	// These processes ended at least a second ago, so no program changes their entries now.
 	gone := s.picture.addApps(now, snap)
-	for _, key := range gone {
-		// The process ended at least a second ago, so no program changes the entry now.
-		if err := s.p.apps.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil, fmt.Errorf("forget a process: %w", err)
-		}
+	if err := deleteKeys(s.p.apps, gone); err != nil {
+		return nil, fmt.Errorf("forget a process: %w", err)
 	}
 	return snap, nil
 }
@@ -166,8 +164,8 @@ func (s *source) collect() (*trace.Update, error) {
 const (
 	// sweepEvery is the interval of checks for processes that have ended although their entries still exist.
 	sweepEvery = 5 * time.Second
-	// forgetEvery is the interval of forgetEndedThreads, which has to read maps even if no program has changed them.
-	forgetEvery = time.Hour
+	// pruneEvery is the interval of pruneThreads, which reads maps even if no program has changed them.
+	pruneEvery = time.Hour
 )
 
 // readRing reads all events in the ring.
@@ -239,10 +237,8 @@ func (s *source) updateHangs(b *traceBoard, now int64, snap *trace.Update) error
 	if err != nil {
 		return err
 	}
-	for _, tid := range s.hangs.update(now, sights, s.picture, snap) {
-		if err := s.p.waits.Delete(tid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget a thread: %w", err)
-		}
+	if err := deleteKeys(s.p.waits, s.hangs.update(now, sights, s.picture, snap)); err != nil {
+		return fmt.Errorf("forget a thread that waited: %w", err)
 	}
 	return nil
 }
@@ -268,29 +264,36 @@ func (s *source) readThreads() (map[uint32]traceSight, error) {
 	}
 }
 
-// forgetEndedThreads deletes the entries that threads have left: of a read whose return was not seen (reconcile in trace.bpf.c), and of an
-// object that the kernel did not destroy. Full maps would make later reads seem skipped.
-func (s *source) forgetEndedThreads() error {
-	err := deleteEnded[uint64, traceRead](s.p.reads, func(id uint64) bool { return s.ended(int(uint32(id))) })
-	if err != nil {
-		return err
-	}
-	return deleteEnded[uint32, uint32](s.p.numbers, func(tid uint32) bool { return s.ended(int(tid)) })
-}
-
-// deleteEnded deletes the entries of threads that have ended from a map.
-func deleteEnded[K, V any](m *ebpf.Map, ended func(K) bool) error {
-	var gone []K
-	if err := forEach(m, func(key K, _ *V) {
-		if ended(key) {
-			gone = append(gone, key)
+// pruneThreads deletes the entries of threads that ended before a program could delete them: in a read whose return was not seen (see
+// reconcile in trace.bpf.c), or after the kernel did not destroy an object. If the map of reads were full, later reads would be missed.
+func (s *source) pruneThreads() error {
+	var reads []uint64
+	if err := forEach(s.p.reads, func(id uint64, _ *traceRead) {
+		if tid := uint32(id); s.ended(int(tid)) { // the upper half is the process
+			reads = append(reads, id)
 		}
 	}); err != nil {
 		return err
 	}
-	for _, key := range gone {
+	var numbers []uint32
+	if err := forEach(s.p.numbers, func(tid uint32, _ *uint32) {
+		if s.ended(int(tid)) {
+			numbers = append(numbers, tid)
+		}
+	}); err != nil {
+		return err
+	}
+	if err := errors.Join(deleteKeys(s.p.reads, reads), deleteKeys(s.p.numbers, numbers)); err != nil {
+		return fmt.Errorf("forget the threads that have ended: %w", err)
+	}
+	return nil
+}
+
+// deleteKeys deletes the entries with these keys from a map. Keys without an entry are no error.
+func deleteKeys[K any](m *ebpf.Map, keys []K) error {
+	for _, key := range keys {
 		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("forget a thread: %w", err)
+			return fmt.Errorf("delete from the map %s: %w", m, err)
 		}
 	}
 	return nil

@@ -31,9 +31,9 @@ type Config struct {
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
 	// called concurrently.
 	Now func() (wall, mono, boot int64)
-	// Every calls f once in each interval until ctx ends, and then returns. Nil: by the host's clock. A simulation passes a function that
-	// follows the clock of Now.
-	Every func(ctx context.Context, interval time.Duration, f func())
+	// Repeat calls f once in each interval until ctx ends, and then returns. A simulation needs a function that measures the interval by
+	// the clock of Now. Nil: the host's clock measures it.
+	Repeat func(ctx context.Context, interval time.Duration, f func())
 
 	Devices          func(name string) bool             // devices to monitor; nil: all
 	VirtualFunctions verbs.VirtualFunctions             // which virtual and scalable functions to monitor
@@ -88,8 +88,8 @@ func (c Config) withDefaults() Config {
 	if c.Devices == nil {
 		c.Devices = func(string) bool { return true }
 	}
-	if c.Every == nil {
-		c.Every = every
+	if c.Repeat == nil {
+		c.Repeat = repeatByHostClock
 	}
 	if c.Ports == nil {
 		c.Ports = func(_ string, port int) bool { return port <= verbs.MaxPorts }

@@ -89,7 +89,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	defer m.wg.Wait()
 	defer cancel()
 	m.wg.Go(func() { m.serveReviews(ctx) })
-	m.wg.Go(func() { m.cfg.Every(ctx, retryInterval, m.retryAll) })
+	m.wg.Go(func() { m.cfg.Repeat(ctx, retryInterval, m.retryDevices) })
 	err := m.cfg.Discovery.Run(ctx, func(found []verbs.Found) { m.updateDevices(ctx, found) })
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("discover RDMA devices: %w", err)

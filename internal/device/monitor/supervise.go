@@ -77,11 +77,11 @@ func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 // removalLimit is the longest time for which discovery may still find a device that is being removed.
 const removalLimit = 10 * time.Second
 
-// retryInterval is the interval at which the Monitor looks for devices to open again.
+// retryInterval is the interval of retryDevices.
 const retryInterval = removalLimit / 4
 
-// every is the default of Config.Every.
-func every(ctx context.Context, interval time.Duration, f func()) {
+// repeatByHostClock is the default of Config.Repeat.
+func repeatByHostClock(ctx context.Context, interval time.Duration, f func()) {
 	tick := wake.NewTicker(interval, time.Time{})
 	defer tick.Stop()
 	for {
@@ -95,8 +95,9 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// retryAll calls retryOpening for all devices. It is called every retryInterval, whether or not Gather is called.
-func (m *Monitor) retryAll() {
+// retryDevices looks for devices to open again, and for the reasons why others are absent. The Monitor calls it whether or not Gather is
+// called.
+func (m *Monitor) retryDevices() {
 	t := m.clock.read()
 	installed := m.cfg.LibrariesChanged()
 	o := m.takeOverview(&t)

@@ -97,7 +97,7 @@ func openDirIn(base string) (*os.File, error) {
 		return nil, fmt.Errorf("make runtime directory: the path %s is %d bytes too long for sockets in it",
 			base, n-socketPathMax+1)
 	}
-	groups, _ := os.Getgroups() // without them, a directory of such a group is refused
+	groups, _ := os.Getgroups() // on an error, a directory of a supplementary group is refused
 	if !isOpenTo(base, os.Geteuid(), append(groups, os.Getegid())) {
 		return nil, fmt.Errorf("make runtime directory: %s is closed to user %d, except by capabilities, which children do not have", base, os.Geteuid())
 	}

@@ -42,35 +42,42 @@ type played struct {
 	suspects []string // by suspects.go, which are the planted ones
 }
 
-// alerts are the names in the alerts of a database.
-type alerts struct {
-	Suspects []string // interfaces and groups, of fabric-suspect and fabric-group
-	OwnLinks []string // hosts that blame their own links, of fabric-own-link
+// alertNames are the names in the alerts of a database.
+type alertNames struct {
+	suspects []string // interfaces and groups, of fabric-suspect and fabric-group
+	ownLinks []string // hosts that blame their own links, of fabric-own-link
 }
 
-// expected returns the names that a database must have. An interface whose host blames its own link is no suspect. One of the databases
-// leaves the hosts of a suspected group to it if several of them blame their own links.
-func (p *played) expected(leavesToGroup bool) alerts {
-	var blaming [Groups]int
+// expected returns the names that a database must have. fabric-own-link names the hosts that blame their own links if named says so,
+// and fabric-suspect names none of them.
+func (p *played) expected(named func(p *played, host int) bool) alertNames {
+	var a alertNames
 	for host, blames := range p.outcome.OwnLink {
-		if blames {
-			blaming[host/Size]++
-		}
-	}
-	var a alerts
-	for host, blames := range p.outcome.OwnLink {
-		group := host / Size
-		left := leavesToGroup && blaming[group] >= 2 && slices.Contains(p.suspects, GroupName(group))
-		if blames && !left {
-			a.OwnLinks = append(a.OwnLinks, HostName(host))
+		if blames && named(p, host) {
+			a.ownLinks = append(a.ownLinks, HostName(host))
 		}
 	}
 	for _, name := range p.suspects {
-		if !slices.Contains(a.OwnLinks, name) {
-			a.Suspects = append(a.Suspects, name)
+		if !slices.Contains(a.ownLinks, name) {
+			a.suspects = append(a.suspects, name)
 		}
 	}
 	return a
+}
+
+// inAnyGroup is for InfluxDB, whose fabric-own-link names all hosts that blame their own links.
+func inAnyGroup(*played, int) bool { return true }
+
+// outsideCutGroups is for Prometheus, whose fabric-own-link leaves hosts to fabric-group if two or more of a suspected group blame their
+// own links.
+func outsideCutGroups(p *played, host int) bool {
+	group, blaming := host/Size, 0
+	for _, blames := range p.outcome.OwnLink[group*Size : (group+1)*Size] {
+		if blames {
+			blaming++
+		}
+	}
+	return blaming < 2 || !slices.Contains(p.suspects, GroupName(group))
 }
 
 // playedRuns returns two runs: one with a dead leaf, where all hosts of the leaf blame their own links, and one with three faulty
@@ -156,7 +163,7 @@ func askInfluxDB(t *testing.T, src grafana.Source, p *played, written size) {
 	t.Helper()
 	file, err := grafana.Rules(root)
 	require.NoError(t, err)
-	var found alerts
+	var found alertNames
 	var times timings
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
@@ -170,12 +177,13 @@ func askInfluxDB(t *testing.T, src grafana.Source, p *played, written size) {
 			require.NoError(t, err)
 			for _, n := range numbers {
 				if n.Value == 1 {
-					found.add(t, r.UID, n.Labels)
+					found.addName(t, r.UID, n.Labels)
 				}
 			}
 		}
 	}
-	require.Equal(t, p.expected(false), found.sorted(), "what is planted, and nothing else")
+	found.sortNames()
+	require.Equal(t, p.expected(inAnyGroup), found, "what is planted, and nothing else")
 	times.query(t, src, "the question of the design", strings.ReplaceAll(`SELECT sum(bad) FROM (SELECT last(bad) AS bad FROM rdma_fabric_peer
 		WHERE time > NOW - 2m AND scope = 'group' GROUP BY host, device, peer_host, peer_device) WHERE time > NOW - 2m GROUP BY peer_host, peer_device`,
 		"NOW", fmt.Sprintf("%dms", queryTime().UnixMilli())))
@@ -209,16 +217,16 @@ func latencyQuery(t *testing.T, file *board.RuleFile, at time.Time) string {
 }
 
 // add adds the name in the labels of an alert. It ignores alerts that name neither a suspect nor a host that blames its own link.
-func (a *alerts) add(t *testing.T, alert string, labels map[string]string) {
+func (a *alertNames) addName(t *testing.T, alert string, labels map[string]string) {
 	t.Helper()
-	to, label := &a.Suspects, ""
+	to, label := &a.suspects, ""
 	switch alert {
 	case "rdma-fabric-suspect", "RDMAFabricSuspect":
 		label = "peer_host"
 	case "rdma-fabric-group", "RDMAFabricGroup":
 		label = "own_group"
 	case "rdma-fabric-own-link", "RDMAFabricOwnLink":
-		to, label = &a.OwnLinks, "host"
+		to, label = &a.ownLinks, "host"
 	default:
 		return
 	}
@@ -226,10 +234,9 @@ func (a *alerts) add(t *testing.T, alert string, labels map[string]string) {
 	*to = append(*to, labels[label])
 }
 
-func (a *alerts) sorted() alerts {
-	slices.Sort(a.Suspects)
-	slices.Sort(a.OwnLinks)
-	return *a
+func (a *alertNames) sortNames() {
+	slices.Sort(a.suspects)
+	slices.Sort(a.ownLinks)
 }
 
 // seriesCount returns the number of series of a measurement.

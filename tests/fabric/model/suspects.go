@@ -83,8 +83,8 @@ type Suspect struct {
 }
 
 // Suspects answers the two questions as the databases do: an interface is suspected by two observers of its own group, a group
-// by more than a quarter of its own pairs across, of two hosts or more with two hosts or more. An interface whose host blames its
-// own link is a suspect here too; the databases leave it to the alert about own links.
+// by more than a quarter of its own pairs across, of two hosts or more with two hosts or more. It also returns interfaces whose
+// hosts blame their own links. The alerts report these hosts by fabric-own-link instead.
 func (o *Outcome) Suspects() []Suspect {
 	var observers, in, out [Hosts]int
 	var across, bad [Groups]int

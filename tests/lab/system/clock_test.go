@@ -37,9 +37,9 @@ func setWallClock(t *testing.T, by time.Duration) {
 // The test sets the clock an hour back, two hours ahead and one hour back again,
 // each time while the link is down. By default Telegraf plans its intervals by the
 // wall clock. After the clock was set back it would gather nothing until the clock
-// reaches the old time again. Each step is 20 ms short, so that a program which plans
-// by whole seconds of the wall clock would do its work twice within 20 ms. A watchdog
-// that did so would find no heartbeat between its two checks.
+// reaches the old time again. Each step is 20 ms short. A program that plans by whole
+// seconds of the wall clock would therefore do its work twice within 20 ms, and a
+// watchdog would find no heartbeat between two of its checks.
 func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
