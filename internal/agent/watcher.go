@@ -355,7 +355,7 @@ func (c *Config) processTiming() process.Timing {
 // readClocks returns the current times of CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME in ns.
 func readClocks() (wall, mono, boot int64) {
 	wall, mono = clock.Both()
-	return wall, mono, clock.Boot()
+	return wall, mono, mono + clock.Suspended()
 }
 
 var _ watcher = (*Watcher)(nil)

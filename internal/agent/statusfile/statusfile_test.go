@@ -66,9 +66,11 @@ func TestAStaleStatusIsNotUsed(t *testing.T) {
 		{"three intervals ago, nearly", func(w *writingProcess) {
 			w.IntervalNS, w.WrittenNS = interval, w.WrittenNS-3*interval+int64(30*time.Second)
 		}, ""},
-		{"more than three intervals ago", func(w *writingProcess) { w.IntervalNS, w.WrittenNS = interval, w.WrittenNS-3*interval }, "reported 3m0s ago"},
+		{"more than three intervals ago", func(w *writingProcess) {
+			w.IntervalNS, w.WrittenNS = interval, w.WrittenNS-3*interval-int64(30*time.Second)
+		}, "reported 3m3"},
 		{"the first one", func(w *writingProcess) { w.WrittenNS -= 9 * interval }, ""},
-		{"the first one, long ago", func(w *writingProcess) { w.WrittenNS -= 10 * interval }, "reported 10m0s ago"},
+		{"the first one, long ago", func(w *writingProcess) { w.WrittenNS -= 10*interval + int64(30*time.Second) }, "reported 10m3"},
 		{"short intervals", func(w *writingProcess) { w.IntervalNS, w.WrittenNS = 1, w.WrittenNS-int64(30*time.Second) }, ""},
 		{"an hour ago, of which the host was suspended for most", func(w *writingProcess) {
 			asleep := *w.SuspendedNS - int64(time.Hour-30*time.Second)

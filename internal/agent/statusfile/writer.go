@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// name is the name of the directory of the files.
+	// dirName is the name of the directory of the files.
 	dirName = "rdma_events-status"
 	suffix  = ".json"
 	// tempMarker is part of the names of files that are being written.
@@ -145,7 +145,7 @@ func (w *Writer) Run(ctx context.Context) {
 }
 
 func (w *Writer) write(s *health.Status) error {
-	now, asleep := clock.Boot(), suspendedNS()
+	now, asleep := clock.Boot(), clock.Suspended()
 	if w.process.WrittenNS != 0 {
 		w.process.IntervalNS = int64(ageOf(&w.process))
 	}
@@ -209,13 +209,7 @@ func removeStaleFiles(dir string, here uint64) {
 func ageOf(w *writingProcess) time.Duration {
 	age := clock.Boot() - w.WrittenNS
 	if w.SuspendedNS != nil {
-		age -= max(0, suspendedNS()-*w.SuspendedNS)
+		age -= max(0, clock.Suspended()-*w.SuspendedNS)
 	}
 	return time.Duration(age)
-}
-
-// suspendedNS returns how long the host has been suspended since its boot, in ns.
-func suspendedNS() int64 {
-	mono := clock.Monotonic()
-	return clock.Boot() - mono
 }

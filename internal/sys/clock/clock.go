@@ -22,27 +22,40 @@ const maxReadingTime = 50 * time.Microsecond
 // between two simple readings would make the first value too old, as if the wall clock had
 // been set back. Both therefore repeats the readings after a preemption, up to three
 // attempts in all. It may be called concurrently.
-func Both() (wall, mono int64) { return readTogether(unix.CLOCK_MONOTONIC, read) }
+func Both() (wall, mono int64) {
+	return readTogether(unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, read)
+}
 
 // WallAndBoot reads CLOCK_REALTIME and CLOCK_BOOTTIME at the same moment, like Both.
-func WallAndBoot() (wall, boot int64) { return readTogether(unix.CLOCK_BOOTTIME, read) }
+func WallAndBoot() (wall, boot int64) {
+	return readTogether(unix.CLOCK_REALTIME, unix.CLOCK_BOOTTIME, read)
+}
 
-// readTogether reads CLOCK_REALTIME and another clock at the same moment.
-func readTogether(other int32, read func(id int32) int64) (wall, mono int64) {
+// Suspended returns how long the host has been suspended since its boot, in ns. It reads
+// the two clocks like Both, and may be called concurrently.
+func Suspended() int64 { return suspended(read) }
+
+func suspended(read func(id int32) int64) int64 {
+	boot, mono := readTogether(unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, read)
+	return boot - mono
+}
+
+// readTogether reads two clocks at the same moment.
+func readTogether(one, other int32, read func(id int32) int64) (first, second int64) {
 	const attempts = 3
 	var shortest int64
 	for i := range attempts {
 		before := read(other)
-		now := read(unix.CLOCK_REALTIME)
+		now := read(one)
 		took := read(other) - before
 		if i == 0 || took < shortest {
-			shortest, wall, mono = took, now, before+took/2
+			shortest, first, second = took, now, before+took/2
 		}
 		if shortest <= int64(maxReadingTime) {
 			break
 		}
 	}
-	return wall, mono
+	return first, second
 }
 
 func read(id int32) int64 {

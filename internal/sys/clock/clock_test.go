@@ -8,15 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readingsWith returns a function that reads clocks, which are epoch apart. Each reading takes 1 µs and, in addition, the pause of
-// its number in pauses.
+// readingsWith returns a function that reads clocks. CLOCK_MONOTONIC is behind CLOCK_REALTIME by epoch, and behind
+// CLOCK_BOOTTIME by an hour. Each reading takes 1 µs and, in addition, the pause of its number in pauses.
 func readingsWith(epoch int64, pauses map[int]time.Duration) func(id int32) int64 {
 	now, n := int64(time.Hour), 0
 	return func(id int32) int64 {
 		now += int64(time.Microsecond) + pauses[n].Nanoseconds()
 		n++
-		if id == unix.CLOCK_REALTIME {
+		switch id {
+		case unix.CLOCK_REALTIME:
 			return epoch + now
+		case unix.CLOCK_BOOTTIME:
+			return int64(time.Hour) + now
 		}
 		return now
 	}
@@ -32,14 +35,15 @@ func TestClocksAreReadAtOneMoment(t *testing.T) {
 		"preempted least at the third time": {1: pause, 5: pause, 8: 100 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wall, mono := readTogether(unix.CLOCK_MONOTONIC, readingsWith(epoch, pauses))
+			wall, mono := readTogether(unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, readingsWith(epoch, pauses))
 			require.InDelta(t, epoch, wall-mono, float64(200*time.Microsecond))
+			require.InDelta(t, time.Hour, suspended(readingsWith(epoch, pauses)), float64(200*time.Microsecond))
 		})
 	}
 }
 
 func TestPreemptedClocksAreReadThreeTimesAtMost(t *testing.T) {
 	reads := 0
-	readTogether(unix.CLOCK_MONOTONIC, func(int32) int64 { reads++; return int64(reads) * int64(time.Second) })
+	readTogether(unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, func(int32) int64 { reads++; return int64(reads) * int64(time.Second) })
 	require.Equal(t, 9, reads)
 }
