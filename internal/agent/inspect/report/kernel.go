@@ -88,13 +88,16 @@ func (o KernelOptions) makeFile(ctx context.Context) (map[string]File, error) {
 	defer log.Close()
 	wall, mono := o.Clocks()
 	lines, dropped, err := readKernelLines(ctx, log, matchNames(names), wall-mono)
-	if err != nil {
+	if err != nil && len(lines) == 0 {
 		return nil, o.explainRefusal(err, names)
 	}
 	f := File{Data: Text(strings.Join(lines, "")), Notes: []string{
 		fmt.Sprintf("%d lines that name one of: %s; or lack of memory, or a hung task", len(lines), strings.Join(names, ", ")),
 		"the times of day are computed: they differ by some 10 ms from the timeline's, and are wrong for lines before a suspend",
 	}}
+	if err != nil {
+		f.Lacks = []string{"newer lines: " + o.explainRefusal(err, names).Error()}
+	}
 	if dropped > 0 {
 		f.Notes = append(f.Notes, fmt.Sprintf("%d older lines are left out", dropped))
 	}
@@ -118,20 +121,24 @@ func (o KernelOptions) explainRefusal(err error, names []string) error {
 	return &AlternativeError{err, "sudo dmesg -T | grep -wE '" + strings.Join(quoted, "|") + "'"}
 }
 
-// readKernelLines reads all records. It returns the newest lines that match, and the number of omitted older ones.
-// offset is the difference between the time of day and the kernel's time, in ns.
+// readKernelLines reads all records. It returns the newest lines that match, and the number of omitted older ones. With
+// an error, it returns those that it has read. offset is the difference between the time of day and the kernel's time, in
+// ns.
 func readKernelLines(ctx context.Context, log io.Reader, match *regexp.Regexp, offset int64) (lines []string, dropped int, err error) {
+	defer func() {
+		older := max(len(lines)-maxKernelLines, 0)
+		lines, dropped = lines[older:], dropped+older
+	}()
 	buffer := make([]byte, 32<<10) // a record has 8 KiB at most (CONSOLE_EXT_LOG_MAX)
 	for ctx.Err() == nil {
 		n, err := log.Read(buffer)
 		switch {
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, io.EOF):
-			older := max(len(lines)-maxKernelLines, 0)
-			return lines[older:], dropped + older, nil
+			return lines, dropped, nil
 		case errors.Is(err, unix.EPIPE): // the record was overwritten before it was read
 			continue
 		case err != nil:
-			return nil, 0, fmt.Errorf("read kernel log: %w", err)
+			return lines, dropped, fmt.Errorf("read kernel log: %w", err)
 		}
 		line, ok := formatKernelLine(buffer[:n], offset)
 		if !ok || !match.Match(buffer[:n]) {
@@ -142,7 +149,7 @@ func readKernelLines(ctx context.Context, log io.Reader, match *regexp.Regexp, o
 			lines = slices.Clone(lines[len(lines)-maxKernelLines:])
 		}
 	}
-	return nil, 0, fmt.Errorf("read kernel log: not read within %s", kernelTimeout)
+	return lines, dropped, fmt.Errorf("read kernel log: %w", context.Cause(ctx))
 }
 
 // formatKernelLine formats a record "priority,sequence,microseconds,flags;text" as a line. The kernel has escaped

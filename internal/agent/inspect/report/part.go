@@ -18,7 +18,7 @@ type Part struct {
 	Files []Description
 	// Stage orders the parts in time. All parts of one stage are made at the same time, before the next stage.
 	Stage int
-	// Timeout is the time after which the context of Make ends. If Make does not return soon afterwards, it is left
+	// Timeout is the time after which the context of Make ends, with a cause that names it. If Make does not return soon afterwards, it is left
 	// behind, and its files are missing.
 	Timeout time.Duration
 	// Make returns the files by name. A file that it does not return is missing because of the error. Make is called
@@ -162,7 +162,7 @@ func (p *Part) callMake(ctx context.Context) (map[string]File, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("not ended within its limit of %s", p.Timeout))
 	defer cancel()
 	type result struct {
 		files map[string]File
