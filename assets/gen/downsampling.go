@@ -14,7 +14,7 @@ const downsamplingHead = `-- Made by rdma-events assets from the table of metric
 -- Raw points for a week, and one point in five minutes for a year under the same names.
 `
 
-// own creates the database together with its default policy. If a database of that
+// ownDatabase creates the database together with its default policy. If a database of that
 // name already exists with another policy, InfluxDB refuses and does not run the
 // statements that follow.
 const ownDatabase = `-- The database %[1]q is the plugin's own; no other one is touched. If another %[1]q is there, the answer is "not executed".

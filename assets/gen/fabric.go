@@ -250,7 +250,7 @@ func (b *board) fabricGroups() {
 const (
 	slowText = `SELECT max("write_ns_p99") AS "Value" FROM {rdma_fabric} WHERE {filter} GROUP BY "own_group", "peer_group"`
 	slowProm = `max by (own_group, peer_group) (rdma_fabric_write_p99_seconds{FILTER})`
-	// Each sum has a subquery of its own, with fractions, as problemTables says.
+	// lossText has a subquery for each sum, with fractions, as problemTables says.
 	lossText = ` FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent" FROM
 		(SELECT (last("forward_lost") - min("forward_lost")) * 1.0 AS "there" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `),
 		(SELECT (last("reverse_lost") - min("reverse_lost")) * 1.0 AS "back" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `),

@@ -52,7 +52,7 @@ var ErrOption = errors.New("is not allowed")
 
 var (
 	labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
-	// Grafana's own limit, in pkg/util/shortid_generator.go.
+	// sourceUID has the form that Grafana accepts (pkg/util/shortid_generator.go).
 	sourceUID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`)
 )
 

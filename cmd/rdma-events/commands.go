@@ -133,7 +133,7 @@ func isHelpFlag(arg string) bool {
 	return slices.Contains([]string{"-h", "-help", "--h", "--help"}, arg)
 }
 
-// help prints the usage of the program or of a subcommand.
+// printHelp prints the usage of the program or of a subcommand.
 func printHelp(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return runCommand([]string{"-help"}, stdout, stderr)

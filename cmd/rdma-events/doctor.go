@@ -49,7 +49,7 @@ func (o *doctorFlags) define(stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
-// examine runs the subcommand doctor.
+// runDoctor runs the subcommand doctor.
 func runDoctor(args []string, stdout *os.File, stderr io.Writer) int {
 	var o doctorFlags
 	set := o.define(stderr)

@@ -124,7 +124,7 @@ func chooseDevice(sysfs sysfs.FS, device string) (string, error) {
 	return "", fmt.Errorf("there is no device %q; there are: %s", device, strings.Join(names, ", "))
 }
 
-// write writes the file atomically, with mode 0600. It creates a temporary file
+// writeFile writes the file atomically, with mode 0600. It creates a temporary file
 // before the run, so that a directory without write permission is an error before
 // the device is tried.
 func (o hardwareFlags) writeFile(run func() (*hardware.Report, error)) (path string, err error) {

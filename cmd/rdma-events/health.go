@@ -46,7 +46,7 @@ func (o *healthFlags) define(stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
-// judge runs the subcommand health.
+// showHealth runs the subcommand health.
 func showHealth(args []string, stdout, stderr io.Writer) int {
 	var o healthFlags
 	set := o.define(stderr)

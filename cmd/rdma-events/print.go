@@ -96,7 +96,7 @@ func formatMdoc(text string) string {
 	return strings.Join(append(lines, line), "\n")
 }
 
-// paragraphs splits a text at its empty lines.
+// splitParagraphs splits a text at its empty lines.
 func splitParagraphs(text string) []string { return strings.Split(strings.TrimSpace(text), "\n\n") }
 
 // shellQuote returns the text as one word of a shell.

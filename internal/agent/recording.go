@@ -107,7 +107,7 @@ func (k *recordKeeper) stop(ctx context.Context) {
 // quiet host from a host whose records end early. Such a record takes about 200 bytes.
 const aliveInterval = 10 * time.Minute
 
-// stateName is the name of the directory that the package's unit file asks systemd for.
+// stateDirName is the name of the directory that the package's unit file asks systemd for.
 const stateDirName = "rdma_events"
 
 // stateDirectory returns this plugin's directory in a list of the directories that systemd made for the service

@@ -13,7 +13,7 @@ type Command struct {
 }
 
 var (
-	// Code in running text is a command when it begins with a program's name.
+	// inText matches code in running text. It is a command if it begins with a program's name.
 	inText    = regexp.MustCompile("`((?:make|go|sudo|rdma-events|kubectl|kustomize|docker|systemctl|rdma|ip|lsof|modprobe|ibv_[a-z_]+) [^`]+|make)`")
 	indented  = regexp.MustCompile(`^    ((?:[A-Z_]+=\S+ )*(?:make|go|sudo|rdma-events) .*)`)
 	comment   = regexp.MustCompile(`(^|\s+)# .*$`)

@@ -57,7 +57,7 @@ func (g *guest) pvrdmaArgs() []string {
 	}
 }
 
-// mux returns the path of the socket at which the preloaded library is the daemon rdmacm-mux.
+// muxSocket returns the path of the socket at which the preloaded library is the daemon rdmacm-mux.
 func (g *guest) muxSocket() string { return g.sockets + "/mux" }
 
 // qemuEnv returns the variables that qemu needs besides those of this process.

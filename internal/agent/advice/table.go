@@ -59,7 +59,7 @@ const (
 	TryTracer
 	TryLimit
 
-	// The commands that change something.
+	// EditFile and the commands after it change something.
 	EditFile
 	InstallOnDebian
 	InstallOnFedora

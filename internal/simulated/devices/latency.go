@@ -45,7 +45,7 @@ const (
 	ackMedian   = 50
 	// flushExtra is the firmware command that moves a queue pair to the error state.
 	flushExtra = 35000
-	// One of tailOdds wake-ups meets a sleeping core and takes tailFactor times as
+	// tailOdds is the number of wake-ups of which one meets a sleeping core and takes tailFactor times as
 	// long.
 	tailOdds   = 200
 	tailFactor = 8

@@ -14,7 +14,8 @@ const (
 	execute = ll.AccessFSExecute | ll.AccessFSReadFile
 	list    = ll.AccessFSReadFile | ll.AccessFSReadDir
 	control = list | ll.AccessFSWriteFile | ll.AccessFSIoctlDev
-	// go-plugin first creates a file with the name of the socket.
+	// sockets includes files, because go-plugin first creates one with the name of the
+	// socket.
 	sockets = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSMakeReg |
 		ll.AccessFSMakeSock | ll.AccessFSRemoveFile
 )

@@ -216,7 +216,7 @@ func latencyQuery(t *testing.T, file *board.RuleFile, at time.Time) string {
 	return ""
 }
 
-// add adds the name in the labels of an alert. It ignores alerts that name neither a suspect nor a host that blames its own link.
+// addName adds the name in the labels of an alert. It ignores alerts that name neither a suspect nor a host that blames its own link.
 func (a *alertNames) addName(t *testing.T, alert string, labels map[string]string) {
 	t.Helper()
 	to, label := &a.suspects, ""

@@ -159,12 +159,12 @@ func (w *fakeWorker) Close() error {
 	return nil
 }
 
-// opened returns the trial of an opened device with one port.
+// openedTrial returns the trial of an opened device with one port.
 func openedTrial(p inspect.PortTrial) inspect.Trial {
 	return inspect.Trial{Opened: true, Attr: verbs.DeviceAttr{Ports: 1}, Ports: map[int]inspect.PortTrial{1: p}}
 }
 
-// woken returns a port trial with a successful round for each wake-up time.
+// portTrial returns a port trial with a successful round for each wake-up time.
 func portTrial(wakes ...time.Duration) inspect.PortTrial {
 	var p inspect.PortTrial
 	for _, w := range wakes {

@@ -30,7 +30,7 @@ func checkModules(x *examination) []Result {
 	return results
 }
 
-// drivers returns the drivers of the devices, without duplicates.
+// listDrivers returns the drivers of the devices, without duplicates.
 func (x *examination) listDrivers() []string {
 	var all []string
 	for i := range x.devices {

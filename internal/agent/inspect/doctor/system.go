@@ -194,7 +194,7 @@ func (s *System) editConfig() advice.Line {
 	return s.command(advice.EditFile, cmp.Or(s.Config, "/etc/telegraf/rdma_events.conf"))
 }
 
-// install returns the command that installs libibverbs and its providers.
+// installLibrary returns the command that installs libibverbs and its providers.
 func (s *System) installLibrary() advice.Line {
 	distribution := s.files().Distribution()
 	names := strings.Fields(distribution["id"] + " " + distribution["id_like"])

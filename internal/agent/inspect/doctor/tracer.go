@@ -22,8 +22,8 @@ import (
 
 const (
 	tracerProgram = "rdma-events-tracer"
-	// Files of the tracer's package: the program, and the list from which a script of the package gives it
-	// capabilities.
+	// packagedTracer is the program of the tracer's package, and packagedCaps the list from which a script of the
+	// package gives it capabilities.
 	packagedTracer = "/usr/bin/" + tracerProgram
 	packagedCaps   = "/etc/rdma-events/tracer.caps"
 	// initialPIDNamespace is the initial PID namespace (PROC_PID_INIT_INO in include/linux/proc_ns.h).

@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// methods tries each method on each port.
+// tryMethods tries each method on each port.
 func (x *run) tryMethods(ctx context.Context) {
 	for i := range x.ports {
 		for _, m := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {

@@ -82,7 +82,7 @@ func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
 	return x.report, nil
 }
 
-// try runs all parts that open the device or send requests to it.
+// tryDevice runs all parts that open the device or send requests to it.
 func (x *run) tryDevice(ctx context.Context) {
 	library, err := x.Worker.AskLibrary(ctx)
 	if err != nil {
@@ -169,7 +169,7 @@ func whyOrNoAnswer(why string) string {
 	return why
 }
 
-// events adds a worker's events to the sums in the report.
+// addEvents adds a worker's events to the sums in the report.
 func (x *run) addEvents(seen *inspect.Observation) {
 	for _, run := range seen.Runs {
 		i := slices.IndexFunc(x.report.Events, func(e Event) bool { return e.Port == run.Port && e.Type == run.Type.String() })

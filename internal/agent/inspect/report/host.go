@@ -149,7 +149,7 @@ func (f hostFiles) readFunction(address string) *Function {
 	return one
 }
 
-// indented returns a value as indented JSON.
+// indentJSON returns a value as indented JSON.
 func indentJSON(v any) (Text, error) {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

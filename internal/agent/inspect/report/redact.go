@@ -61,7 +61,7 @@ func parseError(err error) error {
 	return errors.New("it is no TOML, before variables of the environment are put in")
 }
 
-// redaction replaces values and collects their places.
+// redactor replaces values and collects their places.
 type redactor struct {
 	known  []string
 	places []string

@@ -99,7 +99,7 @@ func linkLayers(d drivers.Driver) []verbs.LinkLayer {
 	return []verbs.LinkLayer{verbs.LinkInfiniBand, verbs.LinkEthernet}
 }
 
-// named returns the name of a driver's row for a link layer.
+// rowName returns the name of a driver's row for a link layer.
 func rowName(d drivers.Driver, layer verbs.LinkLayer) string {
 	switch layer {
 	case verbs.LinkInfiniBand:

@@ -81,7 +81,7 @@ func readmeParts(metrics []measure.Metric, lines string) map[string]string {
 	return map[string]string{"metrics": listMetrics(metrics), "example": "\n```text\n" + exampleLines(lines) + "```\n\n"}
 }
 
-// list returns each measurement with the names of its tags and fields.
+// listMetrics returns each measurement with the names of its tags and fields.
 func listMetrics(metrics []measure.Metric) string {
 	var b strings.Builder
 	b.WriteByte('\n')
@@ -107,7 +107,7 @@ func listMetrics(metrics []measure.Metric) string {
 	return b.String()
 }
 
-// example returns the first line of each measurement.
+// exampleLines returns the first line of each measurement.
 func exampleLines(lines string) string {
 	var b strings.Builder
 	seen := map[string]bool{}
