@@ -117,7 +117,7 @@ func (b *board) deviceFacts() {
 		id: 8, title: "Worker", width: 8, height: height, now: true,
 		help: help{
 			"State of the worker process, and the reason if it does not watch the device.", "nothing.",
-			"`backing_off`: the worker is restarted after a delay; `stuck`: the kernel holds the worker.", "the full message: the log has it.",
+			"`backing_off`: the worker is restarted after a delay; `stuck`: the worker was killed and has not ended.", "the full message: the log has it.",
 		},
 		queries: []query{{text: `SELECT last("worker_state") AS "worker", last("reason") AS "reason" FROM {rdma_device} WHERE {filter}`,
 			prom: `rdma_device_status{FILTER} == 1`}},

@@ -166,7 +166,7 @@ func (b *board) overviewPlugin() {
 	b.series(panel{
 		id: 26, title: "Workers", width: 8, height: 8,
 		help: help{
-			"Restarts of worker processes, and workers that cannot exit because the kernel holds them.",
+			"Restarts of worker processes, and workers that were killed and have not ended.",
 			"nothing; occasional restarts do no harm, many restarts for one device point to a broken library or device.",
 			"the log of Telegraf names the device, the signal and the verbs call.",
 			"which device: the Device dashboard does.",

@@ -136,6 +136,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 		c.Log, c.Rand, c.Present = b.logger(), func() float64 { return 0.5 }, func() bool { return !b.gone.Load() }
 		b.Supervisor = New(c, &testContract{recorder: b.recorder})
 		b.mono = func() int64 { return time.Now().UnixNano() }
+		b.runnable = func(int) bool { return false }
 		b.launch = func(_ Attempt[message], files []*os.File, deliver func(message) error) (instance, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

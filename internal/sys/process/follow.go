@@ -122,7 +122,11 @@ func (f *following[M]) allowOpening(periods int) {
 func (f *following[M]) check() cause {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.watchdog.check()
+	by := f.watchdog.check()
+	if by == causeHung && f.s.runnable(f.p.PID()) {
+		return causeStarved
+	}
+	return by
 }
 
 // call returns the call that the child is in.
@@ -166,7 +170,7 @@ func (f *following[M]) handle(m M) error {
 // endProcess ends the process, and reports whether it has ended. It kills a hanging process without asking it first. If a process
 // is already ending while the kernel closes its resource, endProcess leaves it to the kernel.
 func (s *Supervisor[M]) endProcess(f *following[M], by cause) bool {
-	if by != causeHung && by != causeStuck {
+	if by != causeHung && by != causeStarved && by != causeStuck {
 		f.p.Ask()
 		if closesWithin(s.spec.Timing.Grace, f.p.Done()) {
 			return true
@@ -219,7 +223,7 @@ func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 		d.why, d.retry = explainEnd(&s.spec, &report{}, by, call) // the report of the process is not complete
 	case !gone:
 		d.left = f.p.Done()
-		d.why = unkillableEnd(&s.spec, f.p.PID(), call)
+		d.why = unkillableEnd(&s.spec, f.p.PID(), s.runnable(f.p.PID()), call)
 	case f.end.End != nil && by == causeNone && !f.p.Report().couldNotClose():
 		d.why, d.retry = *f.end.End, f.end.Retry
 	default:

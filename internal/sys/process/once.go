@@ -12,8 +12,8 @@ import (
 )
 
 // ErrNoAnswer is in the error of Once.Run if the program did not end in time and was killed. If
-// the kernel holds the process so that the kill has no effect, Run leaves the process behind and
-// the error also wraps ErrAbandoned.
+// the process does not end in time after that, because the kernel holds it or because it gets no CPU
+// time, Run leaves the process behind and the error also wraps ErrAbandoned.
 var ErrNoAnswer = errors.New("no answer")
 
 // Once runs a program for one answer. Run returns in time regardless of what the program does.
@@ -100,6 +100,10 @@ func (o *Once) runChild(ctx context.Context, c *child) error {
 	_ = c.tap.SetReadDeadline(now)
 	_ = c.stderr.SetReadDeadline(now)
 	pid, _ := c.state()
+	if isRunnable(pid) {
+		return fmt.Errorf("%w, and %w in time: process %d has not got the CPU time to end, and is left behind; see whether the host is overloaded",
+			err, ErrAbandoned, pid)
+	}
 	return fmt.Errorf("%w, and %w: the kernel holds process %d, which is left behind", err, ErrAbandoned, pid)
 }
 

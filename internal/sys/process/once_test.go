@@ -46,13 +46,26 @@ func TestAProgramThatCannotBeKilledIsLeftBehind(t *testing.T) {
 	a, err := o.Run(t.Context())
 	require.ErrorIs(t, err, ErrNoAnswer)
 	require.ErrorIs(t, err, ErrAbandoned)
-	require.ErrorContains(t, err, "is left behind")
+	require.ErrorContains(t, err, "is left behind") // held or, on an overloaded host, not started yet
 	require.Equal(t, "begun\n", string(a.Stdout))
 	require.Equal(t, "odd", a.Stderr)
 	_, ended := left.state()
 	require.Nil(t, ended)
 	left.kill() // as the kernel does when the call of the driver returns
 	<-left.exited
+}
+
+// On an overloaded host, a killed process may wait for a processor. The kernel does not hold it.
+func TestAProgramWithoutCPUTimeIsNotSaidToBeHeldByTheKernel(t *testing.T) {
+	o := newOnce(t, `while :; do :; done`)
+	o.Limit, o.Kill = 200*time.Millisecond, 50*time.Millisecond
+	var left *child
+	o.kill = func(c *child) { left = c }
+	_, err := o.Run(t.Context())
+	left.kill()
+	<-left.exited
+	require.ErrorIs(t, err, ErrAbandoned)
+	require.ErrorContains(t, err, "has not got the CPU time to end, and is left behind")
 }
 
 func TestTheEndOfTheContextKillsTheProgram(t *testing.T) {

@@ -94,7 +94,9 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 		"is stuck in a call":       {status.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
 		"stops":                    {status.ReasonStuck, "stopped responding and was killed", wary},
 		"hangs early": {
-			status.ReasonStuck, `(/proc/self/exe) did not complete the handshake in time and was killed: "thinking"; check child_path`, soon,
+			status.ReasonStuck,
+			`(/proc/self/exe) did not complete the handshake in time and was killed: "thinking"; ` +
+				"see whether the host is overloaded, and check child_path", soon,
 		},
 		"stops before the handshake": {
 			status.ReasonStuck, "was slow to start and was killed after 4s: starting; see whether the host is overloaded", slow,
@@ -103,7 +105,7 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 			status.ReasonStuck, "was slow to start and was killed after 4s: loading programs; see whether the host is overloaded", slow,
 		},
 		"is mute after the handshake": {
-			status.ReasonStuck, `(/proc/self/exe) did not complete the handshake in time and was killed; check child_path`, soon,
+			status.ReasonStuck, `(/proc/self/exe) did not complete the handshake in time and was killed; see whether the host is overloaded, and check child_path`, soon,
 		},
 		"exits early": {
 			status.ReasonCrashed,

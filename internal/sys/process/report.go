@@ -56,6 +56,7 @@ const (
 	causeNone     cause = iota
 	causeShutdown       // supervision ends
 	causeHung           // no sign of life for too long
+	causeStarved        // no sign of life for too long, but the process is runnable
 	causeStuck          // one call lasts too long
 )
 
@@ -67,13 +68,16 @@ func explainEnd(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
 		return status.End{Reason: status.ReasonOK}, Soon
 	case by == causeHung:
 		return s.endf(status.ReasonStuck, "stopped responding%s and was killed", duringCall(in)), Soon
+	case by == causeStarved:
+		return s.endf(status.ReasonStuck, "stopped responding%s although it was runnable, and was killed; see whether the host is overloaded",
+			duringCall(in)), Soon
 	case by == causeStuck:
 		return s.endf(status.ReasonStuck, "was stuck%s and was killed", duringCall(in)), Soon
 	case r.Late && r.Step != "":
 		return s.endf(status.ReasonStuck, "was slow to start and was killed after %v: %s%s; see whether the host is overloaded",
 			s.Timing.Start+s.Timing.Load, r.Step, lastLine(r)), Soon
 	case r.Late:
-		return s.endf(status.ReasonStuck, "(%s) did not complete the handshake in time and was killed%s; check %s",
+		return s.endf(status.ReasonStuck, "(%s) did not complete the handshake in time and was killed%s; see whether the host is overloaded, and check %s",
 			r.Exe, lastLine(r), s.Option), Soon
 	case r.PID == 0:
 		return startFailure(s, r.Err), Slowly
@@ -94,10 +98,15 @@ func (s *Spec) endf(why status.Reason, format string, args ...any) status.End {
 	return status.End{Reason: why, Message: s.Subject + " " + fmt.Sprintf(format, args...)}
 }
 
-// unkillableEnd returns the End of a process that cannot be killed because the kernel holds it.
-func unkillableEnd(s *Spec, pid int, in Call) status.End {
+// unkillableEnd returns the End of a process that has not ended in time after it was killed: the kernel holds it or, if it is
+// runnable, the host has not given it the CPU time to end.
+func unkillableEnd(s *Spec, pid int, runnable bool, in Call) status.End {
 	what := "has not started yet"
-	if pid != 0 {
+	switch {
+	case runnable:
+		return s.endf(status.ReasonStuck, "(process %d) was killed, and has not got the CPU time to end%s; see whether the host is overloaded",
+			pid, duringCall(in))
+	case pid != 0:
 		what = fmt.Sprintf("(process %d) cannot be killed", pid)
 	}
 	return status.End{Reason: status.ReasonStuck, Message: fmt.Sprintf("%s %s: the kernel holds it%s", s.Subject, what, duringCall(in))}

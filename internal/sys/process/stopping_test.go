@@ -25,6 +25,21 @@ func TestAHungChildIsKilledWithoutBeingAsked(t *testing.T) {
 	}, openOnly)
 }
 
+// It waits for a processor, or runs without end.
+func TestAHungChildThatIsRunnableIsKilledWithAHintAtTheHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		b.runnable = func(pid int) bool { return pid == 4711 }
+		passTime(11 * time.Second)
+		asked, killed := b.processes()[0].times()
+		require.Zero(t, asked)
+		require.NotZero(t, killed)
+		require.Equal(t, status.End{
+			Reason:  status.ReasonStuck,
+			Message: "child of mlx5_0 stopped responding although it was runnable, and was killed; see whether the host is overloaded",
+		}, b.endings()[0])
+	}, openOnly)
+}
+
 func TestAChildThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		passTime(14 * time.Second)
@@ -64,6 +79,22 @@ func TestAChildThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
 		p.die(unix.SIGKILL)
 		require.Equal(t, status.StateRunning, b.last().State, "it goes on once the kernel has let go")
+	}, openOnly)
+}
+
+// On an overloaded host, a killed child may wait for a processor. The kernel does not hold it.
+func TestAKilledChildWithoutCPUTimeIsNotSaidToBeHeldByTheKernel(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		b.runnable = func(pid int) bool { return pid == 4711 }
+		p := b.processes()[0]
+		p.set(false, true)
+		passTime(time.Hour)
+		require.Len(t, b.processes(), 1)
+		want := "child of mlx5_0 (process 4711) was killed, and has not got the CPU time to end; see whether the host is overloaded"
+		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
+		p.die(unix.SIGKILL)
+		require.Equal(t, status.StateRunning, b.last().State)
 	}, openOnly)
 }
 

@@ -62,6 +62,7 @@ type Supervisor[M any] struct {
 	launch   func(a Attempt[M], shared []*os.File, deliver func(M) error) (instance, error) // takes over the files
 	mono     func() int64                                                                   // CLOCK_MONOTONIC, ns
 	exits    func(pid int) bool                                                             // isExiting
+	runnable func(pid int) bool                                                             // isRunnable
 	wake     wake.Signal
 
 	restarts *Restarts
@@ -86,6 +87,7 @@ func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
 		contract: c,
 		mono:     clock.Monotonic,
 		exits:    isExiting,
+		runnable: isRunnable,
 		wake:     wake.New(),
 		restarts: NewRestarts(s.Timing, s.Rand),
 		status:   status.Status{Reason: status.ReasonOK},
@@ -188,10 +190,10 @@ func (s *Supervisor[M]) awaitRestart(ctx context.Context, d decision) {
 	}
 }
 
-// awaitExit waits for the end of a process in an uninterruptible call. It starts no second
-// process, because that would get stuck on the same resource.
+// awaitExit waits for the end of a killed process. It starts no second process, because that
+// would get stuck on the same resource.
 func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
-	s.log(d, "waiting for the kernel to release it")
+	s.log(d, "waiting until it has ended")
 	s.setStatus(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: d.why.Message, PID: s.status.PID})
 	select {
 	case <-d.left:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,29 @@ func isCommand(text []byte) bool {
 	number, _, _ := bytes.Cut(text, []byte(" "))
 	n, err := strconv.Atoi(string(number))
 	return err == nil && (n == unix.SYS_IOCTL || n == unix.SYS_WRITE)
+}
+
+// isRunnable reports whether a process runs or waits for a processor: a thread of it is in state R, and none is in state D
+// (proc_pid_stat(5)). If it was killed, it ends as soon as it gets CPU time.
+func isRunnable(pid int) bool {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false
+	}
+	runnable := false
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		switch stateOf(text) {
+		case 'D':
+			return false
+		case 'R':
+			runnable = true
+		}
+	}
+	return runnable
 }
 
 // isExiting reports whether a process is about to end and the kernel is releasing its resources.

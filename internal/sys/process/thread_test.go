@@ -60,6 +60,19 @@ func TestAThreadThatSleepsInACommandWaitsInTheKernel(t *testing.T) {
 	}
 }
 
+func TestARunnableProcessRunsOrWaitsForAProcessor(t *testing.T) {
+	for script, want := range map[string]bool{"while :; do :; done": true, "exec sleep 1000": false} {
+		cmd := exec.Command("sh", "-c", script)
+		require.NoError(t, cmd.Start())
+		require.Eventually(t, func() bool {
+			return isRunnable(cmd.Process.Pid) == want
+		}, time.Minute, time.Millisecond, script)
+		require.NoError(t, cmd.Process.Kill())
+		require.Error(t, cmd.Wait())
+		require.False(t, isRunnable(cmd.Process.Pid), "it has ended")
+	}
+}
+
 func TestOnlyIoctlAndWriteAreCommands(t *testing.T) {
 	for text, want := range map[string]bool{
 		fmt.Sprintf("%d 0x7 0x1 0x0 0x0 0x0 0x0 0x7ffd 0x7f00\n", unix.SYS_IOCTL): true,

@@ -8,7 +8,7 @@ const (
 	StateStarting   State = "starting"
 	StateRunning    State = "running"
 	StateBackingOff State = "backing_off"
-	StateStuck      State = "stuck" // killed, but held by the kernel
+	StateStuck      State = "stuck" // killed, but has not ended: in most cases the kernel holds it
 	StateStopped    State = "stopped"
 )
 

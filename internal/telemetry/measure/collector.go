@@ -89,7 +89,7 @@ func watchFields() []field[Collector] {
 		requiredInt("workers", "", "running worker processes", func(c *Collector) int64 { return int64(c.Workers) }),
 		counter("worker_restarts", "worker starts, without the first one of each device",
 			func(c *Collector) uint64 { return c.WorkerRestarts }),
-		requiredInt("workers_stuck", "", "workers that cannot exit because the kernel holds one of their threads",
+		requiredInt("workers_stuck", "", "workers that were killed and have not ended, in most cases because the kernel holds one of their threads",
 			func(c *Collector) int64 { return int64(c.WorkersStuck) }),
 		counter("events", "asynchronous events read from all devices", func(c *Collector) uint64 { return c.AsyncEvents }),
 		counter("evidence_merged", "triggers of evidence that share the snapshot of another trigger",
