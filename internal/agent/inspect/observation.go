@@ -32,7 +32,7 @@ type Observation struct {
 
 	Why    string        // why the device was not opened or was closed again; one line
 	Reason status.Reason // Why as one word
-	Stuck  bool          // a worker could not be killed
+	Stuck  bool          // a killed worker has not ended
 }
 
 // Observe runs workers that watch a device until enough returns true or ctx ends.

@@ -121,8 +121,8 @@ func (p *WorkerProgram) Try(ctx context.Context, device string, m verbs.Method) 
 	}))
 }
 
-// Watch starts workers that watch a device until ctx ends. It returns process.ErrAbandoned if a worker cannot be
-// killed.
+// Watch starts workers that watch a device until ctx ends. It returns process.ErrAbandoned if a killed worker does not
+// end.
 func (p *WorkerProgram) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	r := p.Request
 	r.Options = o

@@ -90,7 +90,7 @@ func (q *WorkerQueries) AskLink(ctx context.Context, netdev string) (ethtool.Lin
 
 // AskEvidence runs the program to take a snapshot of a device, and returns its output: entries of package snapshot. If
 // it returns an error, the output contains the entries up to then. It blocks for EvidenceTimeout at most, and a moment
-// longer if the process must be killed. The error wraps process.ErrAbandoned if the process cannot be killed.
+// longer if the process must be killed. The error wraps process.ErrAbandoned if a killed process does not end.
 func (q *WorkerQueries) AskEvidence(ctx context.Context, device string) (printed []byte, err error) {
 	args := []string{"-evidence", device}
 	if q.Request.Backend != verbs.BackendVerbs {

@@ -198,7 +198,7 @@ func TestDeviceResumedWhileItsWorkerClosesIsOpenedAfterwards(t *testing.T) {
 // abandoned is the error of a Supervisor whose worker the kernel holds until left is closed.
 type abandoned struct{ left chan struct{} }
 
-func (abandoned) Error() string           { return "process cannot be killed: worker (process 42)" }
+func (abandoned) Error() string           { return "the killed process has not ended: worker (process 42)" }
 func (a abandoned) Left() <-chan struct{} { return a.left }
 
 func TestWorkerThatTheKernelHoldsIsNotClosedUntilItLeaves(t *testing.T) {

@@ -223,7 +223,7 @@ func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 		d.why, d.retry = explainEnd(&s.spec, &report{}, by, call) // the report of the process is not complete
 	case !gone:
 		d.left = f.p.Done()
-		d.why = unkillableEnd(&s.spec, f.p.PID(), s.runnable(f.p.PID()), call)
+		d.why = explainLeft(&s.spec, f.p.PID(), s.runnable(f.p.PID()), call)
 	case f.end.End != nil && by == causeNone && !f.p.Report().couldNotClose():
 		d.why, d.retry = *f.end.End, f.end.Retry
 	default:

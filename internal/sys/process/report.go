@@ -98,18 +98,17 @@ func (s *Spec) endf(why status.Reason, format string, args ...any) status.End {
 	return status.End{Reason: why, Message: s.Subject + " " + fmt.Sprintf(format, args...)}
 }
 
-// unkillableEnd returns the End of a process that has not ended in time after it was killed: the kernel holds it or, if it is
+// explainLeft returns the End of a process that has not ended in time after it was killed: the kernel holds it or, if it is
 // runnable, the host has not given it the CPU time to end.
-func unkillableEnd(s *Spec, pid int, runnable bool, in Call) status.End {
-	what := "has not started yet"
+func explainLeft(s *Spec, pid int, runnable bool, in Call) status.End {
 	switch {
+	case pid == 0:
+		return s.endf(status.ReasonStuck, "has not started yet: the kernel holds it%s", duringCall(in))
 	case runnable:
 		return s.endf(status.ReasonStuck, "(process %d) was killed, and has not got the CPU time to end%s; see whether the host is overloaded",
 			pid, duringCall(in))
-	case pid != 0:
-		what = fmt.Sprintf("(process %d) cannot be killed", pid)
 	}
-	return status.End{Reason: status.ReasonStuck, Message: fmt.Sprintf("%s %s: the kernel holds it%s", s.Subject, what, duringCall(in))}
+	return s.endf(status.ReasonStuck, "(process %d) cannot be killed: the kernel holds it%s", pid, duringCall(in))
 }
 
 // explainStart returns why a process ended before it completed the handshake, and when to start the next one.

@@ -13,9 +13,9 @@ import (
 	"rdma_events/internal/sys/wake"
 )
 
-// ErrAbandoned is in the error of Supervisor.Run if Run had to leave a process behind that the
-// kernel does not release.
-var ErrAbandoned = errors.New("process cannot be killed")
+// ErrAbandoned is in the error of Supervisor.Run if Run had to leave a process behind: it was
+// killed, and the kernel does not release it, or the host gives it no CPU time to end.
+var ErrAbandoned = errors.New("the killed process has not ended")
 
 // abandoned is the error for a process that was left behind.
 type abandoned struct {
@@ -140,7 +140,7 @@ type decision struct {
 	why   status.End
 	retry Retry
 	trace string          // traceback of a crash, as one line; "": none
-	left  <-chan struct{} // closed when a process that could not be killed has ended; nil: no such process
+	left  <-chan struct{} // closed when a killed process that did not end in time has ended; nil: no such process
 }
 
 // attempt runs one process from start to end.

@@ -205,7 +205,7 @@ func TestAReportLeavesBehindWhatTheKernelHolds(t *testing.T) {
 		t.Errorf("want exit status 1, got %d", status)
 	}
 	t.Log(files[report.ManifestName])
-	left := regexp.MustCompile(`devices/\S+ .*: no answer within 10s, and process cannot be killed: the kernel holds process (\d+), which is left behind`).
+	left := regexp.MustCompile(`devices/\S+ .*: no answer within 10s, and the killed process has not ended: the kernel holds process (\d+), which is left behind`).
 		FindStringSubmatch(files[report.ManifestName])
 	if left == nil {
 		t.Fatalf("want a process left behind, got:\n%s", files[report.ManifestName])

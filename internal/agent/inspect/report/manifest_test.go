@@ -19,7 +19,7 @@ func fullReport() (Header, []Result) {
 		Asked: []string{"-since", "24h", "-device", "mlx5_0"},
 	}
 	at := func(s int) time.Time { return moment.Add(time.Duration(s) * time.Second) }
-	const held = "run /usr/bin/rdma-events-worker -evidence: no answer within 10s, and process cannot be killed: the kernel holds " +
+	const held = "run /usr/bin/rdma-events-worker -evidence: no answer within 10s, and the killed process has not ended: the kernel holds " +
 		"process 4711, which is left behind"
 	return h, []Result{
 		{Description: Description{TimelineText, "what was recorded, for people"}, MadeAt: at(10), File: File{

@@ -36,7 +36,7 @@ const entries = `{"part":"attributes","begun":true}
 `
 
 func TestADeviceThatHangsKeepsWhatItAnsweredBefore(t *testing.T) {
-	held := errors.New("no answer within 10s, and process cannot be killed: the kernel holds process 4711, which is left behind")
+	held := errors.New("no answer within 10s, and the killed process has not ended: the kernel holds process 4711, which is left behind")
 	m := collectPart(t, Device("mlx5_0", newPrinter(entries, held), fixedTime))
 	require.NoError(t, m.Missing)
 	require.Equal(t, "devices/mlx5_0.json", m.Name)
