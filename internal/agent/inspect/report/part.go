@@ -18,8 +18,8 @@ type Part struct {
 	Files []Description
 	// Stage orders the parts in time. All parts of one stage are made at the same time, before the next stage.
 	Stage int
-	// Timeout is the time after which the context of Make ends, with a cause that names it. If Make does not return soon afterwards, it is left
-	// behind, and its files are missing.
+	// Timeout is the time after which the context of Make ends, with a cause that names it. If Make does not return
+	// soon afterwards, it is left behind, and its files are missing.
 	Timeout time.Duration
 	// Make returns the files by name. A file that it does not return is missing because of the error. Make is called
 	// once, and must not use data that others change.
