@@ -26,13 +26,13 @@ func pluginAlerts() []Alert {
 			Hold:        2 * time.Minute,
 			Text:        "{reason}",
 			Summary:     "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not run",
-			Fires: "For two minutes the device's worker has been waiting to be started again, or cannot be killed. No process reads the device's " +
-				"events.",
+			Fires: "For two minutes the device's worker has been waiting to be started again, or was killed and has not ended. No process reads " +
+				"the device's events.",
 			Quiet:  "A worker that dies and runs again. Missing or unwatchable devices, whose worker is stopped.",
 			Clears: "When the worker runs.",
 			FirstSteps: []string{
 				"The field reason, for which docs/how-to/troubleshooting.md says what to do: permissions, a missing provider library, limits.",
-				"stuck: a thread of the worker hangs in the kernel, and `cat /proc/PID/stack` says where.",
+				"stuck: the log says whether the kernel holds the worker, and then `cat /proc/PID/stack` says where, or the worker gets no CPU time.",
 			},
 			Blind: "The reason: the log and rdma_device have it.",
 		},
@@ -46,6 +46,7 @@ func pluginAlerts() []Alert {
 			Clears:  "Half an hour after the last one.",
 			FirstSteps: []string{
 				"The log names the signal and the verbs call in which it died.",
+				"A worker that was runnable when it stopped responding gets too little CPU time: look for a limit of its cgroup, and for real-time programs.",
 				"A crash in the provider library: report it with its version. Exclude the device until then with devices_exclude.",
 			},
 			Blind: "Restarts of Telegraf and of the plugin itself.",
