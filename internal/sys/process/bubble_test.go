@@ -121,11 +121,12 @@ func runFor(d time.Duration) script {
 type bubble struct {
 	*recorder
 	*Supervisor[message]
-	born   []*fakeProcess
-	births []time.Time
-	cancel context.CancelFunc
-	over   chan error
-	gone   atomic.Bool // the resource is not there
+	born    []*fakeProcess
+	births  []time.Time
+	cancel  context.CancelFunc
+	over    chan error
+	gone    atomic.Bool // the resource is not there
+	starved atomic.Bool // the processes are runnable, see isRunnable
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...script) {
@@ -136,7 +137,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 		c.Log, c.Rand, c.Present = b.logger(), func() float64 { return 0.5 }, func() bool { return !b.gone.Load() }
 		b.Supervisor = New(c, &testContract{recorder: b.recorder})
 		b.mono = func() int64 { return time.Now().UnixNano() }
-		b.runnable = func(int) bool { return false }
+		b.runnable = func(pid int) bool { return pid == 4711 && b.starved.Load() }
 		b.launch = func(_ Attempt[message], files []*os.File, deliver func(message) error) (instance, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()

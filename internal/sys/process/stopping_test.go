@@ -28,7 +28,7 @@ func TestAHungChildIsKilledWithoutBeingAsked(t *testing.T) {
 // It waits for a processor, or runs without end.
 func TestAHungChildThatIsRunnableIsKilledWithAHintAtTheHost(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		b.runnable = func(pid int) bool { return pid == 4711 }
+		b.starved.Store(true)
 		passTime(11 * time.Second)
 		asked, killed := b.processes()[0].times()
 		require.Zero(t, asked)
@@ -86,7 +86,7 @@ func TestAChildThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 func TestAKilledChildWithoutCPUTimeIsNotSaidToBeHeldByTheKernel(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()
-		b.runnable = func(pid int) bool { return pid == 4711 }
+		b.starved.Store(true)
 		p := b.processes()[0]
 		p.set(false, true)
 		passTime(time.Hour)
