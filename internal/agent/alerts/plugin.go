@@ -32,7 +32,7 @@ func pluginAlerts() []Alert {
 			Clears: "When the worker runs.",
 			FirstSteps: []string{
 				"The field reason, for which docs/how-to/troubleshooting.md says what to do: permissions, a missing provider library, limits.",
-				"stuck: the log says whether the kernel holds the worker, and then `cat /proc/PID/stack` says where, or the worker gets no CPU time.",
+				"stuck: the log says why the killed worker has not ended. If the kernel holds it, `cat /proc/PID/stack` shows where. Otherwise it gets no CPU time.",
 			},
 			Blind: "The reason: the log and rdma_device have it.",
 		},
@@ -46,7 +46,7 @@ func pluginAlerts() []Alert {
 			Clears:  "Half an hour after the last one.",
 			FirstSteps: []string{
 				"The log names the signal and the verbs call in which it died.",
-				"A worker that was runnable when it stopped responding gets too little CPU time: look for a limit of its cgroup, and for real-time programs.",
+				"A worker that stopped responding although it was runnable probably gets too little CPU time: look for a limit of its cgroup and for real-time programs.",
 				"A crash in the provider library: report it with its version. Exclude the device until then with devices_exclude.",
 			},
 			Blind: "Restarts of Telegraf and of the plugin itself.",

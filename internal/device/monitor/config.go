@@ -31,8 +31,8 @@ type Config struct {
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
 	// called concurrently.
 	Now func() (wall, mono, boot int64)
-	// Repeat calls f once in each interval until ctx ends, and then returns. A simulation needs a function that measures the interval by
-	// the clock of Now. Nil: the host's clock measures it.
+	// Repeat calls f once in each interval until ctx ends, and then returns. If it is nil, the intervals follow the host's clock. A
+	// simulation passes a function whose intervals follow the clock of Now.
 	Repeat func(ctx context.Context, interval time.Duration, f func())
 
 	Devices          func(name string) bool             // devices to monitor; nil: all

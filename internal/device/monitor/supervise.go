@@ -80,7 +80,7 @@ const removalLimit = 10 * time.Second
 // retryInterval is the interval of retryDevices.
 const retryInterval = removalLimit / 4
 
-// repeatByHostClock is the default of Config.Repeat.
+// repeatByHostClock calls f in intervals of the host's clock. It is the default of Config.Repeat.
 func repeatByHostClock(ctx context.Context, interval time.Duration, f func()) {
 	tick := wake.NewTicker(interval, time.Time{})
 	defer tick.Stop()

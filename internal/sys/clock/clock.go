@@ -33,9 +33,9 @@ func WallAndBoot() (wall, boot int64) {
 
 // Suspended returns how long the host has been suspended since its boot, in ns. It reads
 // the two clocks like Both, and may be called concurrently.
-func Suspended() int64 { return suspended(read) }
+func Suspended() int64 { return readSuspended(read) }
 
-func suspended(read func(id int32) int64) int64 {
+func readSuspended(read func(id int32) int64) int64 {
 	boot, mono := readTogether(unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, read)
 	return boot - mono
 }

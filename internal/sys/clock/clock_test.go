@@ -37,7 +37,7 @@ func TestClocksAreReadAtOneMoment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wall, mono := readTogether(unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, readingsWith(epoch, pauses))
 			require.InDelta(t, epoch, wall-mono, float64(200*time.Microsecond))
-			require.InDelta(t, time.Hour, suspended(readingsWith(epoch, pauses)), float64(200*time.Microsecond))
+			require.InDelta(t, time.Hour, readSuspended(readingsWith(epoch, pauses)), float64(200*time.Microsecond))
 		})
 	}
 }

@@ -126,7 +126,7 @@ type bubble struct {
 	cancel  context.CancelFunc
 	over    chan error
 	gone    atomic.Bool // the resource is not there
-	starved atomic.Bool // the processes are runnable, see isRunnable
+	starved atomic.Bool // isRunnable is true for the processes
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...script) {

@@ -101,7 +101,7 @@ func (o *Once) runChild(ctx context.Context, c *child) error {
 	_ = c.stderr.SetReadDeadline(now)
 	pid, _ := c.state()
 	if isRunnable(pid) {
-		return fmt.Errorf("%w, and %w: process %d has not got the CPU time for it, and is left behind; see whether the host is overloaded",
+		return fmt.Errorf("%w, and %w: process %d has had no CPU time to exit, and is left behind; see whether the host is overloaded",
 			err, ErrAbandoned, pid)
 	}
 	return fmt.Errorf("%w, and %w: the kernel holds process %d, which is left behind", err, ErrAbandoned, pid)

@@ -65,7 +65,7 @@ func TestAProgramWithoutCPUTimeIsNotSaidToBeHeldByTheKernel(t *testing.T) {
 	left.kill()
 	<-left.exited
 	require.ErrorIs(t, err, ErrAbandoned)
-	require.ErrorContains(t, err, "has not got the CPU time for it, and is left behind")
+	require.ErrorContains(t, err, "has had no CPU time to exit, and is left behind")
 }
 
 func TestTheEndOfTheContextKillsTheProgram(t *testing.T) {

@@ -99,13 +99,13 @@ func (s *Spec) endf(why status.Reason, format string, args ...any) status.End {
 }
 
 // explainLeft returns the End of a process that has not ended in time after it was killed: the kernel holds it or, if it is
-// runnable, the host has not given it the CPU time to end.
+// runnable, it has had no CPU time to exit.
 func explainLeft(s *Spec, pid int, runnable bool, in Call) status.End {
 	switch {
 	case pid == 0:
 		return s.endf(status.ReasonStuck, "has not started yet: the kernel holds it%s", duringCall(in))
 	case runnable:
-		return s.endf(status.ReasonStuck, "(process %d) was killed, and has not got the CPU time to end%s; see whether the host is overloaded",
+		return s.endf(status.ReasonStuck, "(process %d) was killed, but has had no CPU time to exit%s; see whether the host is overloaded",
 			pid, duringCall(in))
 	}
 	return s.endf(status.ReasonStuck, "(process %d) cannot be killed: the kernel holds it%s", pid, duringCall(in))

@@ -91,7 +91,7 @@ func TestAKilledChildWithoutCPUTimeIsNotSaidToBeHeldByTheKernel(t *testing.T) {
 		p.set(false, true)
 		passTime(time.Hour)
 		require.Len(t, b.processes(), 1)
-		want := "child of mlx5_0 (process 4711) was killed, and has not got the CPU time to end; see whether the host is overloaded"
+		want := "child of mlx5_0 (process 4711) was killed, but has had no CPU time to exit; see whether the host is overloaded"
 		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
 		p.die(unix.SIGKILL)
 		require.Equal(t, status.StateRunning, b.last().State)

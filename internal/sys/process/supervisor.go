@@ -14,7 +14,7 @@ import (
 )
 
 // ErrAbandoned is in the error of Supervisor.Run if Run had to leave a process behind: it was
-// killed, and the kernel does not release it, or the host gives it no CPU time to end.
+// killed, but the kernel holds it, or it has had no CPU time to exit.
 var ErrAbandoned = errors.New("the killed process has not ended")
 
 // abandoned is the error for a process that was left behind.

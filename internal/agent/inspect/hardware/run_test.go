@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
-// runTrial tries a device in a synctest bubble, because a real run takes long.
+// runTrial tries a device in a synctest bubble, because a real run takes minutes.
 func runTrial(t *testing.T, w *fakeWorker, o Options, change func(*Host), more map[string]string) (r *Report, err error) {
 	t.Helper()
 	sys := writeSysfs(t, more)

@@ -125,7 +125,7 @@ func (o KernelOptions) explainRefusal(err error, names []string) error {
 // an error, it returns those that it has read. offset is the difference between the time of day and the kernel's time, in
 // ns.
 func readKernelLines(ctx context.Context, log io.Reader, match *regexp.Regexp, offset int64) (lines []string, dropped int, err error) {
-	defer func() {
+	defer func() { // whether or not all records were read
 		older := max(len(lines)-maxKernelLines, 0)
 		lines, dropped = lines[older:], dropped+older
 	}()

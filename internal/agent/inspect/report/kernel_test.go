@@ -117,7 +117,7 @@ func TestARefusalSaysWhyAndWhichCommandGivesTheLines(t *testing.T) {
 	require.ErrorAs(t, m.Missing, new(OmittedError))
 }
 
-// A host that is short of CPU time may not get through a long log. It keeps what it has read.
+// A host that is short of CPU time may not get through a long log. The report keeps what it has read.
 func TestLinesThatWereReadBeforeAnErrorAreKept(t *testing.T) {
 	const instead = "; instead: sudo dmesg -T | grep -wE 'mlx5_0'"
 	k := &fakeKernelLog{records: []any{"6,1,1000000,-;mlx5_0: one\n", "6,2,2000000,-;mlx5_0: two\n", unix.EIO}}
@@ -131,11 +131,11 @@ func TestLinesThatWereReadBeforeAnErrorAreKept(t *testing.T) {
 		m := Collect(t.Context(), []Part{part}, time.Now)[0]
 		require.NoError(t, m.Missing)
 		require.Equal(t, 12, strings.Count(string(m.Data.(Text)), "mlx5_0: "))
-		require.Equal(t, []string{"newer lines: read kernel log: not ended within its limit of 10s" + instead}, m.Lacks)
+		require.Equal(t, []string{"newer lines: read kernel log: not finished within its limit of 10s" + instead}, m.Lacks)
 	})
 }
 
-// endlessLog is a kernel log that grows as fast as it is read, a line every 900 ms.
+// endlessLog is a kernel log without an end. Each read takes 900 ms and returns another line.
 type endlessLog struct{}
 
 func (endlessLog) Read(p []byte) (int, error) {

@@ -162,7 +162,7 @@ func (p *Part) callMake(ctx context.Context) (map[string]File, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("not ended within its limit of %s", p.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Timeout, fmt.Errorf("not finished within its limit of %s", p.Timeout))
 	defer cancel()
 	type result struct {
 		files map[string]File
