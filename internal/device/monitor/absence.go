@@ -6,6 +6,7 @@ import (
 
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/status"
+	"rdma_events/internal/telemetry/measure"
 )
 
 // alias is the new name of a renamed device. The zero alias means that the device has no new name.
@@ -15,8 +16,10 @@ type alias struct {
 }
 
 // findNewName returns the new name of a missing device: the name under which discovery now
-// reports the same device (isSameDevice) and which it had not reported before. If there is
-// none, findNewName returns the zero alias.
+// reports the same device (isSameDevice), and which it had not reported before. If there is
+// none, findNewName returns the zero alias. A name that belongs to another missing device does
+// not count: if a card does not survive a reload of the driver, the cards after it may each take
+// the next lower number, and there is still one device too few. The caller holds m.mu.
 func (m *Monitor) findNewName(d *Device, found []verbs.Found) alias {
 	old, seen := d.identity()
 	if !seen {
@@ -24,11 +27,21 @@ func (m *Monitor) findNewName(d *Device, found []verbs.Found) alias {
 	}
 	for _, f := range found {
 		known := slices.ContainsFunc(m.last, func(l verbs.Found) bool { return l.Name == f.Name })
-		if !known && f.Name != d.name && m.cfg.isSameDevice(old, f) {
+		if !known && f.Name != d.name && m.cfg.isSameDevice(old, f) && !m.isNameOfMissing(f) {
 			return alias{f.Name, m.shouldMonitor(f)}
 		}
 	}
 	return alias{}
+}
+
+// isNameOfMissing reports whether another device is missing under the name of f.
+func (m *Monitor) isNameOfMissing(f verbs.Found) bool {
+	return slices.ContainsFunc(m.devices, func(o *Device) bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		state := measure.Device{Present: o.present, Reason: o.reason}
+		return o.name == f.Name && (o.seen || o.remembered) && state.Missing() && !m.cfg.isSameDevice(o.found, f)
+	})
 }
 
 // isSameDevice reports whether f is the device old, perhaps after a reload of its driver: the

@@ -199,6 +199,53 @@ func TestCardThatIsGoneIsMissingThoughOthersMovedUp(t *testing.T) {
 	})
 }
 
+// The driver is loaded again, the first card does not come back, and each of the others takes the next lower number.
+func TestCardThatDoesNotSurviveAReloadIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, with := withMemory()
+		h := startMonitor(t, with)
+		names := []string{"mlx5_0", "mlx5_1", "mlx5_2"}
+		var cards []verbs.Found
+		for i, name := range names {
+			cards = append(cards, sharedDevice(name, i))
+			m.RememberDevice(name, identityOf(cards[i]), true)
+		}
+		h.reportFound(cards...)
+		h.reportFound()
+		var found []verbs.Found
+		for i, card := range cards[1:] {
+			card.Name, card.Index = names[i], 10+i
+			found = append(found, card)
+			h.reportFound(found...)
+		}
+		s := h.gather()
+		require.Len(t, s.Devices, 3)
+		require.True(t, findDevice(s, "mlx5_0").Present)
+		require.True(t, findDevice(s, "mlx5_1").Present)
+		require.True(t, isMissing(s, "mlx5_2"))
+		require.EqualValues(t, 1, s.Hosts[0].Missing)
+		require.Len(t, m.Devices(), 3)
+
+		cards[0].Name, cards[0].Index = "mlx5_2", 20
+		h.reportFound(append(found, cards[0])...)
+		require.Zero(t, h.gather().Hosts[0].Missing, "the first card was repaired, and has the last number")
+	})
+}
+
+// A device that gets back a name that was its own is not missing under the other one, although expect has kept that name.
+func TestDeviceThatGetsBackItsExpectedNameIsNotMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startMonitor(t, func(c *Config) { c.Expect = []string{"mlx5_0"} })
+		h.reportFound(foundDevice("mlx5_0", 0))
+		h.reportFound(foundDevice("rocep1s0", 0))
+		require.True(t, isMissing(h.gather(), "mlx5_0"))
+		h.reportFound(foundDevice("mlx5_0", 0))
+		s := h.gather()
+		require.Equal(t, status.ReasonRenamed, findDevice(s, "rocep1s0").Reason)
+		require.Zero(t, s.Hosts[0].Missing)
+	})
+}
+
 func TestRememberedDeviceWithAnotherUseIsNotMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
