@@ -52,8 +52,9 @@ func deviceAlerts() []Alert {
 			Summary: "{{ .Labels.device }} on {{ .Labels.host }} raised device_fatal",
 			Fires: "device_fatal was raised within the last half hour: the driver has given up the device, and every application on it has lost its " +
 				"context.",
-			Quiet: "All other events. A device_fatal that the kernel raises because it moves the device to another network namespace or removes " +
-				"its PCI function: fatals leaves it out, and function-removed reports the latter.",
+			Quiet: "All other events. A device_fatal that the kernel raises because it moves the device to another network namespace, removes " +
+				"its PCI function or gives it to another driver, or makes one device of the legs of a bond: fatals leaves it out, and " +
+				"function-removed reports a removed function.",
 			Clears: "Half an hour after the last one.",
 			FirstSteps: []string{
 				"The kernel log has the driver's reason. A device that is pulled out, or whose driver is unloaded, raises it too.",

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,6 +140,66 @@ func TestBothLegsOfABondAreReassigned(t *testing.T) {
 			}
 			last := pointsOf[measure.Device](h.sink.takePoints())
 			require.Equal(t, status.ReasonReassigned, last[len(last)-1].Reason, "it is reported at once")
+		})
+	}
+}
+
+// The kernel raises device_fatal on a device that it withdraws, whatever the reason.
+func TestFatalOfADeviceThatIsReassignedIsNoFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, pci, sup := startOnFunction(t, deviceOn("0000:08:00.2", "mlx5_0", 3))
+		pci.set("0000:08:00.2", verbs.PCIFunction{Instance: 7})
+		h.removeDevice(sup)
+		requireCounts(t, findDevice(h.gather(), "mlx5_0"), 1, 0, 0)
+		pci.set("0000:08:00.2", verbs.PCIFunction{Driver: "vfio-pci", Instance: 7})
+		h.gather()
+		h.mono.Add(2 * int64(fatalLimit))
+		v := findDevice(h.gather(), "mlx5_0")
+		require.Equal(t, status.ReasonReassigned, v.Reason)
+		requireCounts(t, v, 1, 0, 0)
+		require.Zero(t, v.UnplannedRemovals)
+	})
+}
+
+// Two ports of an adapter form a bond, and the driver makes one RDMA device of the two (RoCE LAG). With the names of rdma-core's udev
+// rules, which come from the PCI function, the bond's device has the name of a leg.
+func TestDeviceThatABondReplacesHasNoFault(t *testing.T) {
+	for name, row := range map[string]struct {
+		before, after  bool // the network device is in a bond
+		fatals, missed uint64
+	}{
+		"the bond forms":                      {after: true},
+		"the bond ends":                       {before: true},
+		"firmware recovers without a bond":    {fatals: 1, missed: 1},
+		"firmware recovers below an old bond": {before: true, after: true, fatals: 1, missed: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var pci bus
+				pci.set("0000:08:00.0", boundFunction(7))
+				bonded := row.before
+				h := startMonitor(t, func(c *Config) {
+					c.Function, c.Legs = pci.get, func(string) (legs, up int, ok bool) { return 2, 2, bonded }
+				})
+				h.reportFound(deviceOn("0000:08:00.0", "rocep8s0f0", 3))
+				sup := h.sup("rocep8s0f0", 0)
+				h.openDevice(sup, "rocep8s0f0")
+				h.mono.Store(sec)
+				active := readingItem(1, h.mono.Load(), verbs.PortActive)
+				active.Reading.Attr.NetDev = "enp8s0f0np0"
+				h.batch(sup, active)
+				h.mono.Add(int64(time.Minute))
+
+				bonded = row.after
+				h.LegsChanged()
+				h.removeDevice(sup)
+				h.reportFound(deviceOn("0000:08:00.0", "rocep8s0f0", 5))
+				h.mono.Add(2 * int64(fatalLimit))
+				v := findDevice(h.gather(), "rocep8s0f0")
+				require.True(t, v.Present)
+				requireCounts(t, v, 1, 0, row.fatals)
+				require.Equal(t, row.missed, v.UnplannedRemovals)
+			})
 		})
 	}
 }

@@ -55,6 +55,7 @@ type Device struct {
 	netns                           netns
 	function                        pciFunction
 	fatals                          fatals
+	bondChangedAt                   int64 // when the network device of a port last joined or left a bond, CLOCK_MONOTONIC ns; 0: never
 	link                            pciLink
 
 	// Reported by the worker and its Supervisor.
@@ -167,7 +168,8 @@ func (d *Device) updateFound(f verbs.Found, t *moment) bool {
 }
 
 // markPresent makes an absent device present. If discovery only missed the device for a time,
-// its worker still has it open.
+// its worker still has it open. The worker is then replaced, since it does not repeat what it
+// has reported: the states of the ports, and how peers reach them.
 func (d *Device) markPresent(f verbs.Found, t *moment) {
 	same := f.Same(d.found)
 	d.refuted = d.refuted && same
@@ -189,8 +191,7 @@ func (d *Device) markPresent(f verbs.Found, t *moment) {
 	d.unconfirmed, d.uncounted = false, false // a device that can move may be here, and without its node, during a move
 	d.appearances++
 	if same && d.watching && !d.released && !moved {
-		d.ledgerAppearance = d.appearances
-		d.useWorkerReports()
+		d.restartSupervision()
 		return
 	}
 	// Faults of the device that went explain nothing about the device that came.
@@ -370,7 +371,8 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 
 // emitPort emits the present state of a port with the wall time of mono, unless the port waits for its role.
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
-	p.emitted, p.legs = p.attr, p.readLegs(d.cfg.Legs)
+	p.emitted = p.attr
+	d.updateLegs(p, t)
 	v := d.observePort(p, t, t.wall(mono))
 	d.publish(Update{Port: v}, t)
 	if !p.role.isPending() {

@@ -8,8 +8,8 @@ import (
 )
 
 // fatalLimit is the time after which a device_fatal counts as a fault unless it turns out that the kernel raised it because it
-// withdrew the device from its users: to move the device to another network namespace, because the PCI function was removed, or
-// because a soft device was deleted. Without uevents, as in a user namespace, discovery scans every ten seconds. The kernel deletes
+// withdrew the device from its users: to move the device to another network namespace, because the PCI function was removed or given
+// to another driver or another RDMA device, or because a soft device was deleted. Without uevents, as in a user namespace, discovery scans every ten seconds. The kernel deletes
 // a PCI function only after the driver has released it, which takes some seconds if the function no longer answers.
 const fatalLimit = 10*time.Second + moveLimit
 
@@ -19,7 +19,7 @@ type withdrawal int
 const (
 	withdrawalNone     withdrawal = iota // a device_fatal is a fault of the device
 	withdrawalPossible                   // not known yet
-	withdrawalCertain                    // the kernel moved the device to another network namespace, removed its PCI function, or deleted a soft device
+	withdrawalCertain                    // the kernel withdrew the device for one of the reasons of fatalLimit
 )
 
 // fatals decides which device_fatal events of a device are faults.
@@ -75,7 +75,7 @@ func (d *Device) attributeFatalsAs(why withdrawal, t *moment) {
 // withdrawalState returns whether the kernel has withdrawn the device. The caller holds d.mu.
 func (d *Device) withdrawalState() withdrawal {
 	switch {
-	case d.netns.other, d.function.removed, d.reason == status.ReasonDeleted:
+	case d.netns.other, d.function.removed, d.reason == status.ReasonDeleted, d.reason == status.ReasonReassigned:
 		return withdrawalCertain
 	case d.renamed: // nothing under this name could decide it any more
 	case d.canMove() && (d.present || d.unconfirmed), d.function.isKnown(), d.present && d.removedReason() == status.ReasonDeleted:
@@ -108,7 +108,7 @@ func (d *Device) checkFunction() {
 func (d *Device) bindFunction(f verbs.Found, again bool, t *moment) {
 	d.checkFunction()
 	switch {
-	case d.function.removed, d.reason == status.ReasonDeleted:
+	case d.function.removed, d.reason == status.ReasonDeleted, d.reason == status.ReasonReassigned, !again && d.hasChangedBond():
 		d.excuseFatals()
 	case d.function.isKnown() && !again:
 		d.attributeFatalsAs(withdrawalNone, t) // the function stayed: the driver has registered the device again
@@ -119,6 +119,13 @@ func (d *Device) bindFunction(f verbs.Found, again bool, t *moment) {
 	if address != "" {
 		d.function.instance = d.cfg.Function(address).Instance
 	}
+}
+
+// hasChangedBond reports whether the network device of a port had joined or left a bond when the device went, or has since. The
+// driver then withdraws the devices of a bond's legs and registers one for the bond (RoCE LAG), or the reverse, and the new device
+// may have the name of the old one. The caller holds d.mu.
+func (d *Device) hasChangedBond() bool {
+	return d.bondChangedAt != 0 && d.bondChangedAt >= d.goneAt-int64(fatalLimit)
 }
 
 // settleCounts decides the device_fatal events and the removal that are still undecided when monitoring ends. The caller holds d.mu.

@@ -101,7 +101,7 @@ func (d *Device) gatherSeries(g *gathering) {
 	g.async = append(g.async, d.deviceSeries.makePoint(d.name, g))
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.makePoint(d.name, g))
-		p.legs = p.readLegs(d.cfg.Legs)
+		d.updateLegs(p, g.t)
 		v := d.observePort(p, g.t, g.now.UnixNano())
 		if !p.role.isPending() {
 			g.ports = append(g.ports, v)

@@ -133,6 +133,11 @@ func (d *Device) handleOpened(a *verbs.DeviceAttr, t *moment) {
 	if d.renamed || d.released {
 		return // the worker is about to close the device
 	}
+	if !d.present && !d.unconfirmed && !d.listed {
+		// Discovery has reported the removal meanwhile, and the worker is about to notice it.
+		d.watching = true
+		return
+	}
 	if !d.present {
 		// The worker had reported a removal, but opened the device again.
 		d.refuteRemoval(t)

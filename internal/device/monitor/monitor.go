@@ -159,7 +159,7 @@ func (d *Device) emitChangedLegs(t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range d.ports {
-		if p.answered && p.readLegs(d.cfg.Legs) != p.legs {
+		if before := p.legs; d.updateLegs(p, t) != before && p.answered {
 			d.emitPort(p, t.mono, t)
 		}
 	}

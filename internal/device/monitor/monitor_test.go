@@ -254,19 +254,24 @@ func TestDeviceReplacedBetweenTwoReportsIsRemovedOnce(t *testing.T) {
 }
 
 func TestADeviceThatLosesItsNodeIsBeingRemoved(t *testing.T) {
-	h := startMonitor(t, nil)
-	h.reportFound(foundDevice("mlx5_0", 0))
-	sup := h.sup("mlx5_0", 0)
-	h.openDevice(sup, "mlx5_0")
-	bare := foundDevice("mlx5_0", 0)
-	bare.Node = ""
-	h.reportFound(bare)
-	require.False(t, findDevice(h.gather(), "mlx5_0").Present)
-	h.reportFound(bare)
-	require.Zero(t, sup.wakes.Load())
-	h.reportFound(foundDevice("mlx5_0", 0))
-	require.True(t, findDevice(h.gather(), "mlx5_0").Present)
-	require.EqualValues(t, 1, sup.wakes.Load())
+	synctest.Test(t, func(t *testing.T) {
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("mlx5_0", 0))
+		sup := h.sup("mlx5_0", 0)
+		h.openDevice(sup, "mlx5_0")
+		bare := foundDevice("mlx5_0", 0)
+		bare.Node = ""
+		h.reportFound(bare)
+		require.False(t, findDevice(h.gather(), "mlx5_0").Present)
+		h.reportFound(bare)
+		require.Zero(t, sup.wakes.Load())
+		require.Len(t, h.sups, 1)
+		h.reportFound(foundDevice("mlx5_0", 0))
+		synctest.Wait()
+		require.True(t, findDevice(h.gather(), "mlx5_0").Present)
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+		require.True(t, findDevice(h.gather(), "mlx5_0").Open)
+	})
 }
 
 func TestADeviceThatGetsItsNodeLateIsTriedAgain(t *testing.T) {
@@ -279,19 +284,38 @@ func TestADeviceThatGetsItsNodeLateIsTriedAgain(t *testing.T) {
 	require.EqualValues(t, 1, h.sup("mlx5_0", 0).wakes.Load())
 }
 
-func TestAWorkerThatIsStillOpenIsFollowedAgain(t *testing.T) {
+// The worker has the device open all the time, and does not repeat what it has reported.
+func TestWorkerOfADeviceThatDiscoveryMissedIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := startMonitor(t, nil)
+		h.reportFound(foundDevice("mlx5_0", 0))
+		h.openDevice(h.sup("mlx5_0", 0), "mlx5_0")
+		h.reportFound()
+		h.reportFound(foundDevice("mlx5_0", 0))
+		synctest.Wait()
+		h.mono.Add(sec)
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+		s := h.gather()
+		require.True(t, findDevice(s, "mlx5_0").Open)
+		require.EqualValues(t, 2, findDevice(s, "mlx5_0").Opens)
+		require.Equal(t, verbs.PortActive, findPort(s, "mlx5_0", 1).State)
+	})
+}
+
+// The worker was slow to report that it had opened the device. Meanwhile the device was removed.
+func TestDeviceThatWasRemovedBeforeItsWorkerReportedItIsRemovedOnce(t *testing.T) {
 	h := startMonitor(t, nil)
 	h.reportFound(foundDevice("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	h.openDevice(sup, "mlx5_0")
 	h.reportFound()
-	h.reportFound(foundDevice("mlx5_0", 0))
-	h.mono.Add(sec)
-	h.batch(sup, readingItem(1, h.mono.Load(), verbs.PortActive))
-	s := h.gather()
-	require.True(t, findDevice(s, "mlx5_0").Open)
-	require.EqualValues(t, 1, findDevice(s, "mlx5_0").Opens)
-	require.Equal(t, verbs.PortActive, findPort(s, "mlx5_0", 1).State)
+	h.openDevice(sup, "mlx5_0")
+	require.False(t, findDevice(h.gather(), "mlx5_0").Present)
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
+	h.mono.Add(2 * int64(fatalLimit))
+	v := findDevice(h.gather(), "mlx5_0")
+	require.True(t, v.Missing())
+	require.EqualValues(t, 1, v.Removals)
+	require.EqualValues(t, 1, v.UnplannedRemovals)
 }
 
 func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {

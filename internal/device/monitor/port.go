@@ -35,7 +35,8 @@ type port struct {
 	// comparedGbps is the rate expected by comparison with other ports at the last Gather (verbs.ExpectedRates); 0: none.
 	comparedGbps float64
 	netdev       string // the last network device that a query named; a port that is down may have no GID to name one
-	legs         legs   // of the last emitted point
+	legs         legs   // as last read
+	legsRead     bool
 	gids         gidtable.Differ
 	gidMoves     uint64
 
@@ -158,12 +159,18 @@ func (p *port) makeChangePoint(device string, c *portstate.Change, t *moment) *m
 	}
 }
 
-// readLegs returns the legs of the bond below the port, as the function of (Config.Legs) reports them.
-func (p *port) readLegs(of func(netdev string) (legs, up int, ok bool)) (l legs) {
-	if p.netdev != "" {
-		l.all, l.up, l.known = of(p.netdev)
+// updateLegs reads the legs of the bond below a port, and returns them. The caller holds d.mu.
+func (d *Device) updateLegs(p *port, t *moment) legs {
+	if p.netdev == "" {
+		return p.legs
 	}
-	return l
+	var now legs
+	now.all, now.up, now.known = d.cfg.Legs(p.netdev)
+	if p.legsRead && now.known != p.legs.known {
+		d.bondChangedAt = t.mono
+	}
+	p.legs, p.legsRead = now, true
+	return now
 }
 
 // makePoint returns a point of the port's present state with the given wall time. of has the attributes of the device.

@@ -141,7 +141,14 @@ func (d *Device) retryOpening(t *moment) {
 	case d.present && d.watching && !d.open:
 		// Discovery found a successor of the device, but the worker has not ended. The worker
 		// may have opened the successor before discovery found it.
-		d.endSupervision()
+		d.restartSupervision()
+	}
+}
+
+// restartSupervision ends the supervision of a device, and starts another one. The caller holds d.mu.
+func (d *Device) restartSupervision() {
+	d.endSupervision()
+	if d.job != nil {
 		d.job.restart = true
 	}
 }
