@@ -157,3 +157,6 @@ type FabricOrder struct {
 	Role  FabricRole
 	Peer  *FabricPeer // nil without Offer: leave
 }
+
+// IsLeave reports whether the order is to end a pair.
+func (o *FabricOrder) IsLeave() bool { return !o.Offer && o.Peer == nil }

@@ -16,7 +16,7 @@ type FabricOrders struct {
 // FabricRequest is an order whose sender waits for the answer.
 type FabricRequest struct {
 	FabricOrder
-	Void   <-chan struct{}            // closed when the sender no longer waits: skip the order unless it has begun
+	Void   <-chan struct{}            // closed when the sender no longer waits: skip the order unless it has begun or IsLeave
 	Answer func(rc uint32, err error) // must be called once; it does not block
 }
 

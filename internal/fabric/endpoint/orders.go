@@ -10,10 +10,13 @@ import (
 // maxQueuedOrders is the maximum number of orders that wait for a port: an offer, a join and a leave for each pair, and a reserve.
 const maxQueuedOrders = 4 * verbs.MaxFabricPairs
 
-// queueOrder queues an order or refuses it.
+// queueOrder queues an order or refuses it. An order whose sender has given up is not queued: a later order for the pair may already be.
 func (f *portFabric) queueOrder(r verbs.FabricRequest) {
 	if err := f.checkOrder(&r.FabricOrder); err != nil {
 		r.Answer(0, err)
+		return
+	}
+	if isVoid(&r) {
 		return
 	}
 	f.mu.Lock() // so that detach finds all queued orders
@@ -57,16 +60,23 @@ func (f *portFabric) carryOutOrders(ctx context.Context) error {
 	}
 }
 
-// carryOutOrder carries out one order, unless its sender has given up.
+// isVoid reports whether the sender of an order has given up.
+func isVoid(r *verbs.FabricRequest) bool {
+	select {
+	case <-r.Void:
+		return true
+	default:
+		return false
+	}
+}
+
+// carryOutOrder carries out one order, unless its sender has given up. It always ends a pair that is to end: the sender does not repeat
+// the order, and the pair would send probes to a host that no longer expects them.
 func (f *portFabric) carryOutOrder(ctx context.Context, r verbs.FabricRequest) {
 	for !f.s.Answers() && f.hasEpoch(r.Epoch) && sleep(ctx, verbs.AnswerLimit) {
 	}
-	select {
-	case <-r.Void:
+	if ctx.Err() != nil || !r.IsLeave() && isVoid(&r) {
 		return
-	case <-ctx.Done():
-		return
-	default:
 	}
 	open, end := f.beginOrder(r.Epoch)
 	if open == nil {

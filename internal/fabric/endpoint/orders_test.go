@@ -3,7 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -157,29 +157,35 @@ func TestAFabricIsClosedWhenTheOrderThatIsUnderWayHasEnded(t *testing.T) {
 	})
 }
 
-func TestAnOrderWhoseSenderHasGivenUpIsNotBegun(t *testing.T) {
+// An offer is not begun when its sender has given up. A pair ends nevertheless: no further order would end it.
+func TestAnOrderWhoseSenderHasGivenUpIsNotBegunUnlessItEndsAPair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		fabric, epoch := r.openFabric()
 		blocked := make(chan struct{})
-		var left atomic.Int32
-		fabric.offer = func(int, verbs.FabricRole) (uint32, error) {
+		var calls []string
+		fabric.offer = func(pair int, _ verbs.FabricRole) (uint32, error) {
 			<-blocked
+			calls = append(calls, fmt.Sprint("offer ", pair))
 			return 1, nil
 		}
-		fabric.leave = func(int) error {
-			left.Add(1)
+		fabric.leave = func(pair int) error {
+			calls = append(calls, fmt.Sprint("leave ", pair))
 			return nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		first := r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
-		second := r.startOrder(ctx, verbs.FabricOrder{Port: 1, Epoch: epoch})
+		void := r.startOrder(ctx, verbs.FabricOrder{Port: 1, Epoch: epoch, Pair: 1, Offer: true})
+		leave := r.startOrder(ctx, verbs.FabricOrder{Port: 1, Epoch: epoch, Pair: 2})
 		cancel()
-		require.ErrorIs(t, (<-second).err, context.Canceled)
+		require.ErrorIs(t, (<-void).err, context.Canceled)
+		require.ErrorIs(t, (<-leave).err, context.Canceled)
+		require.ErrorIs(t, (<-r.startOrder(ctx, verbs.FabricOrder{Port: 1, Epoch: epoch, Pair: 3})).err, context.Canceled)
+		again := r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Pair: 2, Offer: true})
 		close(blocked)
 		require.NoError(t, (<-first).err)
-		require.NoError(t, (<-r.startOrder(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err)
-		require.EqualValues(t, 1, left.Load())
+		require.NoError(t, (<-again).err)
+		require.Equal(t, []string{"offer 0", "leave 2", "offer 2"}, calls, "a leave that was not sent in time cannot end a later pair")
 	})
 }
 
