@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/fabric/exchange"
@@ -43,7 +42,7 @@ func (k *Keeper) Listed(host string) (digest string, ok bool) {
 
 // AnswerOffer implements exchange.Handler.
 func (k *Keeper) AnswerOffer(ctx context.Context, host string, o exchange.Offer) exchange.Answer {
-	p, slot, why := k.reserveSlot(host, &o)
+	p, slot, why := k.awaitSlot(ctx, host, &o)
 	if why != verdict.ReasonNone {
 		return exchange.Answer{Reason: why}
 	}
@@ -60,6 +59,7 @@ func (k *Keeper) AnswerOffer(ctx context.Context, host string, o exchange.Offer)
 	}
 	if mine != nil && mine.session == o.Session {
 		p.responders[slot] = nil
+		k.signalFreedSlots()
 	}
 	var reason reasonError
 	switch {
@@ -72,10 +72,30 @@ func (k *Keeper) AnswerOffer(ctx context.Context, host string, o exchange.Offer)
 	return exchange.Answer{Reason: verdict.ReasonFailed}
 }
 
-// reserveSlot finds the port for an offer and reserves a slot of its Fabric.
+// awaitSlot does what reserveSlot does. If all slots are taken and the worker is ending a pair, it waits for that slot, for as long as the
+// peer waits for its answer: a host that replaces a session ends the old one right before it offers the new one.
+func (k *Keeper) awaitSlot(ctx context.Context, host string, o *exchange.Offer) (*port, int, verdict.Reason) {
+	ctx, cancel := context.WithTimeout(ctx, offerTimeout)
+	defer cancel()
+	for {
+		k.mu.Lock()
+		p, slot, why := k.reserveSlot(host, o)
+		freed := k.slotFreed
+		ending := why == verdict.ReasonFull && slices.ContainsFunc(p.responders[:], func(a *responder) bool { return a.busy && a.ended })
+		k.mu.Unlock()
+		if !ending {
+			return p, slot, why
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, 0, why
+		}
+	}
+}
+
+// reserveSlot finds the port for an offer and reserves a slot of its Fabric. The caller holds k.mu.
 func (k *Keeper) reserveSlot(host string, o *exchange.Offer) (*port, int, verdict.Reason) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	p := k.matchPort(host, o)
 	switch {
 	case p == nil || p.info.Unable:
@@ -85,7 +105,7 @@ func (k *Keeper) reserveSlot(host string, o *exchange.Offer) (*port, int, verdic
 	}
 	slot := p.findSlot(host, o)
 	if slot < 0 {
-		return nil, 0, verdict.ReasonFull
+		return p, 0, verdict.ReasonFull
 	}
 	p.responders[slot] = &responder{host: host, offer: o, session: o.Session, busy: true, conversations: 1}
 	return p, slot, verdict.ReasonNone
@@ -107,12 +127,12 @@ func (k *Keeper) matchPort(host string, o *exchange.Offer) *port {
 	return k.findPort(devices[o.Port.Position], o.Port.Port)
 }
 
-// devicesOf returns the names of a host's devices that this host answers. A host that runs an older release does not send the names of all
+// devicesOf returns the names of a host's devices that this host answers, without sessions that the host has ended. A host that runs an older release does not send the names of all
 // its devices.
 func (k *Keeper) devicesOf(host string) (all []string) {
 	for _, p := range k.ports {
 		for _, a := range p.responders {
-			if a != nil && a.host == host {
+			if a != nil && a.host == host && !a.ended {
 				all = append(all, a.offer.Port.Device)
 			}
 		}
@@ -192,19 +212,18 @@ func (k *Keeper) Reconcile(host string, h *exchange.Held) (kept []uint64) {
 	return kept
 }
 
-// Leave implements exchange.Handler. A responder that is being connected ends afterwards.
+// Leave implements exchange.Handler. Run ends the responder; one that is being connected ends afterwards.
 func (k *Keeper) Leave(host string, session uint64) {
-	isLeft := func(a *responder) bool { return a.host == host && a.session == session }
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, p := range k.ports {
 		for _, a := range p.responders {
-			if a != nil && isLeft(a) {
+			if a != nil && a.host == host && a.session == session {
 				a.ended = true
+				k.wake.Send()
 			}
 		}
 	}
-	k.mu.Unlock()
-	k.endResponders(context.Background(), isLeft)
 }
 
 // HandleConversationEnd implements exchange.Handler. The responders continue, since only the management network may have failed.
@@ -225,56 +244,54 @@ func (k *Keeper) HandleConversationEnd(host string, sessions []uint64) {
 
 // endOrphans ends responders that are no longer used: their hosts have ended the session, have been missing from the list for
 // unlistedTimeout, or have had no conversation and sent no probe for orphanTimeout. A host that is back in the list after some seconds
-// keeps its sessions, since it may not have noticed its absence.
+// keeps its sessions, since it may not have noticed its absence. A slot stays occupied until the worker has ended its pair, or has not
+// answered in time.
 func (k *Keeper) endOrphans(ctx context.Context) {
-	now := k.cfg.Mono()
-	k.endResponders(ctx, func(a *responder) bool {
-		switch _, listed := k.ownList.Host(a.host); {
-		case listed:
-			a.unlistedSince = 0
-		case a.unlistedSince == 0:
-			a.unlistedSince = now
-		}
-		return a.ended || a.unlistedSince != 0 && now-a.unlistedSince >= int64(unlistedTimeout) ||
-			a.orphanSince != 0 && now-a.quietSince() > int64(orphanTimeout)
-	})
-}
-
-// endResponders ends the responders for which the function which returns true. Devices are handled concurrently. A slot stays occupied
-// until the worker has ended its pair.
-func (k *Keeper) endResponders(ctx context.Context, which func(*responder) bool) {
-	type ending struct {
-		leaveOrder
-		place  **responder
-		answer *responder
-	}
-	byDevice := map[string][]ending{}
+	var all []leaveOrder
 	k.mu.Lock()
+	now := k.cfg.Mono()
 	for _, p := range k.ports {
 		for slot, a := range p.responders {
-			if a == nil || a.busy || !which(a) {
+			if a == nil || a.busy || !k.isOrphan(a, now) {
 				continue
 			}
-			a.busy = true
-			order := verbs.FabricOrder{Port: p.number, Epoch: p.info.Epoch, Pair: MaxPeers + slot}
-			byDevice[p.device] = append(byDevice[p.device], ending{leaveOrder{p.device, order}, &p.responders[slot], a})
+			a.busy, a.ended = true, true
+			all = append(all, leaveOrder{
+				device: p.device, order: verbs.FabricOrder{Port: p.number, Epoch: p.info.Epoch, Pair: MaxPeers + slot},
+				done: func() { p.freeSlot(slot, a) },
+			})
 		}
 	}
 	k.mu.Unlock()
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, all := range byDevice {
-		running.Go(func() {
-			for _, e := range all {
-				k.leavePair(ctx, e.leaveOrder)
-				k.mu.Lock()
-				if *e.place == e.answer {
-					*e.place = nil
-				}
-				k.mu.Unlock()
-			}
-		})
+	k.leavePairs(ctx, all)
+}
+
+// isOrphan reports whether a responder is no longer used. The caller holds k.mu.
+func (k *Keeper) isOrphan(a *responder, now int64) bool {
+	switch _, listed := k.ownList.Host(a.host); {
+	case listed:
+		a.unlistedSince = 0
+	case a.unlistedSince == 0:
+		a.unlistedSince = now
 	}
+	return a.ended || a.unlistedSince != 0 && now-a.unlistedSince >= int64(unlistedTimeout) ||
+		a.orphanSince != 0 && now-a.quietSince() > int64(orphanTimeout)
+}
+
+// freeSlot frees the slot of a responder that has ended, unless the port has a new Fabric.
+func (p *port) freeSlot(slot int, a *responder) {
+	p.k.mu.Lock()
+	defer p.k.mu.Unlock()
+	if p.responders[slot] == a {
+		p.responders[slot] = nil
+		p.k.signalFreedSlots()
+	}
+}
+
+// signalFreedSlots wakes the offers that wait for the slot of a responder. The caller holds k.mu.
+func (k *Keeper) signalFreedSlots() {
+	close(k.slotFreed)
+	k.slotFreed = make(chan struct{})
 }
 
 // States implements exchange.Handler.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"rdma_events/internal/device/verbs"
@@ -86,7 +87,7 @@ func (h *peerHost) beginAttempt(pr *pair) (*connectAttempt, bool) {
 	return m, true
 }
 
-// finishAttempt records that an attempt to connect has ended, whether it succeeded or failed.
+// finishAttempt records that an attempt to connect has ended, whether it succeeded or failed, or that the worker has ended a pair.
 func (h *peerHost) finishAttempt(pr *pair) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
@@ -237,13 +238,30 @@ func rawGIDs(gids []verbs.FabricGID) [][16]byte {
 type leaveOrder struct {
 	device string
 	order  verbs.FabricOrder
+	done   func() // called when the worker has answered, or has not answered in time; nil: not called
 }
 
-// leavePair lets a worker end a pair. It ignores errors, since the caller cannot handle them.
-func (k *Keeper) leavePair(ctx context.Context, l leaveOrder) {
-	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
-	defer cancel()
-	_, _ = k.cfg.Orders(l.device).Order(ctx, l.order)
+// leavePairs lets workers end pairs, and waits for them. Devices are handled concurrently, so that one that does not answer does not delay
+// the others. It ignores errors: a worker that answers late ends the pair nevertheless, and one that has ended has no pairs.
+func (k *Keeper) leavePairs(ctx context.Context, all []leaveOrder) {
+	byDevice := map[string][]leaveOrder{}
+	for _, l := range all {
+		byDevice[l.device] = append(byDevice[l.device], l)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for device, some := range byDevice {
+		running.Go(func() {
+			for _, l := range some {
+				ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+				_, _ = k.cfg.Orders(device).Order(ctx, l.order)
+				cancel()
+				if l.done != nil {
+					l.done()
+				}
+			}
+		})
+	}
 }
 
 // leaveAllSessions asks the host to end its ends of all pairs, because this host no longer probes it.
@@ -273,9 +291,7 @@ func (h *peerHost) removeAllPairs() {
 		}
 	}
 	h.k.mu.Unlock()
-	for _, l := range all {
-		h.k.leavePair(h.keeperCtx, l)
-	}
+	h.k.leavePairs(h.keeperCtx, all)
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for len(h.pairs) > 0 {
@@ -284,22 +300,22 @@ func (h *peerHost) removeAllPairs() {
 	h.k.wake.Send() // slots are free
 }
 
-// leaveEndedPairs lets the workers end pairs that have no session any more while their ports still have a Fabric.
+// leaveEndedPairs lets the workers end pairs that have no session any more while their ports still have a Fabric. It does not wait for
+// them. No other pair of the device is connected meanwhile.
 func (h *peerHost) leaveEndedPairs() {
-	var all []leaveOrder
 	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
-		if pr.hasQueuePair && pr.currentSession() == 0 && !h.isConnecting(pr.port.device) {
-			pr.hasQueuePair = false
-			all = append(all, pr.newLeaveOrder())
+		if !pr.hasQueuePair || pr.currentSession() != 0 || h.isConnecting(pr.port.device) {
+			continue
 		}
-	}
-	h.k.mu.Unlock()
-	for _, l := range all {
-		h.k.leavePair(h.keeperCtx, l)
+		pr.hasQueuePair, pr.connecting = false, true
+		l := pr.newLeaveOrder()
+		l.done = func() { h.finishAttempt(pr) }
+		h.leaving.Go(func() { h.k.leavePairs(h.keeperCtx, []leaveOrder{l}) })
 	}
 }
 
 func (pr *pair) newLeaveOrder() leaveOrder {
-	return leaveOrder{pr.port.device, verbs.FabricOrder{Port: pr.port.number, Epoch: pr.port.info.Epoch, Pair: pr.slot}}
+	return leaveOrder{device: pr.port.device, order: verbs.FabricOrder{Port: pr.port.number, Epoch: pr.port.info.Epoch, Pair: pr.slot}}
 }

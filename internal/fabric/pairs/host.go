@@ -23,9 +23,10 @@ type peerHost struct {
 	keeperCtx context.Context //nolint:containedctx // it is the context of the Keeper; the workers end after it
 	ctx       context.Context //nolint:containedctx // it ends the goroutines of this peerHost
 	cancel    context.CancelFunc
-	wake      wake.Signal // holds a token when a pair may have to be connected
-	silent    wake.Signal // holds a token when both echo and write of a pair are silent
-	reached   wake.Signal // holds a token when the host's process has answered a State request while there is no conversation
+	wake      wake.Signal    // holds a token when a pair may have to be connected
+	silent    wake.Signal    // holds a token when both echo and write of a pair are silent
+	leaving   sync.WaitGroup // the goroutines of leaveEndedPairs
+	reached   wake.Signal    // holds a token when the host's process has answered a State request while there is no conversation
 
 	// Guarded by Keeper.mu.
 	pairs            []*pair
@@ -115,6 +116,7 @@ func (h *peerHost) runConversations() {
 		h.waitForRetry(h.retryDelay(err, &retry))
 	}
 	<-asked
+	h.leaving.Wait()
 	_ = peer.Close()
 	h.removeAllPairs()
 }

@@ -18,7 +18,7 @@ import (
 	"rdma_events/internal/telemetry/aggregate"
 )
 
-// Keeper manages the pairs of a host's ports. Its methods may be called concurrently. Only Run, AnswerOffer and Leave block. The caller must
+// Keeper manages the pairs of a host's ports. Its methods may be called concurrently. Only Run and AnswerOffer block. The caller must
 // report the events of a device in the order in which they happened.
 type Keeper struct {
 	cfg             Config
@@ -26,13 +26,14 @@ type Keeper struct {
 	wake            wake.Signal   // holds a token when pairs may have to be added or removed
 	firstSlotOffset int64         // random offset in the interval of the rounds of slot 0, ns, so that hosts do not all probe at once
 
-	mu      sync.Mutex
-	ownList resolvedList
-	ports   []*port // sorted by device and number
-	hosts   map[string]*peerHost
-	groups  map[groupKey]*group
-	offset  int64 // wall clock minus CLOCK_MONOTONIC, in ns, as of the last report
-	scratch aggregate.Scratch
+	mu        sync.Mutex
+	ownList   resolvedList
+	ports     []*port // sorted by device and number
+	hosts     map[string]*peerHost
+	groups    map[groupKey]*group
+	slotFreed chan struct{} // closed and replaced when slots of responders are free again
+	offset    int64         // wall clock minus CLOCK_MONOTONIC, in ns, as of the last report
+	scratch   aggregate.Scratch
 }
 
 // groupKey identifies a series of rdma_fabric.
@@ -49,7 +50,7 @@ type group struct {
 
 // New returns a Keeper for a list. The Keeper connects no pair before Run.
 func New(c Config, l *pinglist.List) *Keeper {
-	k := &Keeper{cfg: c, wake: wake.New(), hosts: map[string]*peerHost{}, groups: map[groupKey]*group{}}
+	k := &Keeper{cfg: c, wake: wake.New(), hosts: map[string]*peerHost{}, groups: map[groupKey]*group{}, slotFreed: make(chan struct{})}
 	k.connectLimiter = rate.NewLimiter(connectsPerSecond, connectsPerSecond)
 	k.firstSlotOffset = int64(c.Random() % uint64(max(c.Interval, 1)))
 	k.ownList = c.resolveList(l)

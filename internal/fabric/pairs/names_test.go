@@ -43,6 +43,92 @@ func TestDeviceThatHangsDoesNotDelayOtherDevices(t *testing.T) {
 	})
 }
 
+func (h *fakeHost) setHangs(device string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hangs = device
+}
+
+// startTwoHostsOfTwoDevices starts two hosts and waits until both their devices have met.
+func startTwoHostsOfTwoDevices(t *testing.T) (a, b *fakeHost) {
+	n := newFakeNetwork(t, hostList(2, 2))
+	a, b = n.startHost("h0"), n.startHost("h1")
+	a.addPort("d1", 88)
+	b.addPort("d1", 77)
+	passTime(30 * time.Second)
+	for _, h := range []*fakeHost{a, b} {
+		require.Len(t, h.sessionsOf("d1"), 2, "one end of each direction")
+	}
+	return a, b
+}
+
+// sessionsOf returns the sessions of a device other than the host's own that its worker has.
+func (h *fakeHost) sessionsOf(device string) (all []uint64) {
+	require.NotEqual(h.t, h.device, device)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for place, peer := range h.joined {
+		if place >= otherDevices {
+			all = append(all, peer.Session)
+		}
+	}
+	return all
+}
+
+// The device hangs while it answers a peer. The peer ends the session of that device and connects its other device again.
+func TestDeviceThatHangsWhileItAnswersDoesNotDelayOtherDevices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := startTwoHostsOfTwoDevices(t)
+		a.setHangs("d1")
+		b.addPort("d1", 78)
+		restartFabric(b)
+		passTime(5 * time.Second)
+		view := b.k.Views()[0]
+		require.Equal(t, "d0", view.Device)
+		require.Equal(t, verdict.VerdictOK, view.Verdict, "the offer of d0 does not wait for d1")
+	})
+}
+
+// The worker of one device ends its pair at once although another device hangs.
+func TestDeviceThatHangsDoesNotDelayTheEndOfOtherPairs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := startTwoHostsOfTwoDevices(t)
+		a.setHangs("d0")
+		b.k.SetList(a.parseList("h1 g0\nh2 g0\n"))
+		b.dropConversations()
+		passTime(5 * time.Second)
+		require.Empty(t, a.sessionsOf("d1"), "neither end waits for d0")
+	})
+}
+
+// All slots are taken, and the worker is just ending one of them.
+func TestOfferWaitsForASlotThatIsBeingFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newFakeNetwork(t, hostList(2, 2))
+		b := n.startHost("h1")
+		offer := func(session uint64) verdict.Reason {
+			o := exchange.Offer{Session: session, RC: 100, PSN: 1, Devices: []string{"d0"}}
+			o.Port = b.k.portForPeers(b.k.findPort("d0", 1))
+			o.Port.Epoch = 500 + session
+			return b.k.AnswerOffer(t.Context(), "h0", o).Reason
+		}
+		for i := range uint64(maxResponders) {
+			require.Equal(t, verdict.ReasonNone, offer(1+i))
+		}
+		require.Equal(t, verdict.ReasonFull, offer(100))
+		b.setHangs("d0")
+		b.k.Leave("h0", 7)
+		passTime(time.Second)
+		began := time.Now()
+		require.Equal(t, verdict.ReasonFull, offer(101), "the peer waits no longer")
+		require.Equal(t, offerTimeout, time.Since(began))
+		passTime(6 * time.Second)
+		b.setHangs("")
+		require.Equal(t, verdict.ReasonNone, offer(102))
+		require.Equal(t, orderTimeout, time.Since(began)+time.Second)
+	})
+}
+
 // restartFabric replaces the Fabric of a host's port, so that all its pairs have to be reconnected.
 func restartFabric(h *fakeHost) {
 	h.closeFabric("its worker has ended")

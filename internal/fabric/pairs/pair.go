@@ -21,7 +21,7 @@ type pair struct {
 	pendingSession    uint64         // new session whose first fact has not arrived yet; 0: none
 	stale             bool           // the pair has to be reconnected: the peer has a new epoch, has ended its end, or has a better matching device
 	hasQueuePair      bool           // the worker has an end of the pair
-	connecting        bool           // an attempt to connect or reconnect is under way
+	connecting        bool           // an attempt to connect or reconnect is under way, or the worker ends its end
 	changedMeanwhile  bool           // the peer's ports have changed during the attempt
 	retry             backoff
 	nextAttempt       int64 // earliest time of the next attempt

@@ -52,6 +52,7 @@ func (p *port) update(info *verbs.FabricPort) {
 	}
 	p.k.reconnectByName(p.device)
 	p.responders = [maxResponders]*responder{}
+	p.k.signalFreedSlots()
 	if info.Epoch == 0 && !info.Unable {
 		p.k.cfg.Log.Debug("port: no probes between hosts", "device", p.device, "port", p.number, "reason", info.Reason)
 	}
