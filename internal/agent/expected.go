@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
 	"rdma_events/internal/device/verbs"
 )
@@ -112,6 +113,16 @@ func (c *Config) ExpectedNames() []string {
 		}
 	}
 	return names
+}
+
+// expectedFunc returns a function that reports whether a device should be open: the configuration expects it, or m remembers that
+// it was open.
+func (c *Config) expectedFunc(device string, m *memory.Memory) func() bool {
+	_, configured := c.expectationFunc()(device, 0)
+	configured = configured || slices.Contains(c.Expect, device)
+	return func() bool {
+		return configured || slices.ContainsFunc(m.Devices(), func(r memory.Device) bool { return r.Name == device && r.Missed })
+	}
 }
 
 // ExpectedRate returns the minimum rate in Gbit/s that the sections expected require of a port, or 0 if they require

@@ -4,9 +4,11 @@ import (
 	"log/slog"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
 )
@@ -53,6 +55,31 @@ func TestSectionsExpectedReachTheMonitor(t *testing.T) {
 		require.Equal(t, want.rate, rate, device)
 		require.Equal(t, want.ok, ok, device)
 	}
+}
+
+// A provider library that is missing is a fault of a device that the configuration expects, or that was open on this host before.
+func TestDeviceThatWasOpenOrIsConfiguredShouldBeOpen(t *testing.T) {
+	p, err := parseValid(`
+[[inputs.rdma_events]]
+  expect = ["mlx5_9"]
+  [[inputs.rdma_events.expected]]
+    devices = ["mlx5_[0-7]"]
+    count = 8
+`)
+	require.NoError(t, err)
+	m := memory.New(time.Now)
+	m.RememberDevice("irdma0", memory.Identity{}, true)
+	m.RememberDevice("rxe0", memory.Identity{}, false)
+	for device, want := range map[string]bool{
+		"mlx5_9": true, "mlx5_0": true, "irdma0": true, "mlx5_8": false, "irdma1": false, "rxe0": false,
+	} {
+		require.Equal(t, want, p.expectedFunc(device, m)(), device)
+	}
+	later := p.expectedFunc("irdma1", m)
+	m.RememberDevice("irdma1", memory.Identity{}, true)
+	require.True(t, later(), "it has been open meanwhile")
+	m.Forget("irdma1", 0)
+	require.False(t, later())
 }
 
 func TestWhatIsExpectedAndNotHereIsOdd(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -105,7 +104,7 @@ func (o *partOpener) openWorkers() (part, error) {
 	o.monitor.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: p.worker, Dir: p.dir, Request: c.workerRequest(device, o.request), Reads: c.WorkerFiles(o.request), Timing: c.processTiming(), Starts: o.startLimiter,
-			Log: o.log, Orders: o.fabric.workerOrders(device), Present: c.presenceCheck(device), Expected: slices.Contains(c.ExpectedNames(), device),
+			Log: o.log, Orders: o.fabric.workerOrders(device), Present: c.presenceCheck(device), Expected: c.expectedFunc(device, o.memory),
 		}, h)
 	}
 	return part{close: p.close}, nil

@@ -50,9 +50,9 @@ type Config struct {
 	Timing  process.Timing
 	Starts  *process.Starts
 	Orders  *Orders // passes orders to the running worker; nil: no orders
-	// Expected reports that the configuration expects the device. It is then a fault that no library can open the device
-	// (status.ReasonUnsupported).
-	Expected bool
+	// Expected reports whether the device should be open. It is then a fault that no library can open the device
+	// (status.ReasonUnsupported). Expected must not block; nil: never.
+	Expected func() bool
 	Log      *slog.Logger
 	Rand     func() float64
 }
@@ -109,7 +109,7 @@ type contract struct {
 	handler Handler
 	orders  *Orders // nil: no orders
 
-	expected bool // Config.Expected
+	expected func() bool // Config.Expected
 }
 
 // Begin implements process.Contract.
@@ -229,9 +229,9 @@ func (a *attempt) setRefuse(end context.CancelCauseFunc) {
 	a.refuse = end
 }
 
-// faultIfExpected turns the reason "unwatchable" into a fault if the configuration expects the device.
+// faultIfExpected turns the reason "unwatchable" into a fault if the device should be open.
 func (c *contract) faultIfExpected(end *status.End) {
-	if c.expected && end != nil && end.Reason == status.ReasonUnwatchable {
+	if end != nil && end.Reason == status.ReasonUnwatchable && c.expected != nil && c.expected() {
 		end.Reason = status.ReasonUnsupported
 	}
 }

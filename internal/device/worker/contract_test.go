@@ -171,7 +171,7 @@ func TestAMessageSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
 
 func TestExpectedDeviceIsNeverUnwatchable(t *testing.T) {
 	for expected, want := range map[bool]status.Reason{false: status.ReasonUnwatchable, true: status.ReasonUnsupported} {
-		c := contract{expected: expected}
+		c := contract{expected: func() bool { return expected }}
 		end := status.End{Reason: status.ReasonUnwatchable}
 		c.faultIfExpected(&end)
 		require.Equal(t, want, end.Reason)
