@@ -140,7 +140,7 @@ type Handler interface {
 	Reconcile(host string, h *Held) (kept []uint64)
 	// AnswerOffer answers an offer. It may block as long as the device's firmware does. A host may have several conversations.
 	AnswerOffer(ctx context.Context, host string, o Offer) Answer
-	// Leave ends a session of a host.
+	// Leave ends a session of a host. It does not wait for the worker, and does not block.
 	Leave(host string, session uint64)
 	// HandleConversationEnd handles the end of a conversation in which these sessions were offered or kept, and not left. The sessions continue.
 	HandleConversationEnd(host string, sessions []uint64)
