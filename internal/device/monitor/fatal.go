@@ -9,8 +9,9 @@ import (
 
 // fatalLimit is the time after which a device_fatal counts as a fault unless it turns out that the kernel raised it because it
 // withdrew the device from its users: to move the device to another network namespace, because the PCI function was removed or given
-// to another driver or another RDMA device, or because a soft device was deleted. Without uevents, as in a user namespace, discovery scans every ten seconds. The kernel deletes
-// a PCI function only after the driver has released it, which takes some seconds if the function no longer answers.
+// to another driver or another RDMA device, or because a soft device was deleted. Without uevents, as in a user namespace, discovery
+// scans every ten seconds. The kernel deletes a PCI function only after the driver has released it, which takes some seconds if the
+// function no longer answers.
 const fatalLimit = 10*time.Second + moveLimit
 
 // withdrawal tells whether the kernel has withdrawn a device from its users. The kernel then raises a device_fatal that is no fault.
@@ -52,7 +53,7 @@ type pciFunction struct {
 	address  string // "" if it is not known
 	instance uint64 // verbs.PCIFunction.Instance when the device appeared
 	removed  bool   // the kernel has removed the function since then
-	removals uint64
+	removals uint64 // without those of a released device
 }
 
 // isKnown reports whether the plugin would notice a removal of the function.
@@ -99,7 +100,9 @@ func (d *Device) checkFunction() {
 	now := d.cfg.Function(f.address)
 	if now.Absent || now.Instance != 0 && now.Instance != f.instance {
 		f.removed = true
-		f.removals++
+		if !d.released {
+			f.removals++
+		}
 	}
 }
 

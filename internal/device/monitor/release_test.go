@@ -94,6 +94,36 @@ func TestReleaseClosesTheDeviceAndCountsTheLastEvents(t *testing.T) {
 	})
 }
 
+// The card of a released device is taken out of the kernel, and found again.
+func TestRemovalOfAReleasedFunctionIsNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pci bus
+		pci.set(vf, boundFunction(7))
+		h, release := startReleasing(t, func(c *Config) { c.Function = pci.get })
+		h.reportFound(deviceOn(vf, "mlx5_0", 0))
+		sup := h.sup("mlx5_0", 0)
+		h.openDevice(sup, "mlx5_0")
+		sup.last = func() { sup.Ended(status.End{Reason: status.ReasonOK}) }
+		release.set("mlx5_0", true)
+		h.review()
+		synctest.Wait()
+		pci.set(vf, verbs.PCIFunction{Absent: true})
+		h.reportFound()
+		h.mono.Add(2 * int64(fatalLimit))
+		requireCounts(t, requireReleased(t, h, "mlx5_0", false), 1, 0, 0)
+		pci.set(vf, boundFunction(8))
+		h.reportFound(deviceOn(vf, "mlx5_0", 1))
+		requireCounts(t, requireReleased(t, h, "mlx5_0", true), 1, 0, 0)
+		release.set("mlx5_0", false)
+		h.review()
+		h.openDevice(h.sup("mlx5_0", 1), "mlx5_0")
+
+		pci.set(vf, verbs.PCIFunction{Absent: true})
+		h.reportFound()
+		requireCounts(t, findDevice(h.gather(), "mlx5_0"), 2, 1, 0)
+	})
+}
+
 func TestReleasedDeviceIsNotOpenedWhateverAppears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)

@@ -127,8 +127,8 @@ func (k *Keeper) matchPort(host string, o *exchange.Offer) *port {
 	return k.findPort(devices[o.Port.Position], o.Port.Port)
 }
 
-// devicesOf returns the names of a host's devices that this host answers, without sessions that the host has ended. A host that runs an older release does not send the names of all
-// its devices.
+// devicesOf returns the names of a host's devices that this host answers, without those whose sessions the host has ended. A host that
+// runs an older release does not send the names of all its devices.
 func (k *Keeper) devicesOf(host string) (all []string) {
 	for _, p := range k.ports {
 		for _, a := range p.responders {
@@ -266,7 +266,7 @@ func (k *Keeper) endOrphans(ctx context.Context) {
 	k.leavePairs(ctx, all)
 }
 
-// isOrphan reports whether a responder is no longer used. The caller holds k.mu.
+// isOrphan reports whether a responder is no longer used, and records since when the list lacks its host. The caller holds k.mu.
 func (k *Keeper) isOrphan(a *responder, now int64) bool {
 	switch _, listed := k.ownList.Host(a.host); {
 	case listed:

@@ -93,9 +93,9 @@ var deviceTable = table[Device]{
 			"deletions of a soft device, and function_removals; counted once this is known, at most 15 s after the removal",
 			func(v *Device) uint64 { return v.UnplannedRemovals }),
 		counter("fatals", "device_fatal events, except those that the kernel raises when it moves the device to another network namespace, "+
-			"removes its PCI function or deletes a soft device", func(v *Device) uint64 { return v.Fatals }),
-		counter("function_removals", "times the PCI function of the device was removed from the host, as hypervisors do for servicing; for a "+
-			"scalable function, its parent PCI function", func(v *Device) uint64 { return v.FunctionRemovals }),
+			"removes its PCI function, gives it to another driver or another RDMA device, or deletes a soft device", func(v *Device) uint64 { return v.Fatals }),
+		counter("function_removals", "times the PCI function of the device was removed from the host, as hypervisors do for servicing, while "+
+			"the device was not released; for a scalable function, its parent PCI function", func(v *Device) uint64 { return v.FunctionRemovals }),
 		optionalText("worker_state", "state of the worker: starting, running, backing_off, stuck or stopped",
 			func(v *Device) status.State { return v.Worker.State }),
 		counter("worker_restarts", "worker starts, without the first one",
