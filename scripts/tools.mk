@@ -20,9 +20,9 @@ KUBERNETES := $(call pinned,$(KUBERNETES_MODULE),k8s.io/kubernetes)
 NODE_PROBLEM_DETECTOR := $(call pinned,$(DETECTOR_MODULE),k8s.io/node-problem-detector)
 LOKI := $(call pinned,$(LOKI_MODULE),github.com/grafana/loki/v3)
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
-# Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
-# third larger.
-LARGE_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.http,outputs.loki,outputs.prometheus_client,processors.override,processors.parser,processors.starlark,parsers.influx,parsers.prometheus,serializers.influx,serializers.prometheusremotewrite
+# The tests of the shipped configurations use the image's Telegraf, whose plugins the Dockerfile lists, with the input that they
+# read Kafka with. Kafka and Starlark would make the other Telegraf a third larger.
+LARGE_TAGS := $(shell sed -n 's/^ARG TELEGRAF_TAGS=//p' packaging/container/Dockerfile),inputs.kafka_consumer
 digest = $(shell printf %s '$(1)' | sha256sum | cut -c1-8)
 # The name of this Telegraf contains the digest of its tags in build/tools too: an old checkout builds it anew when they change.
 TELEGRAF_LARGE := $(TOOLS)/telegraf-large-$(TELEGRAF)-$(call digest,$(LARGE_TAGS))
