@@ -36,6 +36,7 @@ func Places() []Place {
 	const packaged, tracer = "tests/lab/packaged/tracer_test.go", "func TestTheTracersPackageServesTelegrafsUser("
 	const release, noKubelet = "before a release", "it takes a kubelet"
 	const cluster, documented = "tests/kubernetes/cluster/cluster_test.go", "func TestClusterTakesTheCommandsOfTheDocuments("
+	const schema, copied = "tests/kubernetes/schema_test.go", "func TestSchemaOfACopiedExampleIsTheExamples("
 	const releases, replaced = "tests/lab/system/release_test.go", "func TestDriverIsReplacedDuringARelease("
 	const noSystemd, noRPM = "there is no systemd", "it takes a system of packages in rpm"
 	return []Place{
@@ -57,7 +58,7 @@ func Places() []Place {
 		{Command: "make test-cluster", NotRun: "it takes ten minutes"},
 		{Command: "make test-loki", NotRun: "it builds Loki, which takes six minutes"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", Where: cluster, Says: documented},
-		{Command: "kubectl apply -k packaging/kubernetes/example", Where: cluster, Says: "func TestClusterRunsThePodsOfEachKustomization("},
+		{Command: "kubectl apply -k packaging/kubernetes/my-cluster", Where: cluster, Says: "func TestClusterRunsThePodsOfEachKustomization("},
 		{
 			Command: "kubectl get nodes -l feature.node.kubernetes.io/custom-rdma.available=true --no-headers \\\n" +
 				`  -o custom-columns='N:.metadata.name,G:.metadata.labels.topology\.kubernetes\.io/rack,A:.status.addresses[?(@.type=="InternalIP")].address' >peers`,
@@ -66,6 +67,16 @@ func Places() []Place {
 		{Command: "kubectl get resourceslices -o yaml", NotRun: "it takes a driver of DRA"},
 		{Command: "kubectl -n rdma-events exec POD -- rdma-events forget mlx5_1:2", NotRun: noKubelet},
 		{Command: "kubectl -n rdma-events exec POD -- rdma-events events -since 24h", NotRun: noKubelet},
+		{
+			Command: "kubectl -n rdma-events exec POD -- rdma-events report -config /etc/telegraf/rdma_events.conf -out /tmp/report.tar.gz",
+			NotRun:  noKubelet,
+		},
+		{Command: "kubectl -n rdma-events cp POD:/tmp/report.tar.gz report.tar.gz", NotRun: noKubelet},
+		{Command: "cp -r packaging/kubernetes/example packaging/kubernetes/my-cluster", Where: schema, Says: copied},
+		{
+			Command: "kubectl -n rdma-events create configmap rdma-events-peers --from-file=peers --dry-run=client -o yaml | kubectl apply -f -",
+			Where:   cluster, Says: documented,
+		},
 		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, Where: cluster, Says: documented},
 		{Command: "rdma-events release", Where: releases, Says: replaced},
 		{Command: "sudo rdma-events release", Where: releases, Says: replaced},
@@ -222,8 +233,8 @@ func Places() []Place {
 			Where:   "assets/prometheus/prometheus_test.go", Says: "func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(",
 		},
 		{
-			Command: "kustomize build packaging/kubernetes/example",
-			Where:   "tests/kubernetes/schema_test.go", Says: "func TestManifestsFollowKubernetesPublishedSchema(",
+			Command: "kustomize build packaging/kubernetes/my-cluster",
+			Where:   schema, Says: copied,
 		},
 	}
 }

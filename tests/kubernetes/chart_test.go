@@ -20,7 +20,7 @@ import (
 )
 
 // renderChart returns what `helm template` makes of the chart with these values, or its error. NAMESPACE=other is no value: it selects the
-// namespace.
+// namespace. FILE=key=path sets a value to the content of a file.
 func renderChart(t *testing.T, values ...string) (string, error) {
 	t.Helper()
 	tool := filepath.Join(root, "build/tools/helm")
@@ -30,6 +30,10 @@ func renderChart(t *testing.T, values ...string) (string, error) {
 	for _, v := range values {
 		if other, found := strings.CutPrefix(v, "NAMESPACE="); found {
 			namespace = other
+			continue
+		}
+		if fromFile, found := strings.CutPrefix(v, "FILE="); found {
+			args = append(args, "--set-file", fromFile)
 			continue
 		}
 		args = append(args, "--set", v)
@@ -55,10 +59,14 @@ var chartValues = map[string][]string{
 	"testdata/applications":                          {"components.applications=true"},
 	"testdata/fabric":                                {"components.fabric=true"},
 	"testdata/state":                                 {"components.state=true"},
+	"testdata/own-config":                            {"components.applications=true", "components.fabric=true", ownConfig},
 	"testdata/state-and-others": {
 		"components.state=true", "components.applications=true", "components.node-problem-detector=true", "components.host-network=true",
 	},
 }
+
+// ownConfig is the one file with the sections of two components.
+const ownConfig = "FILE=config.rdma_events\\.conf=testdata/own-config/config/rdma_events.conf"
 
 var images = []string{"image.repository=rdma-events", "detectorImage.repository=node-problem-detector"}
 
@@ -202,6 +210,7 @@ func TestChartNamesTheValueThatIsWrong(t *testing.T) {
 		"set image.repository":         nil,
 		"set detectorImage.repository": {images[0], "components.node-problem-detector=true"},
 		"components.places needs":      {images[0], "components.places=true"},
+		"only one can be used":         {images[0], "components.applications=true", "components.fabric=true"},
 		"components":                   {images[0], "components.prometeus=true"},
 		"resource":                     {images[0], "resource=mlx_pool"},
 		"there is no DaemonSet other to patch": {images[0], "patches[0].target.kind=DaemonSet", "patches[0].target.name=other",

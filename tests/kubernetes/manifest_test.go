@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,18 @@ func TestEachMountHasItsVolumeAndTheProbeItsPort(t *testing.T) {
 		ports = append(ports, port.Name)
 	}
 	require.Contains(t, ports, c.LivenessProbe.HTTPGet.Port)
+}
+
+// The root file system is read-only. rdma-events events and report need a directory for temporary files.
+func TestThePodHasARoomyTemporaryDirectory(t *testing.T) {
+	p, c := daemonSetPod(t)
+	mounted := slices.IndexFunc(c.VolumeMounts, func(m Mount) bool { return m.Path == "/tmp" && !m.ReadOnly })
+	require.NotEqual(t, -1, mounted)
+	volume := slices.IndexFunc(p.Volumes, func(v Volume) bool { return v.Name == c.VolumeMounts[mounted].Name })
+	require.NotEqual(t, -1, volume)
+	require.NotNil(t, p.Volumes[volume].EmptyDir)
+	require.Empty(t, p.Volumes[volume].EmptyDir.Medium, "in memory it would count against the container's limit")
+	require.Regexp(t, `^[1-9][0-9]{2,}Mi$`, p.Volumes[volume].EmptyDir.SizeLimit)
 }
 
 // The published schema accepts any text as a quantity.

@@ -67,6 +67,29 @@ func TestManifestsFollowKubernetesPublishedSchema(t *testing.T) {
 	}
 }
 
+// The documents advise a copy beside the example. It requests the base's resource unless its patch is uncommented.
+func TestSchemaOfACopiedExampleIsTheExamples(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, "packaging/kubernetes"))))
+	example, own := filepath.Join(dir, "example"), filepath.Join(dir, "my-cluster")
+	require.NoError(t, os.CopyFS(own, os.DirFS(example)))
+	manifests := buildManifests(t, own)
+	require.Equal(t, buildManifests(t, example), manifests)
+	require.Contains(t, manifests, "rdma/hca_shared_devices_a: 1\n")
+
+	path := filepath.Join(own, "kustomization.yaml")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	settings, patches, found := strings.Cut(string(text), "# patches:\n")
+	require.True(t, found)
+	patched := settings + "patches:\n" + strings.ReplaceAll(patches, "# ", "")
+	require.NoError(t, os.WriteFile(path, []byte(patched), 0o600))
+	manifests = buildManifests(t, own)
+	require.Contains(t, manifests, "rdma/mlx_pool: 1\n")
+	require.NotContains(t, manifests, "hca_shared_devices_a")
+	require.Empty(t, schemaComplaints(t, manifests))
+}
+
 func TestTheSchemaComplainsOfWhatKubernetesDoesNotKnow(t *testing.T) {
 	manifests := buildManifests(t, kustomizations[0])
 	for was, is := range map[string]string{

@@ -185,7 +185,8 @@ func TestClusterTakesTheChart(t *testing.T) {
 	kubectl(t, c, "", "create", "namespace", "other")
 	helm(t, c, "install", "other", chart, "--namespace", "other", "--set", "image.repository=registry.example.com/rdma-events",
 		"--set", "detectorImage.repository=registry.example.com/detector", "--set", "components.node-problem-detector=true", "--set", "components.state=true",
-		"--set", "components.prometheus=true", "--set", "components.places=true", "--set", "components.applications=true", "--set", "components.fabric=true")
+		"--set", "components.prometheus=true", "--set", "components.places=true", "--set", "components.applications=true", "--set", "components.fabric=true",
+		"--set-file", "config.rdma_events\\.conf=../testdata/own-config/config/rdma_events.conf")
 	kubectl(t, c, "", "wait", "--for=create", "--timeout=1m", "-n", "other", "daemonset/rdma-events", "daemonset/rdma-problem-detector")
 	helm(t, c, "uninstall", "other", "--namespace", "other")
 
@@ -234,6 +235,11 @@ func TestClusterTakesTheCommandsOfTheDocuments(t *testing.T) {
 	peers, err := os.ReadFile(filepath.Join(dir, "peers"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"node-1", "rack-1", "10.0.1.1"}, strings.Fields(string(peers)))
+	for _, list := range []string{string(peers), "# changed\n" + string(peers)} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "peers"), []byte(list), 0o600))
+		shell(t, c, dir, block(t, "create configmap rdma-events-peers"))
+		require.Equal(t, list, kubectl(t, c, "", "get", "configmap", "-n", "rdma-events", "rdma-events-peers", "-o", "jsonpath={.data.peers}"))
+	}
 
 	kubectl(t, c, "", "patch", "node", "node-1", "--subresource=status", "-p",
 		`{"status": {"conditions": [{"type": "RDMAProblem", "status": "True", "reason": "RDMAHasProblem", "message": "mlx5_1:1 port-down"}]}}`)
