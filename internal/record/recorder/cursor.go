@@ -216,12 +216,13 @@ func (c *cursor) skipBytes(n int) {
 	}
 }
 
-// finishNewest ends the reading of the newest segment, and counts its incomplete end as skipped.
+// finishNewest ends the reading of the newest segment, and counts its incomplete end as skipped. Records that were appended after the
+// last one was yielded are no damage.
 func (c *cursor) finishNewest() {
 	if c.f == nil {
 		return
 	}
-	if b, err := c.readRest(); err == nil && len(b) > 0 {
+	if b, err := c.readRest(); err == nil && len(b) > 0 && frameAt(b) == nil {
 		c.skipBytes(len(b))
 		c.skip.Err = ErrTail
 	}

@@ -77,6 +77,30 @@ func TestUnreadableSegmentIsSkipped(t *testing.T) {
 	require.Equal(t, "end", recordText(t, records[len(records)-1]))
 }
 
+// The recorder goes on while a person reads the output.
+func TestRecordsThatAreAppendedMeanwhileAreNoDamage(t *testing.T) {
+	dir := newDir(t)
+	recordNumbers(t, newConfig(dir), 0, 10)
+	path, whole := newestSegment(t, dir)
+	end := headerSize
+	for content := frameAt(whole[end:]); end+prefixSize+len(content) < len(whole); content = frameAt(whole[end:]) {
+		end += prefixSize + len(content)
+	}
+	require.NoError(t, os.Truncate(path, int64(end)))
+	var skipped []Skip
+	r, err := NewReader(dir, Filter{}, func(s Skip) { skipped = append(skipped, s) })
+	require.NoError(t, err)
+	read := 0
+	for _, err := range r.Records() {
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, whole, 0o600))
+		read++
+	}
+	require.Empty(t, skipped)
+	all, _ := readRecords(t, dir, Filter{})
+	require.Len(t, all, read+1)
+}
+
 // follower collects what Follow yields.
 type follower struct {
 	records []Record

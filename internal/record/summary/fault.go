@@ -25,6 +25,7 @@ type fault struct {
 	isApp       bool
 	recovers    bool      // records tell when the fault ends
 	ended       time.Time // when the last occurrence ended; zero: it has not ended
+	restarted   time.Time // when the plugin was restarted, if no record since then says whether the fault lasts; zero: one does
 }
 
 // groupKey identifies faults that share one line of the summary.
@@ -92,10 +93,19 @@ func (s *Summary) deleteEndedFaults() {
 	}
 }
 
-// openFault starts a fault of a place, unless the place already has an open fault.
+// notedAgainWithin is the longest time that a restarted plugin takes to note a fault that has lasted over the restart.
+const notedAgainWithin = 10 * time.Minute
+
+// openFault starts a fault of a place, unless the place already has an open fault. If the plugin was restarted long before, the open
+// fault was another one, whose end nobody saw.
 func (s *Summary) openFault(c *condition, p place, k *timeline.StoredRecord, what string) {
 	if c.open != nil {
-		return
+		restarted := c.open.restarted
+		c.open.restarted = time.Time{}
+		if restarted.IsZero() || k.Time.Sub(restarted) <= notedAgainWithin {
+			return
+		}
+		c.endFault(restarted)
 	}
 	where := p.device
 	if p.port > 0 {
@@ -112,7 +122,7 @@ func (s *Summary) openFault(c *condition, p place, k *timeline.StoredRecord, wha
 // endFault ends the open fault of a place, if there is one.
 func (c *condition) endFault(at time.Time) {
 	if c.open != nil {
-		c.open.ended = at
+		c.open.ended, c.open.restarted = at, time.Time{}
 		c.open = nil
 	}
 }
@@ -379,11 +389,13 @@ func (s *Summary) addStart(k *timeline.StoredRecord) {
 		f := fault{first: k.Start.LastTime, last: k.Time, host: k.Host, what: "host went down without an end of the record: crash, power or a kill", count: 1}
 		s.addFault(groupKey{place: p}, f)
 	}
-	if rebooted {
-		for p, c := range s.places { // faults other than those of devices and ports ended with the previous boot
-			if p.host == k.Host && p.subject != "" {
-				c.endFault(k.Time)
-			}
+	for p, c := range s.places { // the plugin looks at devices and ports when it starts, and notes other faults only when they begin
+		switch {
+		case p.host != k.Host || p.subject == "" || c.open == nil:
+		case rebooted:
+			c.endFault(k.Time)
+		default:
+			c.open.restarted = k.Time
 		}
 	}
 }

@@ -106,6 +106,8 @@ func (s *Summary) recoveryText(f *fault) string {
 	switch {
 	case !f.recovers:
 		return ""
+	case f.ended.IsZero() && !f.restarted.IsZero():
+		return "; not noted again since the plugin was restarted at " + formatTime(f.restarted)
 	case f.ended.IsZero():
 		return "; not recovered"
 	case s.isAfter(f.ended):

@@ -61,6 +61,10 @@ func (s *story) held(at, device, name, unit string, gone bool) *story {
 	return s.add(at, timeline.Record{Kind: timeline.KindAppHolds, Device: device, App: &timeline.App{Name: name, Unit: unit}, Held: &timeline.Held{Gone: gone}})
 }
 
+func (s *story) stuck(at string, stuck bool) *story {
+	return s.add(at, timeline.Record{Kind: timeline.KindCommand, Device: "mlx5_0", Port: 1, Command: &timeline.Command{Call: "hw_counters", Stuck: stuck}})
+}
+
 func (s *story) alive(at string) *story {
 	s.add(at, timeline.Record{Kind: recorder.KindAlive})
 	s.all[len(s.all)-1].Alive = &recorder.Alive{AliveNS: int64(10 * time.Minute)}
@@ -100,6 +104,8 @@ const nothing = "first nothing broke here in this time, as far as it was recorde
 
 const unheardOf = `missing no record read here names job_12: check the name; units need applications.by = ["app", "unit"], ` +
 	"and those without errors applications.objects"
+
+const restarted = "missing 10:19:58 to 10:20:00 n1 nothing recorded: the plugin was restarted"
 
 // The rows were written before the code, so that they state what is expected.
 func TestWhatBrokeFirst(t *testing.T) {
@@ -363,6 +369,32 @@ func TestWhatBrokeFirst(t *testing.T) {
 				"first 10:12:00 n1 mlx5_0:1 does not answer query_port; recovered after 30s",
 				"then 10:12:10 n1 mlx5_0 hangs in destroy of qp of python3 (job_1234); not recovered",
 			},
+		},
+		"a command that was stuck before the plugin was restarted, and is stuck again": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthyStory(t, "n1").stuck("08:30:00", true).restart("09:00:00", "08:59:00", "boot", true).stuck("10:12:00", true)}
+			},
+			want: []string{"first 10:12:00 n1 mlx5_0:1 does not answer hw_counters; not recovered"},
+		},
+		"a command that is stuck while the plugin is restarted": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthyStory(t, "n1").stuck("10:12:00", true).restart("10:20:00", "10:19:58", "boot", true).stuck("10:20:45", true).
+					stuck("10:30:00", false)}
+			},
+			want: []string{"first 10:12:00 n1 mlx5_0:1 does not answer hw_counters; recovered after 18m0s", restarted},
+		},
+		"a command that was stuck until the plugin was restarted": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthyStory(t, "n1").stuck("10:12:00", true).restart("10:20:00", "10:19:58", "boot", true)}
+			},
+			want: []string{"first 10:12:00 n1 mlx5_0:1 does not answer hw_counters; not noted again since the plugin was restarted at 10:20:00", restarted},
+		},
+		"a port that is down while the plugin is restarted": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthyStory(t, "n1").port("10:12:00", "mlx5_0", "active", "down", "").restart("10:20:00", "10:19:58", "boot", true).
+					look("10:20:01", "mlx5_0", "down")}
+			},
+			want: []string{"first 10:12:00 n1 mlx5_0:1 went down; not recovered", restarted},
 		},
 		"events of applications of another unit, and of an unknown one": {
 			unit: "job_1234",
