@@ -79,7 +79,7 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	case err != nil, here > 0 && len(s.Devices) == 0: // no device matches -device
 		return exitUnknown
 	case here == 0 && s.Source == health.SourceLook:
-		return exitWarning // like the doctor; a running plugin knows from its configuration which devices are missing
+		return max(exitWarning, exitStatus(s)) // like the doctor; a running plugin knows from its configuration which devices are missing
 	}
 	return exitStatus(s)
 }

@@ -71,3 +71,14 @@ func TestStatusEndsAsHealthDoes(t *testing.T) {
 		})
 	}
 }
+
+// Without a plugin, a host without devices is suspicious. It is worse if the configuration expects some.
+func TestLookThatFindsNoDevicesEndsWithAProblem(t *testing.T) {
+	tooFew := health.Problem{ID: "devices-too-few", Severity: alerts.Critical}
+	for want, problems := range map[int][]health.Problem{exitWarning: {}, exitFailed: {tooFew}} {
+		dir := writeStatus(t, &health.Status{
+			Schema: health.Schema, Host: "gpu-17", Time: time.Now(), Source: health.SourceLook, Devices: []health.Device{}, Problems: problems,
+		})
+		require.Equal(t, want, showStatus([]string{"-dir", dir}, io.Discard, io.Discard))
+	}
+}

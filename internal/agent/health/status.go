@@ -36,14 +36,14 @@ type Status struct {
 	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
 	MemorySince      time.Time `json:"memory_since,omitzero"` // start of the plugin's memory; zero: the memory survives restarts
 	Problems         []Problem `json:"problems"`              // the most severe ones first
-	// Pending lists what is not known yet after a start: a device that has not been opened, or a condition that has not
-	// held long enough to be a problem.
+	// Pending lists what is not known: after a start a device that has not been opened, or a condition that has not held
+	// long enough to be a problem; and what another plugin would report that is running and silent.
 	Pending []Pending `json:"pending,omitempty"`
 }
 
-// Pending is a fact about a device or port that is not known yet.
+// Pending is a fact about a device, port or host that is not known.
 type Pending struct {
-	Device string `json:"device"`
+	Device string `json:"device"`         // "": the host
 	Port   int    `json:"port,omitempty"` // 0: the device
 	Text   string `json:"text"`           // as Problem.Text
 }

@@ -34,7 +34,8 @@ type Plugin struct {
 
 // Read returns the combined status that running plugins wrote to a directory. If dir is empty, Read tries the directory
 // of services and then that of this user. It ignores a status that is stale: its process has ended or has missed three
-// intervals. The error is one line, and wraps ErrNone if no usable status was found.
+// intervals. If there is another one, a process that has missed them and still exists is pending: what it would report is
+// unknown. The error is one line, and wraps ErrNone if no usable status was found.
 func Read(dir string) (*HostStatus, error) {
 	if dir != "" {
 		return readDir(dir)
@@ -63,6 +64,7 @@ func readDir(dir string) (*HostStatus, error) {
 	}
 	found := new(HostStatus)
 	var fresh []*health.Status
+	var silent []health.Pending
 	var why []string
 	for _, e := range all {
 		if filepath.Ext(e.Name()) != suffix {
@@ -77,7 +79,11 @@ func readDir(dir string) (*HostStatus, error) {
 		case ageOf(&r.Process) < 0: // written before the last boot
 			why = append(why, fmt.Sprintf("that with PID %d reported before this host started", r.Process.PID))
 		case ageOf(&r.Process) > r.Process.maxAge():
-			why = append(why, fmt.Sprintf("that with PID %d reported %s ago", r.Process.PID, ageOf(&r.Process).Round(time.Second)))
+			text := fmt.Sprintf("with PID %d reported %s ago", r.Process.PID, ageOf(&r.Process).Round(time.Second))
+			why = append(why, "that "+text)
+			if r.Process.Namespace == here { // of another PID namespace it is unknown whether it exists
+				silent = append(silent, health.Pending{Text: "the plugin " + text})
+			}
 		default:
 			fresh = append(fresh, &r.Status)
 			found.Plugins = append(found.Plugins, Plugin{r.Process.PID, ageOf(&r.Process)})
@@ -87,6 +93,7 @@ func readDir(dir string) (*HostStatus, error) {
 		return nil, fmt.Errorf("%w (%s)", ErrNone, strings.Join(append(why, "in "+dir), "; "))
 	}
 	found.Status = health.Merge(fresh)
+	found.Pending = append(found.Pending, silent...)
 	return found, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -90,6 +91,37 @@ func TestAStaleStatusIsNotUsed(t *testing.T) {
 			}
 			require.ErrorIs(t, err, ErrNone)
 			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// Two plugins watch different devices, and one of them is stopped. The other one's status says nothing about its devices.
+func TestSilentPluginBesideAnotherIsPending(t *testing.T) {
+	parent := os.Getppid()
+	for name, tt := range map[string]struct {
+		how  func(*writingProcess)
+		want []health.Pending
+	}{
+		"it exists":                   {func(*writingProcess) {}, []health.Pending{{Text: fmt.Sprintf("the plugin with PID %d reported 20m0s ago", parent)}}},
+		"it has ended":                {func(w *writingProcess) { w.StartTicks++ }, nil},
+		"it is in another namespace":  {func(w *writingProcess) { w.Namespace = 1 }, nil},
+		"it reported before the boot": {func(w *writingProcess) { w.WrittenNS = clock.Boot() + int64(time.Hour) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			other := filepath.Join(dir, "other"+suffix)
+			require.NoError(t, os.Rename(writeStatus(t, dir, newStatus("mlx5_1")), other))
+			writeStatus(t, dir, newStatus("mlx5_0"))
+			changeProcess(t, other, func(w *writingProcess) {
+				started, err := readStartTicks(parent)
+				require.NoError(t, err)
+				w.PID, w.StartTicks, w.WrittenNS = parent, started, w.WrittenNS-int64(20*time.Minute)
+				tt.how(w)
+			})
+			found, err := Read(dir)
+			require.NoError(t, err)
+			require.Len(t, found.Devices, 1)
+			require.Equal(t, tt.want, found.Pending)
 		})
 	}
 }

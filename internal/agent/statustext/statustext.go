@@ -35,7 +35,7 @@ func WriteScreen(w io.Writer, s *health.Status, first string, now time.Time) err
 		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, subject, joinNonEmpty("", p.Text), formatTime(p.Since, now))
 	}
 	for _, p := range s.Pending {
-		fmt.Fprintf(&b, "pending   %s: %s\n", joinNonEmpty("", formatPlace(p.Device, p.Port)), joinNonEmpty("", p.Text))
+		fmt.Fprintf(&b, "pending   %s\n", joinNonEmpty(": ", formatPlace(p.Device, p.Port), p.Text))
 	}
 	if s.Source == health.SourcePlugin && len(s.Problems)+len(s.Pending) == 0 {
 		b.WriteString("no problems\n")
