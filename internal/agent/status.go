@@ -30,7 +30,7 @@ type statusKeeper struct {
 	problems   *health.Reports
 	lastPoints []measure.Point               // of the last interval, with later changes
 	lateTimer  *time.Timer                   // fires if the next interval is late
-	changed    map[measure.Key]measure.Point // devices and ports that changed since the last interval; nil before the first one
+	changed    map[measure.Key]measure.Point // states that changed since the last interval; nil before the first one
 }
 
 // start starts to judge the host and to write the status to a directory. If dir is empty or cannot be used, the plugin
@@ -54,15 +54,15 @@ func (s *statusKeeper) start(dir, version string, emit func(measure.Point), now 
 	}
 }
 
-// rememberState stores a copy of the point if it is about a device or a port.
+// rememberState stores a copy of the point if it has a state whose changes are emitted at once.
 func (s *statusKeeper) rememberState(p measure.Point) {
-	switch p.(type) {
-	case *measure.Device, *measure.Port:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.changed != nil {
-			s.changed[p.Key()] = p.Clone()
-		}
+	if !health.IsState(p) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed != nil {
+		s.changed[p.Key()] = p.Clone()
 	}
 }
 
@@ -77,12 +77,11 @@ func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.lateTimer.Reset(judgeInterval)
 	s.lastPoints = points
 	s.changed = map[measure.Key]measure.Point{}
-	s.judge(now)
+	s.publish(s.keeper.Observe(points, now), now)
 }
 
-// judge judges the host by the last points. The caller holds s.mu.
-func (s *statusKeeper) judge(now time.Time) {
-	status := s.keeper.Observe(s.lastPoints, now)
+// publish emits the problems of a status and queues the status for writing. The caller holds s.mu.
+func (s *statusKeeper) publish(status *health.Status, now time.Time) {
 	for _, p := range s.problems.Points(status.Problems, now) {
 		s.emit(p)
 	}
@@ -103,7 +102,7 @@ func (s *statusKeeper) judgeWhenLate(ctx context.Context) {
 	}
 }
 
-// judgeAgain judges the host by the points of the last interval and the later changes of devices and ports.
+// judgeAgain judges the host by the points of the last interval and the later changes of states.
 func (s *statusKeeper) judgeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,6 +112,9 @@ func (s *statusKeeper) judgeAgain() {
 	}
 	for i, p := range s.lastPoints {
 		if newer, ok := s.changed[p.Key()]; ok {
+			if c, is := newer.(*measure.Command); is { // a change has no percentiles
+				c.TookP = p.(*measure.Command).TookP
+			}
 			s.lastPoints[i] = newer
 			delete(s.changed, p.Key())
 		}
@@ -121,7 +123,8 @@ func (s *statusKeeper) judgeAgain() {
 		s.lastPoints = append(s.lastPoints, p)
 		delete(s.changed, key)
 	}
-	s.judge(s.now())
+	now := s.now()
+	s.publish(s.keeper.ObserveBetween(s.lastPoints, now), now)
 }
 
 // stopJudging ends the judgement between intervals, which emits points. It waits for it until ctx is done.

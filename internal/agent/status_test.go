@@ -15,6 +15,7 @@ import (
 
 	"rdma_events/internal/agent/statusfile"
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/telemetry/aggregate"
 	"rdma_events/internal/telemetry/measure"
 )
 
@@ -54,6 +55,63 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 		time.Sleep(2 * judgeInterval)
 		require.Empty(t, problems())
 		require.Equal(t, []string{"port-down active=true", "port-down active=false"}, emitted.read())
+	})
+}
+
+// Telegraf gathers every five minutes. A call of the firmware hangs when it does, and is answered one second later. Half an hour later one
+// hangs right after a gathering, and for good.
+func TestFirmwareIsJudgedByItsLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s statusKeeper
+		var emitted problemLog
+		s.start("", "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
+		defer func() { s.stop(t.Context()) }()
+		command := func(stuck bool, p99 int64) *measure.Command {
+			return &measure.Command{
+				Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Stuck: stuck, TookP: aggregate.Percentiles{Count: 1, P99: p99}, At: time.Now(),
+			}
+		}
+		device := &measure.Device{Device: "mlx5_0", Present: true, Open: true, Opens: 1}
+		interval := func(stuck bool) {
+			s.storeInterval([]measure.Point{device.Clone(), command(stuck, 2e9)}, time.Now())
+		}
+		interval(true)
+		time.Sleep(time.Second)
+		s.rememberState(command(false, 0))
+		time.Sleep(5*time.Minute - time.Second)
+		require.Empty(t, emitted.read())
+		for range 3 {
+			interval(false)
+			time.Sleep(5 * time.Minute)
+		}
+		require.Equal(t, []string{"command-slow active=true"}, slices.Compact(emitted.read()), "the percentiles of the last interval still count")
+		s.rememberState(command(true, 0))
+		time.Sleep(time.Minute)
+		require.Contains(t, emitted.read(), "command-stuck active=true")
+	})
+}
+
+// Events are unacknowledged in one gathering. Nothing is known of the five minutes until the next one.
+func TestValueOfOneGatheringIsNotTakenForLasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s statusKeeper
+		var emitted problemLog
+		s.start("", "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
+		defer func() { s.stop(t.Context()) }()
+		interval := func(unacked uint64) {
+			s.storeInterval([]measure.Point{
+				&measure.Device{Device: "mlx5_0", Present: true, Open: true, Opens: 1},
+				&measure.Async{Device: "mlx5_0", Read: 1, Acked: 1 - unacked, Unacked: unacked, At: time.Now()},
+			}, time.Now())
+			time.Sleep(5 * time.Minute)
+		}
+		interval(1)
+		require.Empty(t, emitted.read())
+		interval(0)
+		require.Empty(t, emitted.read())
+		interval(1)
+		interval(1)
+		require.Equal(t, []string{"unacked-events active=true"}, slices.Compact(emitted.read()), "two gatherings in a row")
 	})
 }
 

@@ -76,12 +76,12 @@ func pluginAlerts() []Alert {
 				"record with their count.",
 			Clears: "By itself, half an hour after the last one. The recorder tries the disk again every 60 s.",
 			FirstSteps: []string{
-				"The plugin's log on the host has one line with the cause: no space, a read-only file system, a directory that is gone.",
+				"The plugin's log on the host has one line with the cause: no space, a read-only file system, a directory that is gone, or another " +
+					"process that records in the directory. Give each plugin a recorder.directory of its own.",
 				"Check `df /var/lib/rdma_events`, and `dmesg` for disk errors. The recorder uses at most recorder.size_mib (64).",
 				"record_lost without record_errors: the disk was slow for so long that 4,096 records waited.",
 			},
-			Blind: "A recorder that could not start, for example because another process records in the directory: the log has a line, and the fields " +
-				"are absent.",
+			Blind: "Records that the disk loses after it has confirmed the write.",
 		},
 		{
 			ID: "no-reports", Title: "RDMA plugin reports nothing anywhere", Severity: Critical, Panel: Panel{OverviewDashboard, 3},

@@ -15,7 +15,8 @@ import (
 type judge struct {
 	byMeasurement map[string][]*alerts.Alert // alerts by the measurement that they judge
 	states        map[alertKey]*alertState
-	now           time.Time // time of the current interval
+	now           time.Time // time of the judgement
+	sampled       time.Time // time of the last interval
 	instant       bool      // the past is unknown: a condition need not last
 }
 
@@ -99,13 +100,17 @@ func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line) 
 		s.heldSince = time.Time{}
 		return finding{}, false
 	}
-	return j.newFinding(a, s, since, r.fillTemplate(a.Text), r.fillTemplate(a.Of)), true
+	until := j.sampled
+	if IsState(p) {
+		until = j.now
+	}
+	return j.newFinding(a, s, since, until, r.fillTemplate(a.Text), r.fillTemplate(a.Of)), true
 }
 
 // judgeAcross returns the finding of an alert about several series. The caller has established that its condition holds
 // now.
 func (j *judge) judgeAcross(a *alerts.Alert, of measure.Key, since time.Time, text string) finding {
-	return j.newFinding(a, j.stateOf(a, of), since, text, "")
+	return j.newFinding(a, j.stateOf(a, of), since, j.sampled, text, "")
 }
 
 // stateOf returns the state of an alert about a series, and marks the series as present in this interval.
@@ -119,16 +124,16 @@ func (j *judge) stateOf(a *alerts.Alert, of measure.Key) *alertState {
 	return s
 }
 
-// newFinding returns the finding of an alert whose condition holds now. If since is zero, the condition holds since it was
-// first evaluated as true.
-func (j *judge) newFinding(a *alerts.Alert, s *alertState, since time.Time, text, of string) finding {
+// newFinding returns the finding of an alert whose condition is known to hold until the time until. If since is zero, the condition
+// holds since it was first evaluated as true.
+func (j *judge) newFinding(a *alerts.Alert, s *alertState, since, until time.Time, text, of string) finding {
 	if s.heldSince.IsZero() {
 		s.heldSince = j.now
 	}
 	if since.IsZero() {
 		since = s.heldSince
 	}
-	return finding{alert: a, since: since.Round(0), text: text, subject: of, lasted: j.instant || j.now.Sub(s.heldSince) >= a.Hold}
+	return finding{alert: a, since: since.Round(0), text: text, subject: of, lasted: j.instant || until.Sub(s.heldSince) >= a.Hold}
 }
 
 // endInterval ends an interval. A condition about a series without a point in this interval no longer holds. The state

@@ -57,8 +57,28 @@ func JudgeOnce(version, host string, points []measure.Point, now time.Time) *Sta
 	return k.Observe(points, now)
 }
 
+// IsState reports whether the point has a state whose changes are emitted at once, so that the last one is true until the next.
+func IsState(p measure.Point) bool {
+	switch p.(type) {
+	case *measure.Device, *measure.Port, *measure.Command, *measure.FabricPort:
+		return true
+	}
+	return false
+}
+
 // Observe returns the status at the end of an interval with the given points. It does not change the points.
 func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
+	k.judge.sampled = now
+	return k.observe(points, now)
+}
+
+// ObserveBetween returns the status between two intervals, with the points of the last interval and newer ones of states (IsState). What
+// the other points say is known to have lasted until the last interval only.
+func (k *Keeper) ObserveBetween(points []measure.Point, now time.Time) *Status {
+	return k.observe(points, now)
+}
+
+func (k *Keeper) observe(points []measure.Point, now time.Time) *Status {
 	k.now, k.judge.now = now, now
 	k.management, k.blackholes = map[portKey]bool{}, map[portKey][]*measure.FabricPeer{}
 	k.status = &Status{
