@@ -123,10 +123,10 @@ func judgeLink(f *Facts) Cause {
 }
 
 // judgeGIDs returns a cause in the changes of the GID table. It returns none if the port's state
-// changed, because addresses come and go with it.
+// changed, because addresses come and go with it, nor if an own call of the plugin failed.
 func judgeGIDs(f *Facts) Cause {
 	switch g := f.GIDs; {
-	case f.LinkLayer != verbs.LinkEthernet, !f.isSteady(), !g.within(0, readLimit), g.changed == 0:
+	case f.LinkLayer != verbs.LinkEthernet, !f.isSteady(), f.isOwnFailure(), !g.within(0, readLimit), g.changed == 0:
 		return ""
 	case g.hasReplacedDefault():
 		return MACChange
@@ -137,12 +137,23 @@ func judgeGIDs(f *Facts) Cause {
 }
 
 // judgeSubnetManager returns SMChange if the port has another subnet manager. It returns none if
-// the port's state changed, because a port that went down loses its subnet manager.
+// the port's state changed, because a port that went down loses its subnet manager, nor if an own
+// call of the plugin failed.
 func judgeSubnetManager(f *Facts) Cause {
-	if f.LinkLayer == verbs.LinkInfiniBand && f.isSteady() && f.SMLID.within(0, readLimit) && f.SMLID.From != f.SMLID.To {
+	if f.LinkLayer == verbs.LinkInfiniBand && f.isSteady() && !f.isOwnFailure() && f.SMLID.within(0, readLimit) && f.SMLID.From != f.SMLID.To {
 		return SMChange
 	}
 	return ""
+}
+
+// isOwnFailure reports whether the trigger is a failure of a probe or command of the plugin, whose start
+// lies some time before the trigger. What was read after the trigger may have changed after the failure.
+func (f *Facts) isOwnFailure() bool {
+	switch f.Trigger {
+	case verbs.TriggerLostEvent, verbs.TriggerLostCompletion, verbs.TriggerCommand:
+		return true
+	}
+	return false
 }
 
 // isStuck reports whether an unresponsive device may have caused the trigger. It cannot have caused
