@@ -26,7 +26,7 @@ type AskerConfig struct {
 	Device  verbs.Device
 	Options verbs.Options // the intervals, and Ethtool
 	Clock   Clock
-	Send    func(verbs.Item) // is called with each result, and must not block
+	Send    func(verbs.Item) bool // is called with each result, must not block, and reports whether the host will get it
 	// WriteCommand is called with a command that the device answered in time, like the previous one. It returns false if it
 	// has no space for the command; Send then gets it. It must not block. nil: Send gets all commands.
 	WriteCommand func(*verbs.Command) bool
@@ -271,8 +271,12 @@ func (a *Asker) ReportQuery(r *verbs.Reading, err error) {
 			Call: verbs.CommandQueryPort, Port: r.Port, Mono: r.Mono, Took: r.Took, Status: verbs.CommandStatus(err),
 		})
 	}
-	if p := a.port(r.Port); p == nil || !p.isRepeated(r) || a.Options.EveryReading {
-		a.Send(verbs.Item{Reading: r})
+	p := a.port(r.Port)
+	if p != nil && p.isRepeated(r) && !a.Options.EveryReading {
+		return
+	}
+	if !a.Send(verbs.Item{Reading: r}) && p != nil {
+		p.reported = reportedState{} // the next reading is sent even if it is equal
 	}
 }
 

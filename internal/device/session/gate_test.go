@@ -246,7 +246,7 @@ func TestNothingIsAskedUnderTheRTNLLockOnceAnotherCommandHangs(t *testing.T) {
 	a = NewAsker(AskerConfig{
 		Device:  otherHangs{hangs: func() { a.slow.Add(1) }},
 		Options: verbs.Options{SnapshotInterval: time.Minute, Ethtool: verbs.EthtoolAll},
-		Clock:   hostClock{}, Send: func(i verbs.Item) { last = *i.Snapshot }, OnStuck: func() {}, OnSnapshotDue: func() {}, OnRTNLFree: func() {},
+		Clock:   hostClock{}, Send: func(i verbs.Item) bool { last = *i.Snapshot; return true }, OnStuck: func() {}, OnSnapshotDue: func() {}, OnRTNLFree: func() {},
 	})
 	a.RequestSnapshot(1, "port_err", 1)
 	_, err := a.TakeSnapshots(nil)

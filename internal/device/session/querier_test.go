@@ -162,6 +162,35 @@ func TestAReadingIsSentUntilItIsConfirmed(t *testing.T) {
 	require.True(t, at(58*time.Second, func(r *verbs.Reading) { r.Took = int64(time.Second) }), "the device had not answered for a while")
 }
 
+// While the host does not read, its outbox is full. It gets the state once it reads again, although the state stays the same.
+func TestReadingThatTheHostDoesNotGetIsSentAgain(t *testing.T) {
+	full := false
+	var sent []verbs.PortState
+	a := NewAsker(AskerConfig{
+		Device: otherHangs{}, Clock: hostClock{}, OnStuck: func() {}, OnSnapshotDue: func() {}, OnRTNLFree: func() {},
+		Send: func(i verbs.Item) bool {
+			if !full {
+				sent = append(sent, i.Reading.Attr.State)
+			}
+			return !full
+		},
+	})
+	at := int64(time.Hour)
+	query := func(state verbs.PortState, times int) {
+		for range times {
+			at += int64(5 * time.Second)
+			a.ReportQuery(&verbs.Reading{Port: 1, Mono: at, Attr: verbs.PortAttr{State: state}}, nil)
+		}
+	}
+	query(verbs.PortActive, 10)
+	require.Equal(t, []verbs.PortState{verbs.PortActive, verbs.PortActive, verbs.PortActive}, sent)
+	sent, full = nil, true
+	query(verbs.PortDown, 10)
+	full = false
+	query(verbs.PortDown, 10)
+	require.Equal(t, []verbs.PortState{verbs.PortDown, verbs.PortDown, verbs.PortDown}, sent, "and its confirmations")
+}
+
 // A host that gets only the readings that tell it something new must know as much as a host that gets all readings, whatever the
 // port does: it goes down and up with its events, with two events swapped, or without events.
 func TestReadingsThatAreLeftOutTellTheHostNothing(t *testing.T) {

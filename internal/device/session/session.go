@@ -215,7 +215,7 @@ func newSession(dev verbs.Device, led *ledger.Ledger, o verbs.Options) *session 
 	s := &session{dev: dev, led: led, o: o, began: time.Now(), out: newOutbox(led), querierWake: wake.New(),
 		evidenceWake: wake.New(), gidsWake: wake.New(), drained: make(chan struct{}), baselineDone: make(chan struct{})}
 	s.asker = NewAsker(AskerConfig{
-		Device: dev, Options: o, Clock: hostClock{}, Send: func(i verbs.Item) { s.out.add(i) },
+		Device: dev, Options: o, Clock: hostClock{}, Send: s.Send,
 		WriteCommand: func(c *verbs.Command) bool {
 			return led.WriteCommand(ledger.Command{Call: uint32(c.Call), Port: uint32(c.Port), Mono: c.Mono, Took: c.Took})
 		},
