@@ -165,13 +165,14 @@ func TestFatalOfADeviceThatIsReassignedIsNoFault(t *testing.T) {
 // rules, which come from the PCI function, the bond's device has the name of a leg.
 func TestDeviceThatABondReplacesHasNoFault(t *testing.T) {
 	for name, row := range map[string]struct {
-		before, after  bool // the network device is in a bond
-		fatals, missed uint64
+		before, after, back bool // the network device is in a bond: at first, when the device goes, and when it is back
+		faults              uint64
 	}{
-		"the bond forms":                      {after: true},
-		"the bond ends":                       {before: true},
-		"firmware recovers without a bond":    {fatals: 1, missed: 1},
-		"firmware recovers below an old bond": {before: true, after: true, fatals: 1, missed: 1},
+		"the bond forms":                     {after: true, back: true},
+		"firmware recovers without a bond":   {faults: 1},
+		"firmware recovers below a bond":     {before: true, after: true, back: true, faults: 1},
+		"and its network device leaves it":   {before: true, faults: 1},
+		"and its network device is new, too": {before: true, back: true, faults: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,12 +194,15 @@ func TestDeviceThatABondReplacesHasNoFault(t *testing.T) {
 				bonded = row.after
 				h.LegsChanged()
 				h.removeDevice(sup)
+				h.mono.Add(5 * sec)
+				bonded = row.back
+				h.LegsChanged()
 				h.reportFound(deviceOn("0000:08:00.0", "rocep8s0f0", 5))
 				h.mono.Add(2 * int64(fatalLimit))
 				v := findDevice(h.gather(), "rocep8s0f0")
 				require.True(t, v.Present)
-				requireCounts(t, v, 1, 0, row.fatals)
-				require.Equal(t, row.missed, v.UnplannedRemovals)
+				requireCounts(t, v, 1, 0, row.faults)
+				require.Equal(t, row.faults, v.UnplannedRemovals)
 			})
 		})
 	}

@@ -55,7 +55,7 @@ type Device struct {
 	netns                           netns
 	function                        pciFunction
 	fatals                          fatals
-	bondChangedAt                   int64 // when the network device of a port last joined or left a bond, CLOCK_MONOTONIC ns; 0: never
+	bondJoinedAt                    int64 // when the network device of a port last joined a bond, CLOCK_MONOTONIC ns; 0: never
 	link                            pciLink
 
 	// Reported by the worker and its Supervisor.

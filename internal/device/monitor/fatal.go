@@ -111,7 +111,7 @@ func (d *Device) checkFunction() {
 func (d *Device) bindFunction(f verbs.Found, again bool, t *moment) {
 	d.checkFunction()
 	switch {
-	case d.function.removed, d.reason == status.ReasonDeleted, d.reason == status.ReasonReassigned, !again && d.hasChangedBond():
+	case d.function.removed, d.reason == status.ReasonDeleted, d.reason == status.ReasonReassigned, !again && d.hasJoinedBond():
 		d.excuseFatals()
 	case d.function.isKnown() && !again:
 		d.attributeFatalsAs(withdrawalNone, t) // the function stayed: the driver has registered the device again
@@ -124,11 +124,13 @@ func (d *Device) bindFunction(f verbs.Found, again bool, t *moment) {
 	}
 }
 
-// hasChangedBond reports whether the network device of a port had joined or left a bond when the device went, or has since. The
-// driver then withdraws the devices of a bond's legs and registers one for the bond (RoCE LAG), or the reverse, and the new device
-// may have the name of the old one. The caller holds d.mu.
-func (d *Device) hasChangedBond() bool {
-	return d.bondChangedAt != 0 && d.bondChangedAt >= d.goneAt-int64(fatalLimit)
+// hasJoinedBond reports whether the network device of a port joined a bond shortly before the device went. The driver then withdraws
+// the devices of the bond's legs and registers one for the bond (RoCE LAG), which may have the name of a leg's. The end of a bond
+// cannot be told from the end of the network device, which leaves its bond when the firmware fails, and may join it again later. The
+// caller holds d.mu.
+func (d *Device) hasJoinedBond() bool {
+	const late = int64(time.Second) // between the kernel's message about the bond and that about the removal
+	return d.bondJoinedAt != 0 && d.goneAt-int64(fatalLimit) <= d.bondJoinedAt && d.bondJoinedAt <= d.goneAt+late
 }
 
 // settleCounts decides the device_fatal events and the removal that are still undecided when monitoring ends. The caller holds d.mu.

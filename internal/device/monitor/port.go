@@ -166,8 +166,8 @@ func (d *Device) updateLegs(p *port, t *moment) legs {
 	}
 	var now legs
 	now.all, now.up, now.known = d.cfg.Legs(p.netdev)
-	if p.legsRead && now.known != p.legs.known {
-		d.bondChangedAt = t.mono
+	if p.legsRead && now.known && !p.legs.known {
+		d.bondJoinedAt = t.mono
 	}
 	p.legs, p.legsRead = now, true
 	return now

@@ -21,7 +21,7 @@ func (d *Device) countRemoval() {
 // isRemovalExplained reports whether the last removal is known to be planned, or to be a removal of the PCI function. The evidence
 // may come some time after the removal. The caller holds d.mu.
 func (d *Device) isRemovalExplained() bool {
-	return d.released || d.renamed || d.netns.other || d.function.removed || d.hasChangedBond() ||
+	return d.released || d.renamed || d.netns.other || d.function.removed || d.hasJoinedBond() ||
 		d.reason == status.ReasonReassigned || d.reason == status.ReasonDeleted
 }
 
