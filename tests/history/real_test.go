@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/tests/history"
@@ -44,8 +45,15 @@ down_for = "40ms"
   [inputs.rdma_events.sim]
     scenario = %q
 `, filepath.Join(t.TempDir(), "records"), writeScenario(t, scenario))})
+	var got []string
+	t.Cleanup(func() {
+		if t.Failed() {
+			assert.Equal(t, want, got)
+		}
+	})
 	r.Await("the same series", 30*time.Second, func(points []rig.Point) bool {
-		return slices.Equal(seriesFields(points), want)
+		got = seriesFields(points)
+		return slices.Equal(got, want)
 	})
 	require.NotEmpty(t, want)
 }
