@@ -97,6 +97,36 @@ func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 	require.Zero(t, ebpf.ThreadEntries(t, source), "entries of threads that have ended")
 }
 
+// The thread of a process is in read(2) when the tracer starts, as with libraries that wait for events all the time. The kernel does not
+// follow that call to its return, so that the process is seen to have read the event when it reads again.
+func TestTheKernelFollowsNoReadThatBeganBeforeTheTracer(t *testing.T) {
+	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
+	a := app.Start(t, "rdma0")
+	a.Listen(t)
+	time.Sleep(time.Second) // until the thread is in read(2)
+	source, err := host.Open(time.Hour)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, source.Close()) }()
+	for n := uint64(1); n <= 3; n++ {
+		a.Inject(t, verbs.EventQPFatal, 1)
+		var last trace.App
+		for range 20 {
+			snap, err := source.Next(t.Context())
+			require.NoError(t, err)
+			for _, one := range snap.Apps {
+				last = one
+			}
+			if last.Read == n {
+				break
+			}
+		}
+		require.Equal(t, a.PID(), last.Process.PID)
+		require.Equal(t, n, last.Queued[verbs.EventQPFatal])
+		require.Equal(t, n, last.Read)
+		require.Zero(t, last.Unread+last.Skipped+last.Found[verbs.EventQPFatal])
+	}
+}
+
 // A process opens the device, starts a child that inherits it, and ends. Ended processes are checked every five seconds.
 func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
 	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))

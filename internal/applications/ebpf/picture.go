@@ -67,7 +67,25 @@ func (p *processCounts) setNameless(device uint32, a *traceApp) {
 		of = &account{}
 		p.nameless[device] = of
 	}
-	of.setCounts(a, p.look)
+	of.setCounts(withoutFound(a), p.look)
+}
+
+// withoutFound returns counts without more reads than queued events. The others are of events that were queued before the programs were
+// attached.
+func withoutFound(a *traceApp) *traceApp {
+	counts := *a
+	var queued [2]uint64 // by class, as Read
+	for typ, n := range a.Queued {
+		if trace.IsError(verbs.EventType(typ)) {
+			queued[1] += n
+		} else {
+			queued[0] += n
+		}
+	}
+	for i := range counts.Read {
+		counts.Read[i] = min(counts.Read[i], queued[i])
+	}
+	return &counts
 }
 
 // addQueue adds the unread events of a queue.

@@ -202,6 +202,20 @@ func TestWhatFoundNoPlaceIsToldWithoutAName(t *testing.T) {
 	require.Zero(t, snap.Processes)
 }
 
+// Of events that were there before, only the reads are seen.
+func TestReadsOfFoundEventsAreNotCountedWithoutAName(t *testing.T) {
+	p := newProcessCounts()
+	found := newApp(0, 0)
+	found.Read = [2]uint64{2, 3}
+	p.setNameless(2, found)
+	require.Empty(t, p.reported(1).Apps[0].Queued[verbs.EventQPFatal])
+	found.Queued[verbs.EventQPFatal], found.Queued[verbs.EventCommEst] = 4, 1
+	p.setNameless(2, found)
+	a := p.reported(2).Apps[0]
+	require.EqualValues(t, 1+3, a.Read)
+	require.EqualValues(t, 1, a.UnreadErrors)
+}
+
 func TestEventsAreInTheOrderOfTheirTimes(t *testing.T) {
 	p := newProcessCounts()
 	p.setApp(python, newApp(2, 0))

@@ -103,7 +103,7 @@ struct queue {
 	u64 newest; // time at which the last event was queued, ns
 	u64 skipped[2];
 	u32 next; // number of the next stamp
-	u32 pad;
+	u32 read; // 1 once a read has been seen to begin or end
 	struct stamp stamps[STAMPS];
 	u8 types[STAMPS]; // of the stamps
 };
@@ -321,7 +321,8 @@ static __always_inline _Bool take(u64 *n)
 	return 0;
 }
 
-// settle counts events as skipped that the kernel had no memory for: its list is empty, no read is under way, and unread > 0.
+// settle counts events as skipped that the kernel had no memory for: its list is empty, no read is under way, and unread > 0. If no read
+// was ever seen, a thread has read them that was in read(2) before this program was attached.
 static __always_inline void settle(struct ib_uverbs_async_event_file *file, struct queue *q, struct app *a,
 				   u64 now)
 {
@@ -330,9 +331,11 @@ static __always_inline void settle(struct ib_uverbs_async_event_file *file, stru
 		return;
 	for (int i = 0; i < 2; i++) {
 		u64 n = __sync_lock_test_and_set(&q->unread[i], 0);
-		if (n) {
+		if (n && q->read) {
 			add(&q->skipped[i], n);
 			add(&a->skipped[i], n);
+		} else if (n) {
+			add(&a->read[i], n);
 		}
 	}
 }
@@ -426,13 +429,13 @@ static __always_inline void count_read(struct ib_uverbs_async_event_file *file, 
 	struct queue *q = seen(file, &a, &device);
 	if (!q || !a) {
 		if ((a = other(device))) {
-			add(&a->queued[type & (TYPES - 1)], 1);
 			add(&a->read[error], 1);
 			BOARD(others);
 		}
 		return;
 	}
 	q->since = now;
+	q->read = 1;
 	if (!take(&q->unread[error])) {
 		if (take(&q->skipped[error])) { // it was not skipped, its read was late
 			__sync_fetch_and_sub(&a->skipped[error], 1);
@@ -537,14 +540,19 @@ int BPF_KPROBE(removed_event, struct ib_uobject *uobj, int why)
 	return 0;
 }
 
-// reconcile is called when a thread reads again although the return of its last read was not seen: the kernel follows only a
-// limited number of concurrent calls (maxactive in Documentation/trace/kprobes.rst). Events missing in its list were read.
-static __always_inline void reconcile(struct ib_uverbs_async_event_file *file)
+// reconcile is called when a thread begins to read. Events missing in the kernel's list were read if the return of a read was not seen.
+// That of the thread's last read was not, if missed is set: the kernel follows only a limited number of concurrent calls (maxactive in
+// Documentation/trace/kprobes.rst). And it follows no call that has begun before the program is attached.
+static __always_inline void reconcile(struct ib_uverbs_async_event_file *file, _Bool missed)
 {
 	u64 key = (u64)__builtin_preserve_access_index(&file->ev_queue);
 	struct queue *q = bpf_map_lookup_elem(&queues, &key);
+	if (!q)
+		return;
+	missed |= !q->read;
+	q->read = 1;
 	struct list_head *head = __builtin_preserve_access_index(&file->ev_queue.event_list);
-	if (!q || BPF_CORE_READ(head, next) != head)
+	if (!missed || BPF_CORE_READ(head, next) != head)
 		return;
 	struct app *a = bpf_map_lookup_elem(&apps, &q->process);
 	if (!a)
@@ -559,8 +567,7 @@ SEC("kprobe/ib_uverbs_async_event_read")
 int BPF_KPROBE(read_begins, struct file *filp, char *buf)
 {
 	u64 id = bpf_get_current_pid_tgid();
-	if (bpf_map_lookup_elem(&reads, &id))
-		reconcile(BPF_CORE_READ(filp, private_data));
+	reconcile(BPF_CORE_READ(filp, private_data), bpf_map_lookup_elem(&reads, &id) != 0);
 	struct read r = { .queue = (u64)BPF_CORE_READ(filp, private_data), .buf = (u64)buf };
 	if (bpf_map_update_elem(&reads, &id, &r, BPF_ANY))
 		BOARD(map_full); // what it reads stays unread, and seems skipped later

@@ -61,7 +61,7 @@ type traceQueue struct {
 	Newest  uint64
 	Skipped [2]uint64
 	Next    uint32
-	Pad     uint32
+	Read    uint32
 	Stamps  [8]struct {
 		_       structs.HostLayout
 		Element uint64
