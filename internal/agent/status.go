@@ -77,11 +77,11 @@ func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.lateTimer.Reset(judgeInterval)
 	s.lastPoints = points
 	s.changed = map[measure.Key]measure.Point{}
-	s.publish(s.keeper.Observe(points, now), now)
+	s.publishStatus(s.keeper.Observe(points, now), now)
 }
 
-// publish emits the problems of a status and queues the status for writing. The caller holds s.mu.
-func (s *statusKeeper) publish(status *health.Status, now time.Time) {
+// publishStatus emits the problems of a status and queues the status for writing. The caller holds s.mu.
+func (s *statusKeeper) publishStatus(status *health.Status, now time.Time) {
 	for _, p := range s.problems.Points(status.Problems, now) {
 		s.emit(p)
 	}
@@ -124,7 +124,7 @@ func (s *statusKeeper) judgeAgain() {
 		delete(s.changed, key)
 	}
 	now := s.now()
-	s.publish(s.keeper.ObserveBetween(s.lastPoints, now), now)
+	s.publishStatus(s.keeper.ObserveBetween(s.lastPoints, now), now)
 }
 
 // stopJudging ends the judgement between intervals, which emits points. It waits for it until ctx is done.

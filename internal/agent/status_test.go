@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,15 +20,20 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
+// startKeeper starts a statusKeeper that ends with the test, and returns it with the problems that it emits.
+func startKeeper(t *testing.T, dir string) (*statusKeeper, *problemLog) {
+	s, emitted := new(statusKeeper), new(problemLog)
+	s.start(dir, "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { s.stop(context.Background()) })
+	return s, emitted
+}
+
 // Telegraf gathers every five minutes. The port is down for two minutes between two gatherings.
 func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "status")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	synctest.Test(t, func(t *testing.T) {
-		var s statusKeeper
-		var emitted problemLog
-		s.start(dir, "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
-		defer func() { s.stop(t.Context()) }()
+		s, emitted := startKeeper(t, dir)
 		port := func(state verbs.PortState) *measure.Port {
 			return &measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: state, ExpectedUp: true, At: time.Now()}
 		}
@@ -62,10 +68,7 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 // hangs right after a gathering, and for good.
 func TestFirmwareIsJudgedByItsLastAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s statusKeeper
-		var emitted problemLog
-		s.start("", "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
-		defer func() { s.stop(t.Context()) }()
+		s, emitted := startKeeper(t, "")
 		command := func(stuck bool, p99 int64) *measure.Command {
 			return &measure.Command{
 				Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Stuck: stuck, TookP: aggregate.Percentiles{Count: 1, P99: p99}, At: time.Now(),
@@ -94,10 +97,7 @@ func TestFirmwareIsJudgedByItsLastAnswer(t *testing.T) {
 // Events are unacknowledged in one gathering. Nothing is known of the five minutes until the next one.
 func TestValueOfOneGatheringIsNotTakenForLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s statusKeeper
-		var emitted problemLog
-		s.start("", "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
-		defer func() { s.stop(t.Context()) }()
+		s, emitted := startKeeper(t, "")
 		interval := func(unacked uint64) {
 			s.storeInterval([]measure.Point{
 				&measure.Device{Device: "mlx5_0", Present: true, Open: true, Opens: 1},
@@ -118,10 +118,7 @@ func TestValueOfOneGatheringIsNotTakenForLasting(t *testing.T) {
 // A plugin without a directory for its status still judges the host.
 func TestProblemsAreEmittedWithoutAStatusFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s statusKeeper
-		var emitted problemLog
-		s.start("", "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
-		defer func() { s.stop(t.Context()) }()
+		s, emitted := startKeeper(t, "")
 		missing := func() []measure.Point {
 			return []measure.Point{&measure.Device{Device: "mlx5_0", Opens: 1, Reason: "no_device", At: time.Now()}}
 		}

@@ -30,7 +30,7 @@ func (s *openDevice) newAsker() *session.Asker {
 			SnapshotInterval: snapshotInterval, Ethtool: verbs.EthtoolLink,
 		},
 		Clock:      historyClock{s.k.h},
-		Send:       s.send,
+		Send:       s.sendItem,
 		OnRTNLFree: func() {},                     // no query waits in a history
 		OnStuck:    func() { s.k.h.deliver(s.k) }, // the monitor finds the call in the ledger
 		OnSnapshotDue: func() {
@@ -42,9 +42,9 @@ func (s *openDevice) newAsker() *session.Asker {
 	})
 }
 
-// send delivers what came of asking the device, with the time that a query takes without a
+// sendItem delivers what came of asking the device, with the time that a query takes without a
 // fault. The host always gets it.
-func (s *openDevice) send(i verbs.Item) bool {
+func (s *openDevice) sendItem(i verbs.Item) bool {
 	if c := i.Command; c != nil && c.Call == verbs.CommandQueryPort {
 		c.Took = max(c.Took, s.k.h.draw(commandMedian))
 	}

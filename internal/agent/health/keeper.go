@@ -57,7 +57,8 @@ func JudgeOnce(version, host string, points []measure.Point, now time.Time) *Sta
 	return k.Observe(points, now)
 }
 
-// IsState reports whether the point has a state whose changes are emitted at once, so that the last one is true until the next.
+// IsState reports whether the point has a state whose changes are emitted at once, so that the last one is true until the next. A
+// FabricPeer does not count, since it is judged together with the sums in FabricPort, which its changes do not renew.
 func IsState(p measure.Point) bool {
 	switch p.(type) {
 	case *measure.Device, *measure.Port, *measure.Command, *measure.FabricPort:
@@ -69,16 +70,12 @@ func IsState(p measure.Point) bool {
 // Observe returns the status at the end of an interval with the given points. It does not change the points.
 func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 	k.judge.sampled = now
-	return k.observe(points, now)
+	return k.ObserveBetween(points, now)
 }
 
 // ObserveBetween returns the status between two intervals, with the points of the last interval and newer ones of states (IsState). What
 // the other points say is known to have lasted until the last interval only.
 func (k *Keeper) ObserveBetween(points []measure.Point, now time.Time) *Status {
-	return k.observe(points, now)
-}
-
-func (k *Keeper) observe(points []measure.Point, now time.Time) *Status {
 	k.now, k.judge.now = now, now
 	k.management, k.blackholes = map[portKey]bool{}, map[portKey][]*measure.FabricPeer{}
 	k.status = &Status{

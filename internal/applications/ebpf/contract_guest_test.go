@@ -4,9 +4,12 @@ package ebpf_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +106,14 @@ func TestTheKernelFollowsNoReadThatBeganBeforeTheTracer(t *testing.T) {
 	host := app.NewHost(t, "rdma0", "d0", sourceOpener(t))
 	a := app.Start(t, "rdma0")
 	a.Listen(t)
-	time.Sleep(time.Second) // until the thread is in read(2)
+	guest.Eventually(t, "the thread is in read(2)", 10*time.Second, func() bool {
+		waits, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", a.PID()))
+		require.NoError(t, err)
+		return slices.ContainsFunc(waits, func(path string) bool {
+			text, err := os.ReadFile(path)
+			return err == nil && strings.Contains(string(text), "uverbs")
+		})
+	})
 	source, err := host.Open(time.Hour)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, source.Close()) }()

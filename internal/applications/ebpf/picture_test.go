@@ -208,7 +208,7 @@ func TestReadsOfFoundEventsAreNotCountedWithoutAName(t *testing.T) {
 	found := newApp(0, 0)
 	found.Read = [2]uint64{2, 3}
 	p.setNameless(2, found)
-	require.Empty(t, p.reported(1).Apps[0].Queued[verbs.EventQPFatal])
+	require.Zero(t, p.reported(1).Apps[0].Read)
 	found.Queued[verbs.EventQPFatal], found.Queued[verbs.EventCommEst] = 4, 1
 	p.setNameless(2, found)
 	a := p.reported(2).Apps[0]

@@ -15,9 +15,9 @@ const outboxLimit = 8192
 const factsLimit = 1 << 15
 
 // outbox queues items to be sent. Its writers never wait. Readings and GID tables beyond the
-// limit are dropped, and the writer sends the next one although it is equal. addFacts reports whether it dropped
-// facts, because the host relies on getting all of them. Events and rounds do not pass through
-// the outbox, but through the rings of the ledger.
+// limit are dropped; the writer then sends the next one even if nothing has changed. addFacts
+// reports whether it dropped facts, because the host relies on getting all of them. Events and
+// rounds do not pass through the outbox, but through the rings of the ledger.
 type outbox struct {
 	led   *ledger.Ledger
 	mu    sync.Mutex

@@ -305,6 +305,7 @@ func (h *peerHost) removeAllPairs() {
 func (h *peerHost) leaveEndedPairs() {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
+	var all []leaveOrder
 	for _, pr := range h.pairs {
 		if !pr.hasQueuePair || pr.currentSession() != 0 || h.isConnecting(pr.port.device) {
 			continue
@@ -312,7 +313,10 @@ func (h *peerHost) leaveEndedPairs() {
 		pr.hasQueuePair, pr.connecting = false, true
 		l := pr.newLeaveOrder()
 		l.done = func() { h.finishAttempt(pr) }
-		h.leaving.Go(func() { h.k.leavePairs(h.keeperCtx, []leaveOrder{l}) })
+		all = append(all, l)
+	}
+	if len(all) > 0 {
+		h.leaving.Go(func() { h.k.leavePairs(h.keeperCtx, all) })
 	}
 }
 

@@ -77,7 +77,7 @@ func TestUnreadableSegmentIsSkipped(t *testing.T) {
 	require.Equal(t, "end", recordText(t, records[len(records)-1]))
 }
 
-// The recorder goes on while a person reads the output.
+// The recorder appends records while somebody reads the output.
 func TestRecordsThatAreAppendedMeanwhileAreNoDamage(t *testing.T) {
 	dir := newDir(t)
 	recordNumbers(t, newConfig(dir), 0, 10)
