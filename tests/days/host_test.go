@@ -179,6 +179,7 @@ func (h *host) begin() {
 		Function:     func(address string) verbs.PCIFunction { return h.function(address) },
 		PCILink:      h.linkOf,
 		Legs:         func(netdev string) (legs, up int, ok bool) { return h.legs[0], h.legs[1], netdev == "bond0" },
+		Representor:  func(netdev string) bool { return netdev == "pf0sf88" },
 		Released:     func(f verbs.Found) bool { return h.released[f.Name] },
 	})
 	var ctx context.Context

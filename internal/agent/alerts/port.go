@@ -13,8 +13,8 @@ func portAlerts() []Alert {
 			Fires: "For a minute the port has not been active although it should be. Either the configuration says so, or this host remembers that the port " +
 				"was once active for a minute or more, or the port has had a physical link and has been in init or armed for two minutes. A restart " +
 				"of Telegraf or of the host does not end the alert. `rdma-events status` shows which reason applies.",
-			Quiet: "Ports listed in expected_down. Ports that were never active and have no link, such as unused ones. Drops shorter than a minute. Ports " +
-				"of missing devices, which device-missing reports.",
+			Quiet: "Ports listed in expected_down. Ports that were never active and have no link, such as unused ones. Representors of virtual and " +
+				"scalable functions (switchdev). Drops shorter than a minute. Ports of missing devices, which device-missing reports.",
 			Clears: "When the port is active again. If the port is not used any more, run `rdma-events forget mlx5_1:2` or list it in expected_down.",
 			FirstSteps: []string{
 				"Look at the Device dashboard: one port, or all of the device? One device, or all behind a switch (Overview)?",

@@ -132,6 +132,7 @@ func describeRate(p *health.Port) string {
 
 // expectationTexts explain why a port that is not active should be active or need not be.
 var expectationTexts = map[expect.Reason]string{
+	expect.ReasonRepresentor: "need not be active (it represents a function of the card)",
 	expect.ReasonConfigured:  "should be active (configured)",
 	expect.ReasonRemembered:  "should be active (remembered: it has been)",
 	expect.ReasonLinkWaits:   "should be active (its link waits)",

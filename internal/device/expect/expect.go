@@ -19,6 +19,7 @@ type Reason string
 // The reasons, in the order in which they are checked.
 const (
 	ReasonExpectedDown Reason = "expected_down" // need not be up: the option expected_down lists the port
+	ReasonRepresentor  Reason = "representor"   // need not be up: the port is the representor of a function in the switch of the card
 	ReasonConfigured   Reason = "configured"    // should be up: a section expected names its device
 	ReasonReturned     Reason = "returned"      // need not be up: the device came back from another network namespace, and the port has not been active since
 	ReasonRemembered   Reason = "remembered"    // should be up: the host remembers that the port was active
@@ -29,8 +30,11 @@ const (
 // Facts holds the facts that decide whether a port should be up.
 type Facts struct {
 	ExpectedDown bool // the configuration lists the port as down
-	Configured   bool // the configuration requires the port to be up
-	Remembered   bool // the host remembers that the port was active
+	// Representor is set if the port represents a virtual or scalable function, or another host, in the switch of the card (switchdev). It
+	// is active for as long as somebody uses that function, and has no cable of its own.
+	Representor bool
+	Configured  bool // the configuration requires the port to be up
+	Remembered  bool // the host remembers that the port was active
 	// Returned is set if the device has been in another network namespace, and the port has not been active since. The kernel closes a
 	// network device that it moves, so that a RoCE port is down until somebody sets the network device up.
 	Returned  bool
@@ -42,6 +46,8 @@ func (f Facts) Up() (up bool, why Reason) {
 	switch {
 	case f.ExpectedDown:
 		return false, ReasonExpectedDown
+	case f.Representor:
+		return false, ReasonRepresentor
 	case f.Configured:
 		return true, ReasonConfigured
 	case f.Remembered && f.Returned:

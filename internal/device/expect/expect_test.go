@@ -24,6 +24,8 @@ func TestDecisionFollowsTheFirstReason(t *testing.T) {
 		{Facts{Returned: true, LinkWaits: true}, true, ReasonLinkWaits},
 		{Facts{Configured: true, Remembered: true, Returned: true}, true, ReasonConfigured},
 		{Facts{Configured: true, Remembered: true, LinkWaits: true}, true, ReasonConfigured},
+		{Facts{Representor: true, Configured: true, Remembered: true, LinkWaits: true}, false, ReasonRepresentor},
+		{Facts{ExpectedDown: true, Representor: true}, false, ReasonExpectedDown},
 		{Facts{ExpectedDown: true, Configured: true, Remembered: true, LinkWaits: true}, false, ReasonExpectedDown},
 	} {
 		up, why := tt.facts.Up()

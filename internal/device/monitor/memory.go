@@ -100,8 +100,9 @@ func (d *Device) observePort(p *port, t *moment, wall int64) *measure.Port {
 	if active {
 		p.returned = false
 	}
+	representor := d.isRepresentor(p)
 	long := v.HasState && p.link.Observe(v.State, p.attr.Phys, t.mono)
-	if long && d.memorable && !v.AlwaysActive {
+	if long && d.memorable && !representor && !v.AlwaysActive {
 		rate := 0.0
 		if active && v.Known {
 			rate = v.Attr.RateGbps
@@ -111,7 +112,7 @@ func (d *Device) observePort(p *port, t *moment, wall int64) *measure.Port {
 	best, remembered := d.cfg.Memory.Port(d.name, p.port)
 	least, configured := d.cfg.Configured(d.name, p.port)
 	v.ExpectedUp, v.ExpectedReason = expect.Facts{
-		ExpectedDown: p.expectedDown, Configured: configured, Remembered: remembered, Returned: p.returned, LinkWaits: p.link.Waits(t.mono),
+		ExpectedDown: p.expectedDown, Representor: representor, Configured: configured, Remembered: remembered, Returned: p.returned, LinkWaits: p.link.Waits(t.mono),
 	}.Up()
 	v.RateBestGbps = max(v.RateBestGbps, best)
 	v.RateExpectedGbps = expect.Rates{Configured: least, Best: v.RateBestGbps, Compared: p.comparedGbps}.Gbps()

@@ -87,6 +87,40 @@ func TestRememberedPortShouldBeUpFromTheStart(t *testing.T) {
 	})
 }
 
+// In switchdev mode the driver has a port for each function that may exist, and the network device of a function's port is its
+// representor. It goes with the function, and the port is down from then on.
+func TestRepresentorOfAFunctionNeedNotBeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, with := withMemory()
+		h := startMonitor(t, func(c *Config) {
+			with(c)
+			c.Configured = func(string, int) (float64, bool) { return 0, true }
+			c.Representor = func(netdev string) bool { return netdev == "pf0vf0" }
+		})
+		h.reportFound(sharedDevice("mlx5_0", 0))
+		sup := h.sup("mlx5_0", 0)
+		h.openDevice(sup, "mlx5_0")
+		s := h.gather()
+		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonConfigured)
+		requireExpected(t, s, "mlx5_0", 2, true, expect.ReasonConfigured)
+		for port, netdev := range []string{"p0", "pf0vf0"} {
+			item := readingItem(port+1, h.mono.Load(), verbs.PortActive)
+			item.Reading.Attr.NetDev = netdev
+			h.batch(sup, item)
+		}
+		h.runUntil(sup, 120*sec)
+		h.gather()
+		h.batch(sup, readingItem(2, h.mono.Load(), verbs.PortDown))
+		s = h.gather()
+		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonConfigured)
+		requireExpected(t, s, "mlx5_0", 2, false, expect.ReasonRepresentor)
+		_, remembered := m.Port("mlx5_0", 1)
+		require.True(t, remembered)
+		_, remembered = m.Port("mlx5_0", 2)
+		require.False(t, remembered)
+	})
+}
+
 func TestConfiguredPortShouldBeUpAndFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startMonitor(t, func(c *Config) {

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"strconv"
 
 	"rdma_events/internal/device/expect"
@@ -35,6 +36,7 @@ type port struct {
 	// comparedGbps is the rate expected by comparison with other ports at the last Gather (verbs.ExpectedRates); 0: none.
 	comparedGbps float64
 	netdev       string // the last network device that a query named; a port that is down may have no GID to name one
+	representor  bool   // netdev is or was the representor of a function
 	legs         legs   // as last read
 	legsRead     bool
 	gids         gidtable.Differ
@@ -171,6 +173,13 @@ func (d *Device) updateLegs(p *port, t *moment) legs {
 	}
 	p.legs, p.legsRead = now, true
 	return now
+}
+
+// isRepresentor reports whether the port represents a function in the switch of the card, or is a free place for a representor: the
+// driver has one port for each function that may exist (mlx5_ib_vport_rep_load in drivers/infiniband/hw/mlx5/ib_rep.c). The caller holds d.mu.
+func (d *Device) isRepresentor(p *port) bool {
+	p.representor = p.representor || p.netdev != "" && d.cfg.Representor(p.netdev)
+	return p.representor || p.netdev == "" && slices.ContainsFunc(d.ports, func(o *port) bool { return o.representor })
 }
 
 // makePoint returns a point of the port's present state with the given wall time. of has the attributes of the device.

@@ -167,7 +167,7 @@ func portStateFields() []field[Port] {
 			}),
 		optionalInt("expected_up", "", "1 if the port should be active: a section expected matches its device, this host remembers that it was active for a "+
 			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for all other ports, for the ports of expected_down, "+
-			"and after a stay in another network namespace until the port is active again; only with the field up",
+			"for representors, and after a stay in another network namespace until the port is active again; only with the field up",
 			func(v *Port) (int64, bool) {
 				_, known := v.Up()
 				return boolToInt(v.ExpectedUp), known

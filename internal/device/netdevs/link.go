@@ -1,19 +1,22 @@
-package bonds
+package netdevs
 
 import (
 	"encoding/binary"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/sys/netlink"
 )
 
-// link is a network device that is a bond, a leg of one, or a VLAN.
+// link is a network device that is a bond, a leg of one, a VLAN, or a representor.
 type link struct {
 	name       string
 	kind       string // "bond", "team", "vlan"; "" or another one for a leg
 	lowerIndex int    // of a VLAN: the index of the device below it; 0: none in this network namespace
 	lacp       bool   // of a bond: its mode is 802.3ad
+
+	representor bool
 
 	master        int    // of a leg: the index of its bond; 0: none
 	slaveKind     string // of a leg: the kind of its bond
@@ -34,6 +37,10 @@ const (
 	linkUp      = 0
 )
 
+// representorName matches the port names of representors, such as pf0, pf0vf3, pf0sf88 and c1pf0vf3 (__devlink_port_phys_port_name_get in
+// net/devlink/port.c; Documentation/networking/representors.rst). The port of a cable has a name such as p0 or p0s1.
+var representorName = regexp.MustCompile(`^(c\d+)?pf\d`)
+
 // parseLink reads the body of a message RTM_NEWLINK. ok is false if the message does not describe a whole network device, such
 // as the messages of bridges about their ports.
 func parseLink(body []byte) (index int, l link, ok bool) {
@@ -52,6 +59,8 @@ func parseLink(body []byte) (index int, l link, ok bool) {
 			foreign = true
 		case unix.IFLA_MASTER:
 			l.master = int(netlink.ParseWord(value))
+		case unix.IFLA_PHYS_PORT_NAME:
+			l.representor = representorName.MatchString(netlink.ParseText(value))
 		case unix.IFLA_OPERSTATE:
 			hasState = true
 		case unix.IFLA_CARRIER:
@@ -119,5 +128,5 @@ func isAggregate(kind string) bool { return kind == "bond" || kind == "team" }
 
 // isRelevant reports whether the table keeps the device.
 func (l *link) isRelevant() bool {
-	return isAggregate(l.kind) || isAggregate(l.slaveKind) || l.kind == "vlan"
+	return isAggregate(l.kind) || isAggregate(l.slaveKind) || l.kind == "vlan" || l.representor
 }
