@@ -1,6 +1,7 @@
 package portstate
 
 import (
+	"slices"
 	"time"
 
 	"rdma_events/internal/device/verbs"
@@ -57,10 +58,9 @@ type View struct {
 //     the time of that first reading, when another reading at least Settle later has the same
 //     state with no event in between. A query behind its event is thus never counted, and
 //     during a storm the events alone decide.
-//   - When a query has found a transition, the event of that transition may arrive up to
-//     Patience later. Such a late event is neither a phantom nor a transition.
-//     Because events alternate, this makes counts exact however far a query is ahead: the
-//     first event still queued always names the state that the query has found.
+//   - When queries have found transitions, the events of these transitions may arrive up to
+//     Patience later, in the same order. Such a late event is neither a phantom nor a
+//     transition.
 //   - Time since a candidate for an up state appeared counts as down only once the candidate
 //     is dropped, so that Down never falls.
 type Machine struct {
@@ -73,7 +73,7 @@ type Machine struct {
 
 	lastEvent int64 // when the last event was read, CLOCK_MONOTONIC ns
 	candidate candidate
-	pending   pendingEvent
+	pending   []pendingEvent // in the order of the transitions
 	linkDowns linkDowns
 
 	down, downReported int64
@@ -98,7 +98,6 @@ type candidate struct {
 
 // pendingEvent is the event that may still follow a transition found by a query.
 type pendingEvent struct {
-	set   bool
 	event verbs.PortState
 	until int64
 }
@@ -106,7 +105,7 @@ type pendingEvent struct {
 // HandleOpened handles the opening of the device by a worker: the next reading is a
 // baseline, and events before it cause no transition.
 func (m *Machine) HandleOpened() {
-	m.phase, m.candidate, m.pending = opened, candidate{}, pendingEvent{}
+	m.phase, m.candidate, m.pending = opened, candidate{}, nil
 }
 
 // HandleRemoved handles the removal of the device at now, CLOCK_MONOTONIC ns. It reports the
@@ -132,10 +131,8 @@ func (m *Machine) HandleEvents(r *verbs.Run) (Change, bool) {
 		return Change{}, false
 	}
 	m.lastEvent, m.candidate = max(m.lastEvent, r.Last), candidate{}
-	late := m.pending.set && m.pending.event == to && r.First <= m.pending.until
-	m.pending = pendingEvent{}
 	switch {
-	case late:
+	case m.takePending(to, r.First):
 		m.counts.Late++
 	case to == m.state:
 		m.counts.Phantoms++
@@ -145,6 +142,18 @@ func (m *Machine) HandleEvents(r *verbs.Run) (Change, bool) {
 	}
 	m.counts.Phantoms += r.Count - 1
 	return Change{}, false
+}
+
+// takePending reports whether an event that was read at first may belong to a transition that a query has found. It removes that
+// event and the events before it from the pending ones. Any other event removes all of them: the ones before it must have arrived.
+func (m *Machine) takePending(to verbs.PortState, first int64) bool {
+	i := slices.IndexFunc(m.pending, func(p pendingEvent) bool { return p.event == to && first <= p.until })
+	if i < 0 {
+		m.pending = nil
+		return false
+	}
+	m.pending = m.pending[i+1:]
+	return true
 }
 
 // stateOf returns the state that an event names, and whether it names one.
@@ -188,8 +197,7 @@ func (m *Machine) takeBaseline(mono int64, a *verbs.PortAttr) (Change, bool) {
 	var c Change
 	changed := a.State != m.state
 	if changed {
-		c = m.changeState(a.State, verbs.WitnessReopen, mono)
-		m.awaitEvent(&c, mono)
+		c = m.changeByQuery(a.State, verbs.WitnessReopen, mono, mono)
 	}
 	m.linkDowns.compareCounter(mono, a, m.downs)
 	return c, changed
@@ -203,23 +211,25 @@ func (m *Machine) compareState(mono int64, s verbs.PortState) (Change, bool) {
 	case !m.candidate.set || m.candidate.state != s:
 		m.candidate = candidate{set: true, state: s, at: mono}
 	case mono-m.candidate.at >= int64(Settle):
-		c := m.changeState(s, verbs.WitnessQuery, m.candidate.at)
-		m.awaitEvent(&c, mono)
-		return c, true
+		return m.changeByQuery(s, verbs.WitnessQuery, m.candidate.at, mono), true
 	}
 	return Change{}, false
 }
 
-// awaitEvent records which event may still follow the change c that a query has found.
-func (m *Machine) awaitEvent(c *Change, mono int64) {
-	m.pending = pendingEvent{until: mono + int64(Patience)}
+// changeByQuery enters a state that the query at mono has found or confirmed, and records which event may still follow.
+func (m *Machine) changeByQuery(to verbs.PortState, w verbs.Witness, at, mono int64) Change {
+	pending := slices.DeleteFunc(m.pending, func(p pendingEvent) bool { return p.until < mono })
+	c := m.changeState(to, w, at)
+	until := mono + int64(Patience)
 	switch {
 	case c.To == verbs.PortActive:
-		m.pending.set, m.pending.event = true, verbs.PortActive
+		pending = append(pending, pendingEvent{verbs.PortActive, until})
 	case c.From == verbs.PortActive:
 		// Also if the query found init or armed: a port leaves active with port_err.
-		m.pending.set, m.pending.event = true, verbs.PortDown
+		pending = append(pending, pendingEvent{verbs.PortDown, until})
 	}
+	m.pending = pending
+	return c
 }
 
 // changeState enters a state at at, or at the time of the last change if that is later.
@@ -234,7 +244,7 @@ func (m *Machine) changeState(to verbs.PortState, w verbs.Witness, at int64) Cha
 	}
 	m.countTransition(c.From, to)
 	m.state, m.entered, m.sinceChange = to, at, true
-	m.candidate, m.pending = candidate{}, pendingEvent{}
+	m.candidate, m.pending = candidate{}, nil
 	return c
 }
 

@@ -109,6 +109,16 @@ func TestEventsAndReadingsBecomeTransitions(t *testing.T) {
 			{0, open(), ""}, {1, reads(up), ""}, {1000, reads(down), ""}, {1100, reads(down), "active>down query"},
 			{1150, portErr(), ""}, {1200, portActive(), "down>active event"},
 		}, View{Transitions: 2, Flaps: 1, Late: 1, Down: 200 * ms}},
+		{"a drop whose events come after queries have found both transitions", []step{
+			{0, open(), ""}, {1, reads(up), ""}, {1000, reads(down), ""}, {1100, reads(down), "active>down query"},
+			{1200, reads(up), ""}, {1300, reads(up), "down>active query"}, {1350, portErr(), ""}, {1351, portActive(), ""},
+			{1400, reads(up), ""}, {1500, portErr(), "active>down event"}, {1540, portActive(), "down>active event"},
+		}, View{Transitions: 4, Flaps: 2, Late: 2, Down: 240 * ms}},
+		{"a drop that queries have found, and of whose events the first never comes", []step{
+			{0, open(), ""}, {1, reads(up), ""}, {1000, reads(down), ""}, {1100, reads(down), "active>down query"},
+			{1200, reads(up), ""}, {1300, reads(up), "down>active query"}, {1351, portActive(), ""},
+			{1500, portErr(), "active>down event"}, {1540, portActive(), "down>active event"},
+		}, View{Transitions: 4, Flaps: 2, Late: 1, Down: 240 * ms}},
 		{"three events queued behind two queries", []step{
 			{0, open(), ""}, {1, reads(up), ""}, {1000, reads(down), ""}, {1100, reads(down), "active>down query"},
 			{1150, portErr(), ""}, {1151, portActive(), "down>active event"}, {1152, portErr(), "active>down event"},
@@ -126,6 +136,10 @@ func TestEventsAndReadingsBecomeTransitions(t *testing.T) {
 			{0, open(), ""}, {1, reads(up), ""}, {10, reads(ini), ""}, {110, reads(ini), "active>init query"},
 			{111, portErr(), ""}, {500, portActive(), "init>active event"},
 		}, View{Transitions: 2, Flaps: 1, Late: 1, Down: 490 * ms}},
+		{"down and init found before the port_err", []step{
+			{0, open(), ""}, {1, reads(up), ""}, {10, reads(down), ""}, {110, reads(down), "active>down query"},
+			{120, reads(ini), ""}, {220, reads(ini), "down>init query"}, {230, portErr(), ""}, {500, portActive(), "init>active event"},
+		}, View{Transitions: 3, Flaps: 1, Late: 1, Down: 490 * ms}},
 		{"a worker replaced while nothing changed", []step{
 			{0, open(), ""}, {1, reads(up), ""}, {10, portErr(), "active>down event"}, {20, open(), ""}, {30, reads(down), ""},
 			{50, portActive(), "down>active event"},

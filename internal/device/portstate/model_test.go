@@ -16,9 +16,9 @@ type model struct {
 	state              verbs.PortState // of the first baseline
 	since              int64           // of the first baseline
 	changes            []Change
-	read               int64          // when the last event was read
-	dissenting         []observation  // readings in a row that differ from the state
-	pending            *expectedEvent // the event of the last change that a query found
+	read               int64           // when the last event was read
+	dissenting         []observation   // readings in a row that differ from the state
+	pending            []expectedEvent // the events of the changes that queries found since the last event, the oldest first
 	reportedDown       int64
 
 	phantoms, late, early uint64
@@ -71,12 +71,15 @@ func (m *model) HandleEvents(r *verbs.Run) (Change, bool) {
 		m.early += r.Count
 		return Change{}, false
 	}
-	owed := m.pending
-	m.read, m.dissenting, m.pending = max(m.read, r.Last), nil, nil
+	m.read, m.dissenting = max(m.read, r.Last), nil
 	m.phantoms += r.Count - 1 // only the first event of a run can change the state
-	if owed != nil && owed.state == says && r.First <= owed.until {
-		m.late++
-		return Change{}, false
+	for len(m.pending) > 0 {
+		owed := m.pending[0]
+		m.pending = m.pending[1:]
+		if owed.state == says && r.First <= owed.until {
+			m.late++
+			return Change{}, false
+		}
 	}
 	if says == m.currentState() {
 		m.phantoms++
@@ -121,13 +124,15 @@ func (m *model) takeBaseline(mono int64, s verbs.PortState) (Change, bool) {
 
 // changeByQuery adds a change that a query has found and whose event may still follow.
 func (m *model) changeByQuery(to verbs.PortState, by verbs.Witness, at, mono int64) Change {
+	owed := m.pending
 	c := m.changeState(to, by, at)
 	until := mono + int64(time.Second)
 	if to == verbs.PortActive {
-		m.pending = &expectedEvent{verbs.PortActive, until}
+		owed = append(owed, expectedEvent{verbs.PortActive, until})
 	} else if c.From == verbs.PortActive {
-		m.pending = &expectedEvent{verbs.PortDown, until}
+		owed = append(owed, expectedEvent{verbs.PortDown, until})
 	}
+	m.pending = owed
 	return c
 }
 
