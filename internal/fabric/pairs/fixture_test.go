@@ -56,6 +56,7 @@ type fakeHost struct {
 	refuse        error         // error of every order
 	unsent        string        // error with which the device refuses every probe; "": it accepts them
 	hangs         string        // the device whose orders hang
+	late          time.Duration // time from the collection of facts until the Keeper receives them
 	slow          time.Duration // duration of a join on the probing side
 	rounds        map[int]*pairState
 	conversations map[*fakeConversation]bool
@@ -218,9 +219,16 @@ func (h *fakeHost) runWorker(ctx context.Context) {
 		case <-tick.C:
 		}
 		if f := h.collectFacts(); f != nil {
+			time.Sleep(h.lateness())
 			h.k.HandleFacts(h.device, f, 0)
 		}
 	}
+}
+
+func (h *fakeHost) lateness() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.late
 }
 
 // ledgerCounts returns the worker's counts of the pairs that it answers.

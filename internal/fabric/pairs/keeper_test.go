@@ -334,6 +334,48 @@ func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
 	})
 }
 
+// An interval may end after the facts of a verdict and before the Keeper receives them. The emitter writes the points of a series in the order of
+// their times.
+func TestTimesOfASeriesHaveTheOrderOfItsPoints(t *testing.T) {
+	runInBubble(t, 5, 5, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		a := h[0]
+		a.mu.Lock()
+		a.late = 20*time.Millisecond + 500*time.Microsecond
+		a.mu.Unlock()
+		times, sent, verdicts := map[measure.Key]time.Time{}, uint64(0), map[verdict.Verdict]bool{}
+		check := func(p measure.Point) {
+			require.True(t, p.Time().After(times[p.Key()]), "%v: a point of %v after one of %v", p.Key(), p.Time(), times[p.Key()])
+			times[p.Key()] = p.Time()
+			if p, ok := p.(*measure.FabricPort); ok {
+				require.GreaterOrEqual(t, p.Sent, sent)
+				sent = p.Sent
+			}
+		}
+		for i := range 6000 {
+			if i == 0 || i == 800 {
+				for _, o := range h[1:] {
+					n.cutHosts("h0", o.name, i == 0)
+				}
+			}
+			passTime(5 * time.Millisecond)
+			a.mu.Lock()
+			emitted := a.points
+			a.points = nil
+			a.mu.Unlock()
+			for _, p := range emitted {
+				check(p)
+				if p, ok := p.(*measure.FabricPort); ok {
+					verdicts[p.Verdict] = true
+				}
+			}
+			for _, p := range a.k.Points(time.Unix(0, n.mono())) {
+				check(p)
+			}
+		}
+		require.Equal(t, map[verdict.Verdict]bool{verdict.VerdictOwnLink: true, verdict.VerdictOK: true}, verdicts)
+	})
+}
+
 // Points gathered while a pair is bad may be written after the point of its recovery. Without an additional point, the series could end
 // with the bad verdict.
 func TestIntervalAfterRecoveryReportsPairOnce(t *testing.T) {

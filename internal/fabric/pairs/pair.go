@@ -45,7 +45,8 @@ type pair struct {
 	write, echoes *aggregate.Window
 
 	emitted        emittedState // last emitted state
-	inLastInterval bool         // the last interval had a point of the pair because it was not ok
+	stamp          stamp
+	inLastInterval bool // the last interval had a point of the pair because it was not ok
 }
 
 // steadyWrites is the number of acknowledged writes after which the next failed write is followed by an immediate attempt to reconnect.

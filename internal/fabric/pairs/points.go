@@ -29,6 +29,17 @@ func (l *latencies) summarize(now int64, tmp *aggregate.Scratch) measure.FabricL
 // wallTime converts a CLOCK_MONOTONIC time in ns to wall time.
 func (k *Keeper) wallTime(mono int64) time.Time { return time.Unix(0, mono+k.offset) }
 
+// stamp makes the times of a series' points increase in the order in which the points are made. A verdict holds as of the last facts, which
+// are older than the counts of an interval whose points were made meanwhile. With the time of the facts, the newer counts would count as the
+// older ones.
+type stamp struct{ last int64 }
+
+// next returns the time of the next point, for a verdict or interval of at. All times are CLOCK_MONOTONIC ns.
+func (s *stamp) next(at int64) int64 {
+	s.last = max(at, s.last+1)
+	return s.last
+}
+
 // emitIfChanged emits the pair when its verdict or reason has changed.
 func (pr *pair) emitIfChanged(at int64) {
 	p := pr.newPoint(at)
@@ -38,6 +49,7 @@ func (pr *pair) emitIfChanged(at int64) {
 	}
 	pr.emitted = now
 	if pr.port.isUsed() {
+		p.At = pr.port.k.wallTime(pr.stamp.next(at))
 		pr.port.k.cfg.Emit(p)
 	}
 }
@@ -66,12 +78,13 @@ func (pr *pair) updateInInterval() bool {
 	return pr.inLastInterval || before
 }
 
+// newPoint returns a point of the pair's present state without a time.
 func (pr *pair) newPoint(at int64) *measure.FabricPeer {
 	k, p := pr.port.k, pr.port
 	out := &measure.FabricPeer{
 		Device: p.device, Port: p.number, OwnGroup: k.ownList.own.Group, PeerHost: pr.host.Name, PeerDevice: pr.remote.Device,
 		PeerGroup: pr.host.Group, Scope: pr.host.Scope, Path: -1, Probes: pr.tracker.Counts(),
-		WriteNSP50: pr.write.Percentiles(at, &k.scratch).P50, Reason: pr.reason, AgeNS: max(0, at-pr.disconnectedSince), At: k.wallTime(at),
+		WriteNSP50: pr.write.Percentiles(at, &k.scratch).P50, Reason: pr.reason, AgeNS: max(0, at-pr.disconnectedSince),
 	}
 	if pr.judge == nil {
 		return out
@@ -88,13 +101,14 @@ func (pr *pair) newPoint(at int64) *measure.FabricPeer {
 	return out
 }
 
+// newPoint returns a point of the port's present state without a time.
 func (p *port) newPoint(at int64) *measure.FabricPort {
 	k := p.k
 	out := &measure.FabricPort{
 		Device: p.device, Port: p.number, OwnGroup: k.ownList.own.Group, Role: p.role,
 		FabricCounts: measure.FabricCounts{Counts: p.removedPairs}, FabricLatencies: p.summarize(at, &k.scratch),
 		Verdict: p.verdict.verdict, Bad: p.verdict.verdict == verdict.VerdictOwnLink, VerdictAgeNS: max(0, at-p.verdict.since),
-		List: k.ownList.Digest(), FabricProberCounts: p.workerCounts(), At: k.wallTime(at),
+		List: k.ownList.Digest(), FabricProberCounts: p.workerCounts(),
 	}
 	for _, pr := range p.pairs {
 		if pr != nil {
@@ -126,6 +140,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 		if used {
 			point := p.newPoint(now)
 			point.At = at
+			p.stamp.next(now)
 			points = append(points, point)
 		}
 		for _, pr := range p.pairs {
@@ -138,6 +153,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 			if used && pr.updateInInterval() {
 				one := pr.newPoint(now)
 				one.At = at
+				pr.stamp.next(now)
 				pairs = append(pairs, one)
 			}
 		}

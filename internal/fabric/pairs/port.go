@@ -33,6 +33,7 @@ type port struct {
 	endedWorkers  measure.FabricProberCounts // counts of ended workers
 	currentWorker measure.FabricProberCounts // counts of the running worker
 	latencies
+	stamp stamp
 }
 
 // update records how peers reach the port from now on. If the epoch has changed, it ends all sessions of the port.
@@ -114,7 +115,9 @@ func (p *port) updateVerdict(at int64) {
 		}
 	}
 	if changed && p.isUsed() {
-		p.k.cfg.Emit(p.newPoint(at))
+		point := p.newPoint(at)
+		point.At = p.k.wallTime(p.stamp.next(at))
+		p.k.cfg.Emit(point)
 	}
 }
 
