@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -30,7 +31,7 @@ type statusKeeper struct {
 	problems   *health.Reports
 	lastPoints []measure.Point               // of the last interval, with later changes
 	lateTimer  *time.Timer                   // fires if the next interval is late
-	changed    map[measure.Key]measure.Point // states that changed since the last interval; nil before the first one
+	changed    map[measure.Key]measure.Point // states that have changed and are not in lastPoints; nil before start
 }
 
 // start starts to judge the host and to write the status to a directory. If dir is empty or cannot be used, the plugin
@@ -47,6 +48,7 @@ func (s *statusKeeper) start(dir, version string, emit func(measure.Point), now 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keeper, s.problems, s.emit, s.now = health.NewKeeper(version, host), health.NewReports(), emit, now
+	s.changed = map[measure.Key]measure.Point{}
 	s.lateTimer = time.NewTimer(judgeInterval)
 	s.judging = startGoroutine(s.judgeWhenLate)
 	if s.writer != nil {
@@ -66,8 +68,8 @@ func (s *statusKeeper) rememberState(p measure.Point) {
 	}
 }
 
-// storeInterval judges the host by the points of an interval, emits its problems and queues the status for writing. The
-// caller must not use the points afterwards.
+// storeInterval judges the host by the points of an interval, which began to be gathered at now, and by states that have
+// changed meanwhile. It emits its problems and queues the status for writing. The caller must not use the points afterwards.
 func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +78,41 @@ func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	}
 	s.lateTimer.Reset(judgeInterval)
 	s.lastPoints = points
-	s.changed = map[measure.Key]measure.Point{}
-	s.publishStatus(s.keeper.Observe(points, now), now)
+	s.dropOldChanges(now)
+	s.applyChanges()
+	s.publishStatus(s.keeper.Observe(s.lastPoints, now), now)
+}
+
+// dropOldChanges drops the changes that an interval gathered from now on contains. The caller holds s.mu.
+func (s *statusKeeper) dropOldChanges(now time.Time) {
+	gathered := map[measure.Key]time.Time{}
+	for _, p := range s.lastPoints {
+		gathered[p.Key()] = p.Time()
+	}
+	maps.DeleteFunc(s.changed, func(key measure.Key, p measure.Point) bool {
+		at, ok := gathered[key]
+		if !ok {
+			at = now
+		}
+		return !p.Time().After(at)
+	})
+}
+
+// applyChanges moves the changes to the points of the last interval. The caller holds s.mu.
+func (s *statusKeeper) applyChanges() {
+	for i, p := range s.lastPoints {
+		if newer, ok := s.changed[p.Key()]; ok {
+			if c, is := newer.(*measure.Command); is { // a change has no percentiles
+				c.TookP = p.(*measure.Command).TookP
+			}
+			s.lastPoints[i] = newer
+			delete(s.changed, p.Key())
+		}
+	}
+	for key, p := range s.changed { // new devices
+		s.lastPoints = append(s.lastPoints, p)
+		delete(s.changed, key)
+	}
 }
 
 // publishStatus emits the problems of a status and queues the status for writing. The caller holds s.mu.
@@ -107,22 +142,10 @@ func (s *statusKeeper) judgeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lateTimer.Reset(judgeInterval)
-	if s.changed == nil {
+	if s.lastPoints == nil {
 		return // there has been no interval yet
 	}
-	for i, p := range s.lastPoints {
-		if newer, ok := s.changed[p.Key()]; ok {
-			if c, is := newer.(*measure.Command); is { // a change has no percentiles
-				c.TookP = p.(*measure.Command).TookP
-			}
-			s.lastPoints[i] = newer
-			delete(s.changed, p.Key())
-		}
-	}
-	for key, p := range s.changed { // new devices
-		s.lastPoints = append(s.lastPoints, p)
-		delete(s.changed, key)
-	}
+	s.applyChanges()
 	now := s.now()
 	s.publishStatus(s.keeper.ObserveBetween(s.lastPoints, now), now)
 }

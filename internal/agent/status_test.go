@@ -64,6 +64,41 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 	})
 }
 
+// Telegraf gathers every five minutes. The port goes down after its point has been gathered, and before the host is judged. A second device is
+// opened then, and a third one was forgotten just before.
+func TestChangeDuringAGatheringIsJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, emitted := startKeeper(t, "")
+		port := func(device string, state verbs.PortState) *measure.Port {
+			return &measure.Port{Device: device, Port: 1, Known: true, HasState: true, State: state, ExpectedUp: true, At: time.Now()}
+		}
+		device := func(name string) *measure.Device {
+			return &measure.Device{Device: name, Present: true, Open: true, Opens: 1, At: time.Now()}
+		}
+		for range 2 { // what precedes the first gathering is not special
+			s.rememberState(port("mlx5_0", verbs.PortDown))
+			s.rememberState(port("mlx5_2", verbs.PortDown))
+			time.Sleep(time.Millisecond)
+			began := time.Now()
+			points := []measure.Point{device("mlx5_0"), port("mlx5_0", verbs.PortActive)}
+			time.Sleep(time.Millisecond)
+			s.rememberState(port("mlx5_0", verbs.PortDown))
+			s.rememberState(device("mlx5_1"))
+			s.rememberState(port("mlx5_1", verbs.PortDown))
+			s.storeInterval(points, began)
+			before := len(emitted.read())
+			time.Sleep(50 * time.Second)
+			require.Empty(t, emitted.read()[before:])
+			time.Sleep(50 * time.Second)
+			require.Equal(t, []string{"port-down active=true", "port-down active=true"}, emitted.read()[before:])
+			s.rememberState(port("mlx5_0", verbs.PortActive))
+			s.rememberState(port("mlx5_1", verbs.PortActive))
+			time.Sleep(200 * time.Second)
+			require.Equal(t, []string{"port-down active=false", "port-down active=false"}, emitted.read()[before+2:])
+		}
+	})
+}
+
 // Telegraf gathers every five minutes. A call of the firmware hangs when it does, and is answered one second later. Half an hour later one
 // hangs right after a gathering, and for good.
 func TestFirmwareIsJudgedByItsLastAnswer(t *testing.T) {
