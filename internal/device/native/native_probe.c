@@ -151,8 +151,8 @@ static int poll_last(struct probe *p, const struct poll_result *early, struct ro
 		r = read_cq_event(p, &s, out);
 		if (r.err)
 			break;
-		if (s.mine)
-			return outcome_of(p, &s, out);
+		if (s.mine || early->mine)
+			return outcome_of(p, s.mine ? &s : early, out);
 		count_stray(p, &s);
 	}
 	s = (struct poll_result){ 0 };
