@@ -20,11 +20,15 @@ func newFlags(name string, stderr io.Writer) *flag.FlagSet {
 	return set
 }
 
-// deviceVar defines the flag -device. It refuses a second -device: package flag would silently use only the last one, and a script
-// that released two devices would believe that both are closed.
+// deviceVar defines the flag -device. It refuses an empty name, since a script whose variable is empty would release all devices. It also
+// refuses a second -device: package flag would silently use only the last one, and a script that released two devices would believe that
+// both are closed.
 func deviceVar(set *flag.FlagSet, p *string, usage string) {
 	set.Func("device", usage, func(value string) error {
-		if *p != "" {
+		switch {
+		case value == "":
+			return errors.New("the name of the device is empty")
+		case *p != "":
 			return errors.New("only one device can be named; run the command once for each")
 		}
 		*p = value

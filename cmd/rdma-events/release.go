@@ -167,7 +167,11 @@ func (o *releaseFlags) writeRelease() error {
 	default:
 		err = release.RemoveDevice(o.dir, o.device)
 	}
-	o.set, _ = release.Read([]string{o.dir}, boot, now)
+	var invalid error
+	o.set, invalid = release.Read([]string{o.dir}, boot, now)
+	if err == nil && !o.resume && !o.set.Active(now) {
+		return invalid // a plugin does not read the directory either
+	}
 	return err
 }
 

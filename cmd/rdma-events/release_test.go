@@ -54,3 +54,13 @@ func TestAnotherReleaseEndsNoneThatLastsLonger(t *testing.T) {
 	write(releaseFlags{resume: true})
 	require.Zero(t, leftOf(t, dir, "sim0"))
 }
+
+// The plugin reads no releases from such a directory. A command that ended with 0 would let the caller unload the driver below it.
+func TestReleaseThatNoPluginReadsFails(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o775))
+	o := releaseFlags{dir: dir, duration: time.Minute}
+	require.ErrorContains(t, o.writeRelease(), "others may write to "+dir+" (mode 0775)")
+	o.resume = true
+	require.NoError(t, o.writeRelease())
+}

@@ -98,7 +98,7 @@ func (o *watchFlags) settings() (agent.Config, error) {
 		return c, err
 	}
 	if len(o.devices) > 0 {
-		c.Devices = o.devices
+		c.SelectDevices(o.devices)
 	}
 	switch {
 	case !o.probe:

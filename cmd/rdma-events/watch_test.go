@@ -39,6 +39,20 @@ func TestTheFlagsOfWatchOverrideTheConfiguration(t *testing.T) {
 	}
 }
 
+// The file is valid, and says more of the devices than one watch needs.
+func TestWatchOfOneDeviceAcceptsWhatTheConfigurationExpects(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	path := configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\nexpect = [\"mlx5_0\", \"mlx5_1\"]\n"+
+		"ports = [\"mlx5_0:2\", \"mlx5_1:1\", \"mlx5_2:1\"]\n[[inputs.rdma_events.expected]]\ndevices = [\"mlx5_[01]\"]\ncount = 2\n")
+	o := watchFlags{config: path, devices: []string{"mlx5_0"}}
+	c, err := o.settings()
+	require.NoError(t, err)
+	require.Equal(t, []string{"mlx5_0:2"}, c.Ports)
+	require.Empty(t, c.Expect)
+	require.Empty(t, c.Expected)
+}
+
 func TestProbesThatTheConfigurationTurnsOffAreTurnedOnByTheFlag(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)

@@ -170,9 +170,7 @@ func (c *Config) expectedMismatches(found []verbs.Found) (all []string) {
 			here[d.Name] = c.Watches(d, found)
 		}
 		for _, name := range e.names() {
-			if !here[name] {
-				all = append(all, fmt.Sprintf("expected: %s is not here now, so it is reported as missing", name))
-			}
+			all = append(all, c.missingExpected("expected", name, found)...)
 		}
 		if len(e.globs()) == 0 {
 			continue

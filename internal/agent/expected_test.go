@@ -89,7 +89,7 @@ func TestWhatIsExpectedAndNotHereIsOdd(t *testing.T) {
     devices = ["mlx5_[0-3]"]
     count = 4
   [[inputs.rdma_events.expected]]
-    devices = ["mlx5_8", "mlx5_9"]
+    devices = ["mlx5_1", "mlx5_8", "mlx5_9"]
 `)
 	require.NoError(t, err)
 	physical := verbs.Found{Name: "mlx5_0", PCI: "0000:3b:00.0"}
@@ -99,7 +99,11 @@ func TestWhatIsExpectedAndNotHereIsOdd(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"expected: 2 devices that are watched here match mlx5_[0-3], and 4 must be there",
+		"expected: mlx5_1 is here but not watched (see virtual_functions), so it is reported as missing",
 		"expected: mlx5_9 is not here now, so it is reported as missing",
 	}, p.Mismatches(here))
-	require.Equal(t, []string{"4 of mlx5_[0-3], with all ports active", "mlx5_8, mlx5_9, with all ports active"}, p.DescribeExpected())
+	require.Equal(t, []string{"4 of mlx5_[0-3], with all ports active", "mlx5_1, mlx5_8, mlx5_9, with all ports active"}, p.DescribeExpected())
+	p, err = parseValid("[[inputs.rdma_events]]\nexpect = [\"mlx5_0\", \"mlx5_1\"]\n")
+	require.NoError(t, err)
+	require.Equal(t, []string{"expect: mlx5_1 is here but not watched (see virtual_functions), so it is reported as missing"}, p.Mismatches(here))
 }

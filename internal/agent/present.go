@@ -117,11 +117,21 @@ func (c *Config) Mismatches(found []verbs.Found) []string {
 		}
 	}
 	for _, device := range c.Expect {
-		if !slices.Contains(here, device) {
-			all = append(all, fmt.Sprintf("expect: %s is not here now, so it is reported as missing", device))
-		}
+		all = append(all, c.missingExpected("expect", device, found)...)
 	}
 	return slices.Concat(all, c.expectedMismatches(found), c.fabricMismatches(found))
+}
+
+// missingExpected returns a text if a device that an option expects is reported as missing.
+func (c *Config) missingExpected(option, device string, found []verbs.Found) []string {
+	i := slices.IndexFunc(found, func(d verbs.Found) bool { return d.Name == device })
+	switch {
+	case i < 0:
+		return []string{fmt.Sprintf("%s: %s is not here now, so it is reported as missing", option, device)}
+	case !c.Watches(found[i], found):
+		return []string{fmt.Sprintf("%s: %s is here but not watched (see virtual_functions), so it is reported as missing", option, device)}
+	}
+	return nil
 }
 
 // fabricMismatches returns the mismatches of the section fabric. See Mismatches.

@@ -209,6 +209,18 @@ func (c *Config) ExpectsDown(device string, port int) bool {
 	return slices.Contains(portsOf(c.ExpectedDown, device), port)
 }
 
+// SelectDevices makes the configuration select the devices that match globs, instead of those of the option devices, and expect none of
+// them. It drops the ports of other devices. Check reports an invalid glob.
+func (c *Config) SelectDevices(globs []string) {
+	c.Devices, c.Expect, c.Expected = globs, nil, nil
+	if selected, err := compileGlobs(globs); err == nil {
+		c.Ports = slices.DeleteFunc(slices.Clone(c.Ports), func(text string) bool {
+			device, _, ok := splitPort(text)
+			return ok && !selected.Match(device)
+		})
+	}
+}
+
 // DeviceFilter returns a function that reports whether the configuration selects a device: the globs match its name
 // and, if the option ports is set, at least one of its ports is listed. The error is about an invalid glob. Check
 // returns the same error.

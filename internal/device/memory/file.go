@@ -103,7 +103,7 @@ func (m *Memory) Sync() ([]Forgotten, error) {
 	forgotten, next := m.merge(there)
 	if next != nil {
 		if err := f.writeDevices(next); err != nil {
-			m.writeAgain(next)
+			m.writeAgain(there, next)
 			return forgotten, err
 		}
 	}
@@ -204,13 +204,15 @@ func (m *Memory) removeForgotten(was, now *Device) []Forgotten {
 	return all
 }
 
-// writeAgain makes the next Sync write the devices that this one could not write.
-func (m *Memory) writeAgain(next map[string]*Device) {
+// writeAgain makes the next Sync write the devices that this one could not write, and remove those of there that next lacks.
+func (m *Memory) writeAgain(there, next map[string]*Device) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.file.synced = map[string]*Device{}
-	for name := range next {
-		m.changed[name] = true
+	for _, devices := range []map[string]*Device{there, next} {
+		for name := range devices {
+			m.changed[name] = true
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -261,6 +262,23 @@ func TestFailedWriteIsRepeated(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	syncMemory(t, m)
 	require.Equal(t, []string{"mlx5_0"}, deviceNames(openMemory(t, dir)))
+}
+
+// The old name would be awaited after the next start, and reported as missing for ever.
+func TestOldNameIsRemovedAfterAFailedWrite(t *testing.T) {
+	dir := t.TempDir()
+	m := openMemory(t, dir)
+	m.RememberDevice("mlx5_0", card, true)
+	m.RememberDevice("mlx5_1", Identity{}, true)
+	syncMemory(t, m)
+	m.Rename("mlx5_0", "rocep8s0")
+	require.True(t, m.Forget("mlx5_1", 0))
+	there := maps.Clone(m.file.synced)
+	_, next := m.merge(there)
+	m.writeAgain(there, next) // as Sync does if the disk is full
+	syncMemory(t, m)
+	require.Equal(t, []string{"rocep8s0"}, deviceNames(m))
+	require.Equal(t, []string{"rocep8s0"}, deviceNames(openMemory(t, dir)))
 }
 
 func TestRunWritesAtTheEndAndTellsWhatIsForgotten(t *testing.T) {
