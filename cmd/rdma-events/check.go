@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rdma_events/internal/agent"
+	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/device/verbs"
 )
 
@@ -65,6 +66,9 @@ func checkConfig(args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	odd := c.Mismatches(here)
+	if !c.Simulated() {
+		odd = append(odd, c.PortMismatches(sysfs.New("/sys").Ports)...)
+	}
 	code := exitAfterWrite(io.WriteString(stdout, describeConfig(o.config, &c, here, odd)))
 	if code == exitOK && len(odd) > 0 {
 		return exitWarning

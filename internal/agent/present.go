@@ -122,6 +122,26 @@ func (c *Config) Mismatches(found []verbs.Found) []string {
 	return slices.Concat(all, c.expectedMismatches(found), c.fabricMismatches(found))
 }
 
+// PortMismatches returns a text for each port in ports and expected_down that its device does not have. portsOf returns the ports of a
+// device, nil if they are unknown.
+func (c *Config) PortMismatches(portsOf func(device string) []int) (all []string) {
+	for _, option := range []struct {
+		name  string
+		ports []string
+	}{{"ports", c.Ports}, {"expected_down", c.ExpectedDown}} {
+		for _, text := range option.ports {
+			device, port, ok := splitPort(text)
+			if !ok {
+				continue
+			}
+			if here := portsOf(device); len(here) > 0 && !slices.Contains(here, port) {
+				all = append(all, fmt.Sprintf("%s: %s: %s has no port %d", option.name, text, device, port))
+			}
+		}
+	}
+	return all
+}
+
 // missingExpected returns a text if a device that an option expects is reported as missing.
 func (c *Config) missingExpected(option, device string, found []verbs.Found) []string {
 	i := slices.IndexFunc(found, func(d verbs.Found) bool { return d.Name == device })

@@ -8,6 +8,15 @@ import (
 	"rdma_events/internal/device/verbs"
 )
 
+func TestPortThatItsDeviceLacksIsOdd(t *testing.T) {
+	p, err := parseValid("[[inputs.rdma_events]]\nports = [\"mlx5_0:1\", \"mlx5_0:2\", \"mlx5_9:3\"]\nexpected_down = [\"mlx5_0:3\"]\n")
+	require.NoError(t, err)
+	ports := func(device string) []int { return map[string][]int{"mlx5_0": {1}}[device] }
+	require.Equal(t, []string{
+		"ports: mlx5_0:2: mlx5_0 has no port 2", "expected_down: mlx5_0:3: mlx5_0 has no port 3",
+	}, p.PortMismatches(ports))
+}
+
 func TestFunctionsAreWatchedAsConfigured(t *testing.T) {
 	physical := verbs.Found{Name: "mlx5_0", PCI: "0000:3b:00.0"}
 	virtual := verbs.Found{Name: "mlx5_4", PCI: "0000:3b:00.2", VirtualFunction: true, Parent: physical.PCI}
