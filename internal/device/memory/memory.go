@@ -102,9 +102,10 @@ func (m *Memory) Port(device string, number int) (rateGbps float64, ok bool) {
 	return d.Ports[at].RateGbps, true
 }
 
-// RememberDevice remembers a device. If the name belonged to another card until now, the memory keeps the name's ports and
-// clears their rates.
+// RememberDevice remembers a device. If the name belonged to another card until now, the two cards have exchanged their names if the memory
+// knows the present one, too. Else that card is new, and the memory keeps the name's ports and clears their rates.
 func (m *Memory) RememberDevice(name string, id Identity, missed bool) {
+	m.exchangeNames(name, id)
 	m.changeDevice(name, func(d *Device) {
 		if isOtherCard(d.Identity, id) {
 			for i := range d.Ports {
@@ -113,6 +114,28 @@ func (m *Memory) RememberDevice(name string, id Identity, missed bool) {
 		}
 		d.Identity, d.Missed = id, missed
 	})
+}
+
+// exchangeNames exchanges the entries of two names if name belongs to the card that had the other name until now, as after a reset or a
+// change of cards: the kernel numbers its devices in the order in which they are registered.
+func (m *Memory) exchangeNames(name string, id Identity) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	own := m.devices[name]
+	if own == nil || !isOtherCard(own.Identity, id) {
+		return
+	}
+	for other, d := range m.devices {
+		if d.NodeGUID != id.NodeGUID {
+			continue
+		}
+		own, d = own.clone(), d.clone()
+		own.Name, d.Name = other, name
+		m.devices[other], m.devices[name] = own, d
+		m.markChanged(other)
+		m.markChanged(name)
+		return
+	}
 }
 
 // UpdateIdentity updates the identity of a remembered device whose name now belongs to another card, as RememberDevice does. It

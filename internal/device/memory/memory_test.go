@@ -252,6 +252,38 @@ func TestAnotherCardOfTheNameHasNoRates(t *testing.T) {
 	require.Zero(t, rate)
 }
 
+// Of a dual-port card one port is in use. After a reset of the firmware the kernel numbers the functions in another order.
+func TestCardsThatExchangeTheirNamesKeepTheirPorts(t *testing.T) {
+	dir := t.TempDir()
+	m := openMemory(t, dir)
+	unused, third := card, card
+	unused.NodeGUID, unused.PCI = "b8ce:f603:00d2:0102", "0000:3b:00.1"
+	third.NodeGUID, third.PCI = "b8ce:f603:00d2:0103", "0000:5e:00.0"
+	m.RememberDevice("mlx5_0", card, true)
+	m.RememberPort("mlx5_0", 1, 400)
+	m.RememberDevice("mlx5_1", unused, true)
+	m.RememberDevice("mlx5_2", third, true)
+	m.RememberPort("mlx5_2", 1, 200)
+	require.Equal(t, []int{400, 0, 200}, ratesOf(m, "mlx5_0", "mlx5_1", "mlx5_2"))
+	m.UpdateIdentity("mlx5_0", unused)
+	m.UpdateIdentity("mlx5_1", card)
+	require.Equal(t, []int{0, 400, 200}, ratesOf(m, "mlx5_0", "mlx5_1", "mlx5_2"))
+	m.UpdateIdentity("mlx5_1", third) // the second card is gone, and the third one has its number
+	require.Equal(t, []int{0, 200, 400}, ratesOf(m, "mlx5_0", "mlx5_1", "mlx5_2"))
+	require.Equal(t, []Identity{unused, third, card}, []Identity{m.Devices()[0].Identity, m.Devices()[1].Identity, m.Devices()[2].Identity})
+	syncMemory(t, m)
+	require.Equal(t, []int{0, 200, 400}, ratesOf(openMemory(t, dir), "mlx5_0", "mlx5_1", "mlx5_2"))
+}
+
+// ratesOf returns the rates of the first ports of devices, 0 for a port that is not remembered.
+func ratesOf(m *Memory, devices ...string) (all []int) {
+	for _, device := range devices {
+		rate, _ := m.Port(device, 1)
+		all = append(all, int(rate))
+	}
+	return all
+}
+
 func TestFailedWriteIsRepeated(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	m, err := Open(dir, machine, newClock())
