@@ -246,10 +246,10 @@ func (c *Config) globFilter() (func(device string) bool, error) {
 	}, nil
 }
 
-// WatchesPort reports whether the configuration selects a port of a watched device.
-func (c *Config) WatchesPort(device string, port int) bool {
+// WatchesPort reports whether the configuration selects a port of a watched device. uplink is verbs.DeviceAttr.Uplink.
+func (c *Config) WatchesPort(device string, port, uplink int) bool {
 	if len(c.Ports) == 0 {
-		return port <= verbs.MaxPorts
+		return verbs.IsWatchedByDefault(port, uplink)
 	}
 	return slices.Contains(portsOf(c.Ports, device), port)
 }

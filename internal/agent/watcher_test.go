@@ -84,12 +84,13 @@ func TestGlobsAndPortsChooseDevices(t *testing.T) {
 
 func TestPortsAreWatchedAsNamed(t *testing.T) {
 	c := Config{Ports: []string{"mlx5_0:17"}}
-	require.True(t, c.WatchesPort("mlx5_0", 17))
-	require.False(t, c.WatchesPort("mlx5_0", 1))
-	require.False(t, c.WatchesPort("mlx5_1", 17))
+	require.True(t, c.WatchesPort("mlx5_0", 17, 0))
+	require.False(t, c.WatchesPort("mlx5_0", 1, 0))
+	require.False(t, c.WatchesPort("mlx5_1", 17, 0))
 	c.Ports = nil
-	require.True(t, c.WatchesPort("mlx5_1", verbs.MaxPorts))
-	require.False(t, c.WatchesPort("mlx5_1", verbs.MaxPorts+1))
+	require.True(t, c.WatchesPort("mlx5_1", verbs.MaxPorts, 0))
+	require.False(t, c.WatchesPort("mlx5_1", verbs.MaxPorts+1, 0))
+	require.True(t, c.WatchesPort("mlx5_1", verbs.MaxPorts+1, verbs.MaxPorts+1))
 }
 
 func TestMonitorGetsTheConfiguredValues(t *testing.T) {

@@ -69,7 +69,7 @@ func trialFrom(o *Observation) Trial {
 
 // isComplete reports whether every port has refused the probe or run enough rounds.
 func (t *Trial) isComplete() bool {
-	for _, n := range verbs.PortNumbers(t.Attr.Ports, nil) {
+	for _, n := range t.Attr.WatchedPorts(nil) {
 		one := t.Ports[n]
 		if one.Refused == "" && len(one.Rounds) < trialRounds {
 			return false

@@ -20,7 +20,7 @@ func TestEventsOfAllPortsOfASwitchAreCountedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, sup, led := startWithOpenDevice(t, func(c *Config) {
 				if all {
-					c.Ports = func(string, int) bool { return true }
+					c.Ports = func(string, int, int) bool { return true }
 				}
 			})
 			var want uint64

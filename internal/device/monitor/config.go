@@ -35,12 +35,13 @@ type Config struct {
 	// simulation passes a function whose intervals follow the clock of Now.
 	Repeat func(ctx context.Context, interval time.Duration, f func())
 
-	Devices          func(name string) bool             // devices to monitor; nil: all
-	VirtualFunctions verbs.VirtualFunctions             // which virtual and scalable functions to monitor
-	Ports            func(device string, port int) bool // ports to count; nil: the first verbs.MaxPorts
-	Expect           []string                           // devices that are reported even if never seen
-	Groups           []Group                            // sets of devices of which the host must have a number
-	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
+	Devices          func(name string) bool // devices to monitor; nil: all
+	VirtualFunctions verbs.VirtualFunctions // which virtual and scalable functions to monitor
+	// Ports reports whether to count a port; uplink is verbs.DeviceAttr.Uplink. Nil: the first verbs.MaxPorts and the uplink.
+	Ports        func(device string, port, uplink int) bool
+	Expect       []string                           // devices that are reported even if never seen
+	Groups       []Group                            // sets of devices of which the host must have a number
+	ExpectedDown func(device string, port int) bool // ports that are down by design; nil: none
 
 	// Configured reports whether the configuration requires a port to be active, and its least rate, 0 for any; nil: no port.
 	Configured func(device string, port int) (rateGbps float64, ok bool)
@@ -95,7 +96,7 @@ func (c Config) withDefaults() Config {
 		c.Repeat = repeatByHostClock
 	}
 	if c.Ports == nil {
-		c.Ports = func(_ string, port int) bool { return port <= verbs.MaxPorts }
+		c.Ports = func(_ string, port, uplink int) bool { return verbs.IsWatchedByDefault(port, uplink) }
 	}
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }

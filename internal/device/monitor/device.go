@@ -336,7 +336,7 @@ func (d *Device) ensurePort(number int) *port {
 	if ok {
 		return d.ports[i]
 	}
-	if number < 1 || number > maxPort || !d.cfg.Ports(d.name, number) {
+	if number < 1 || number > maxPort || !d.cfg.Ports(d.name, number, d.attr.Uplink) {
 		return nil
 	}
 	p := newPort(number, d.cfg.ExpectedDown(d.name, number))

@@ -202,7 +202,7 @@ func TestUnknownTypesAreCountedOnceSeenAndBounded(t *testing.T) {
 
 func TestPortsThatAreNotWantedAreNotCounted(t *testing.T) {
 	h, sup, led := startWithOpenDevice(t, func(c *Config) {
-		c.Ports = func(_ string, port int) bool { return port == 2 }
+		c.Ports = func(_ string, port, _ int) bool { return port == 2 }
 		c.ExpectedDown = func(device string, port int) bool { return device == "mlx5_0" && port == 2 }
 	})
 	led.Count(int32(verbs.EventPortErr), 1, 5, 5)

@@ -121,6 +121,33 @@ func TestRepresentorOfAFunctionNeedNotBeUp(t *testing.T) {
 	})
 }
 
+// The worker names the port of the cable. The first ports of the device are watched besides it, and none of them need be up.
+func TestUplinkOfACardInSwitchdevModeShouldBeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, with := withMemory()
+		m.RememberPort("mlx5_0", 1, 400) // in another mode it was the port of the cable
+		h := startMonitor(t, with)
+		h.reportFound(sharedDevice("mlx5_0", 0))
+		sup := h.sup("mlx5_0", 0)
+		sup.Started(h.ledger(), nil)
+		opened := openedItem("mlx5_0", 130)
+		opened.Opened.Uplink = 130
+		h.batch(sup, opened)
+		for _, port := range []int{1, 2, 130} {
+			h.batch(sup, readingItem(port, h.mono.Load(), verbs.PortActive))
+		}
+		h.runUntil(sup, 120*sec)
+		h.gather()
+		for _, port := range []int{1, 2, 130} {
+			h.batch(sup, readingItem(port, h.mono.Load(), verbs.PortDown))
+		}
+		s := h.gather()
+		requireExpected(t, s, "mlx5_0", 1, false, expect.ReasonRepresentor)
+		requireExpected(t, s, "mlx5_0", 2, false, expect.ReasonRepresentor)
+		requireExpected(t, s, "mlx5_0", 130, true, expect.ReasonRemembered)
+	})
+}
+
 func TestConfiguredPortShouldBeUpAndFast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := startMonitor(t, func(c *Config) {

@@ -175,9 +175,12 @@ func (d *Device) updateLegs(p *port, t *moment) legs {
 	return now
 }
 
-// isRepresentor reports whether the port represents a function in the switch of the card, or is a free place for a representor: the
-// driver has one port for each function that may exist (mlx5_ib_vport_rep_load in drivers/infiniband/hw/mlx5/ib_rep.c). The caller holds d.mu.
+// isRepresentor reports whether the port represents a function in the switch of the card, or is free for a representor: the driver has a
+// port for each function that may exist (mlx5_ib_vport_rep_load in drivers/infiniband/hw/mlx5/ib_rep.c). The caller holds d.mu.
 func (d *Device) isRepresentor(p *port) bool {
+	if d.attr.Uplink != 0 {
+		return p.port != d.attr.Uplink
+	}
 	p.representor = p.representor || p.netdev != "" && d.cfg.Representor(p.netdev)
 	return p.representor || p.netdev == "" && slices.ContainsFunc(d.ports, func(o *port) bool { return o.representor })
 }

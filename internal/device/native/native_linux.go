@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/device/ledger"
+	"rdma_events/internal/device/nldev"
 	"rdma_events/internal/device/sysfs"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/clock"
@@ -65,6 +66,9 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	d.attr.AlwaysActive = !verbs.DriverReportsState(d.attr.Driver)
 	if fw := C.GoString(&info.firmware[0]); fw != "" {
 		d.attr.Firmware = fw
+	}
+	if d.attr.Ports > 1 {
+		d.callControlSysfs(0, func() { d.findUplink(nldev.QueryNetDevs) })
 	}
 	return d, nil
 }
@@ -166,7 +170,8 @@ type nativeDevice struct {
 
 	pkeys pkeyIndexes
 
-	netDevs sync.Map // by port: name of the network device that a query found last
+	netDevs      sync.Map // by port: name of the network device that a query found last
+	uplinkNetDev string
 
 	mu      sync.Mutex
 	closed  bool
@@ -245,6 +250,9 @@ func (d *nativeDevice) queryPort(port int) (attr verbs.PortAttr, needsGRH bool, 
 			attr.LinkDowned, attr.HasLinkDowned = n, err == nil
 		}
 	})
+	if attr.NetDev == "" && port == d.attr.Uplink {
+		attr.NetDev = d.uplinkNetDev // without RoCE no GID names it
+	}
 	if attr.NetDev != "" {
 		d.netDevs.Store(port, attr.NetDev)
 	}

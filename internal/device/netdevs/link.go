@@ -2,10 +2,10 @@ package netdevs
 
 import (
 	"encoding/binary"
-	"regexp"
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/netlink"
 )
 
@@ -37,10 +37,6 @@ const (
 	linkUp      = 0
 )
 
-// representorName matches the port names of representors, such as pf0, pf0vf3, pf0sf88 and c1pf0vf3 (__devlink_port_phys_port_name_get in
-// net/devlink/port.c; Documentation/networking/representors.rst). The port of a cable has a name such as p0 or p0s1.
-var representorName = regexp.MustCompile(`^(c\d+)?pf\d`)
-
 // parseLink reads the body of a message RTM_NEWLINK. ok is false if the message does not describe a whole network device, such
 // as the messages of bridges about their ports.
 func parseLink(body []byte) (index int, l link, ok bool) {
@@ -60,7 +56,7 @@ func parseLink(body []byte) (index int, l link, ok bool) {
 		case unix.IFLA_MASTER:
 			l.master = int(netlink.ParseWord(value))
 		case unix.IFLA_PHYS_PORT_NAME:
-			l.representor = representorName.MatchString(netlink.ParseText(value))
+			l.representor = verbs.IsRepresentor(netlink.ParseText(value))
 		case unix.IFLA_OPERSTATE:
 			hasState = true
 		case unix.IFLA_CARRIER:

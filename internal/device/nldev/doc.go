@@ -1,6 +1,6 @@
 // Package nldev reads by RDMA netlink (rdma_netlink.h, as rdma(8) does) which
 // processes and kernel modules use a device, how many objects it has, a list of
-// its objects, and the counters of a port. It needs no privilege and opens no
+// its objects, the counters of a port, and the network devices of the ports. It needs no privilege and opens no
 // device.
 //
 // QueryUse lists protection domains, not queue pairs as `rdma resource show qp`

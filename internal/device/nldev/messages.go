@@ -6,6 +6,7 @@ const (
 	nldev = 5 << 10 // RDMA_NL_NLDEV, above the number of a message
 
 	get       = nldev | 1  // RDMA_NLDEV_CMD_GET
+	portGet   = nldev | 5  // RDMA_NLDEV_CMD_PORT_GET
 	resGet    = nldev | 9  // RDMA_NLDEV_CMD_RES_GET
 	resQPGet  = nldev | 10 // RDMA_NLDEV_CMD_RES_QP_GET, and likewise
 	resCQGet  = nldev | 12
@@ -18,6 +19,7 @@ const (
 	attrDevName      = 2
 	attrPortIndex    = 3
 	attrSummary      = 15
+	attrNetDevName   = 51
 	attrSummaryEntry = 16
 	attrSummaryName  = 17
 	attrSummaryCount = 18

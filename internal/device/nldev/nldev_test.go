@@ -43,6 +43,22 @@ func TestCountersAreThoseOfTheMessage(t *testing.T) {
 	}
 }
 
+func TestNetworkDevicesAreThoseOfTheirPorts(t *testing.T) {
+	port := func(number uint32, name string) []byte {
+		body := nest(attrPortIndex, netlink.Word(number))
+		if name != "" {
+			body = append(body, nest(attrNetDevName, []byte(name+"\x00"))...)
+		}
+		return body
+	}
+	got := map[int]string{}
+	for _, body := range [][]byte{port(1, ""), port(2, "pf0vf0"), port(130, "p0")} {
+		require.NoError(t, addNetDev(got, body))
+	}
+	require.Equal(t, map[int]string{2: "pf0vf0", 130: "p0"}, got)
+	require.Error(t, addNetDev(got, port(3, "p1")[:10]))
+}
+
 func TestResourcesAreThoseOfTheSummary(t *testing.T) {
 	entry := func(name string, n uint64) []byte {
 		return nest(attrSummaryEntry, nest(attrSummaryName, []byte(name+"\x00")), nest(attrSummaryCount, u64Value(n)))

@@ -122,7 +122,8 @@ func NewAsker(c AskerConfig) *Asker {
 	if c.Options.CommandInterval > 0 {
 		a.commands = c.Device.Commands()
 	}
-	for _, n := range verbs.PortNumbers(c.Device.Attr().Ports, c.Options.Ports) {
+	attr := c.Device.Attr()
+	for _, n := range attr.WatchedPorts(c.Options.Ports) {
 		a.ports = append(a.ports, &askedPort{number: n})
 	}
 	return a

@@ -222,7 +222,8 @@ func newSession(dev verbs.Device, led *ledger.Ledger, o verbs.Options) *session 
 		OnStuck: func() { s.out.ready.Send() }, OnSnapshotDue: func() { s.evidenceWake.Send() },
 		OnRTNLFree: func() { s.querierWake.Send() },
 	})
-	for _, n := range verbs.PortNumbers(dev.Attr().Ports, o.Ports) {
+	attr := dev.Attr()
+	for _, n := range attr.WatchedPorts(o.Ports) {
 		s.ports = append(s.ports, &port{number: n})
 	}
 	return s

@@ -75,13 +75,10 @@ func (t *Taker) Take() error {
 	return t.failed
 }
 
-// portNumbers returns the numbers of the ports of the open device.
+// portNumbers returns the numbers of the ports that are watched by default.
 func (t *Taker) portNumbers() []int {
-	var all []int
-	for port := 1; port <= min(t.dev.Attr().Ports, verbs.MaxPorts); port++ {
-		all = append(all, port)
-	}
-	return all
+	attr := t.dev.Attr()
+	return attr.WatchedPorts(nil)
 }
 
 // runKernelReads reads the parts that the kernel answers from memory.

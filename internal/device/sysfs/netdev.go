@@ -15,6 +15,12 @@ import (
 // InfiniBand or while the port has no GID. It asks no driver.
 func (s FS) PortNetDev(name string, port int) string { return portNetDev(s.portDir(name, port)) }
 
+// PhysPortName returns the name of a network device's port on its card, such as p0 or pf0vf3, "" if it is unknown. While another process
+// holds the kernel's RTNL lock, the read is repeated without a pause (phys_port_name_show in net/core/net-sysfs.c), until the process is killed.
+func (s FS) PhysPortName(netdev string) string {
+	return readAttr(filepath.Join(s.root, "class/net", netdev), "phys_port_name")
+}
+
 // NetDev returns the state of a network device. It returns ErrUnsupported if there is no device
 // of that name, for example because it is in another network namespace. It asks no driver.
 func (s FS) NetDev(name string) (verbs.NetDev, error) {

@@ -26,19 +26,6 @@ type Options struct {
 // default.
 const MaxPorts = 16
 
-// PortNumbers returns the numbers of the ports to watch on a device with all ports:
-// the named ports, or the first MaxPorts if none are named.
-func PortNumbers(all int, named []int) []int {
-	if len(named) > 0 {
-		return named
-	}
-	var numbers []int
-	for n := 1; n <= min(all, MaxPorts); n++ {
-		numbers = append(numbers, n)
-	}
-	return numbers
-}
-
 // ProbeOptions is the probe section of the configuration.
 type ProbeOptions struct {
 	Interval  time.Duration // 0: no probes

@@ -1,17 +1,31 @@
 package verbs
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-func TestPortNumbersAreTheNamedOnesOrTheFirst(t *testing.T) {
-	require.Equal(t, []int{3, 1}, PortNumbers(2, []int{3, 1}))
-	require.Equal(t, []int{1, 2}, PortNumbers(2, nil))
-	require.Len(t, PortNumbers(255, nil), MaxPorts)
-	require.Empty(t, PortNumbers(0, nil))
+func TestWatchedPortsAreTheNamedOnesOrTheFirstAndTheUplink(t *testing.T) {
+	watched := func(ports, uplink int, named ...int) []int {
+		return (&DeviceAttr{Ports: ports, Uplink: uplink}).WatchedPorts(named)
+	}
+	require.Equal(t, []int{3, 1}, watched(2, 0, 3, 1))
+	require.Equal(t, []int{1, 2}, watched(2, 0))
+	require.Len(t, watched(255, 0), MaxPorts)
+	require.Empty(t, watched(0, 0))
+	require.Equal(t, []int{1, 2, 3}, watched(3, 3))
+	many := watched(130, 130)
+	require.Len(t, many, MaxPorts)
+	require.Equal(t, []int{1, 15, 130}, []int{many[0], many[14], many[15]})
+	require.Equal(t, []int{2}, watched(130, 130, 2))
+	for port := 1; port <= 255; port++ {
+		for _, uplink := range []int{0, 1, 16, 17, 130} {
+			require.Equal(t, slices.Contains(watched(255, uplink), port), IsWatchedByDefault(port, uplink), "%d %d", port, uplink)
+		}
+	}
 }
 
 func TestMissedRoundsKeepToTheGrid(t *testing.T) {

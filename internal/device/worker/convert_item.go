@@ -23,6 +23,7 @@ func deviceToProto(d *verbs.DeviceAttr) *proto.DeviceAttr {
 		Firmware:        sanitize.UTF8(d.Firmware),
 		VirtualFunction: d.VirtualFunction,
 		CountsFlushes:   d.CountsFlushes,
+		Uplink:          int64(d.Uplink),
 	}
 }
 
@@ -43,6 +44,7 @@ func deviceFromProto(m *proto.DeviceAttr) *verbs.DeviceAttr {
 		Firmware:        cleanText(m.GetFirmware()),
 		VirtualFunction: m.GetVirtualFunction(),
 		CountsFlushes:   m.GetCountsFlushes(),
+		Uplink:          int(m.GetUplink()),
 	}
 }
 

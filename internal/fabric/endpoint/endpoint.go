@@ -24,7 +24,8 @@ func New(orders *verbs.FabricOrders) session.NewPart {
 			return nil
 		}
 		e := &endpoint{session: s}
-		for _, n := range verbs.PortNumbers(s.Device().Attr().Ports, s.Options().Ports) {
+		attr := s.Device().Attr()
+		for _, n := range attr.WatchedPorts(s.Options().Ports) {
 			e.fabrics = append(e.fabrics, newPortFabric(s, n, rand.Uint64))
 		}
 		e.stopOrders = orders.Handle(func(r verbs.FabricRequest) {

@@ -37,7 +37,7 @@ func Suspended() int64 { return readSuspended(read) }
 
 func readSuspended(read func(id int32) int64) int64 {
 	boot, mono := readTogether(unix.CLOCK_BOOTTIME, unix.CLOCK_MONOTONIC, read)
-	return boot - mono
+	return max(0, boot-mono) // on a host that has never been suspended, the inaccuracy of the readings may make it negative
 }
 
 // readTogether reads two clocks at the same moment.

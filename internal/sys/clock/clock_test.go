@@ -47,3 +47,13 @@ func TestPreemptedClocksAreReadThreeTimesAtMost(t *testing.T) {
 	readTogether(unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, func(int32) int64 { reads++; return int64(reads) * int64(time.Second) })
 	require.Equal(t, 9, reads)
 }
+
+// CLOCK_BOOTTIME is read in the first half of the time between the two readings of CLOCK_MONOTONIC.
+func TestHostThatWasNeverSuspendedHasNoNegativeTime(t *testing.T) {
+	times := []int64{100, 110, 300}
+	require.Zero(t, readSuspended(func(int32) int64 {
+		now := times[0]
+		times = times[1:]
+		return now
+	}))
+}

@@ -32,7 +32,7 @@ func checkProbes(x *examination) []Result {
 			results = append(results, x.notOpened(d))
 			continue
 		}
-		for _, port := range verbs.PortNumbers(d.trials[0].Attr.Ports, nil) {
+		for _, port := range d.trials[0].Attr.WatchedPorts(nil) {
 			if x.watchesPort(d.Name, port) {
 				results = append(results, x.checkProbe(d, port))
 			}

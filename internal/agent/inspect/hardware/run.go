@@ -116,7 +116,7 @@ func (x *run) queryPorts(ctx context.Context) (opened bool) {
 	defer cancel()
 	ports := 0
 	seen := x.watchDevice(ctx, verbs.Options{StateInterval: callInterval, EveryReading: true}, func(seen *inspect.Observation) bool {
-		ports = len(verbs.PortNumbers(seen.Attr.Ports, nil))
+		ports = len(seen.Attr.WatchedPorts(nil))
 		return len(seen.Readings) >= timedCalls*ports
 	})
 	if seen.Attr == nil {

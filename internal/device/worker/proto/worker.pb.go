@@ -768,6 +768,7 @@ type DeviceAttr struct {
 	VirtualFunction bool                   `protobuf:"varint,13,opt,name=virtual_function,json=virtualFunction,proto3" json:"virtual_function,omitempty"`
 	CountsFlushes   bool                   `protobuf:"varint,14,opt,name=counts_flushes,json=countsFlushes,proto3" json:"counts_flushes,omitempty"`
 	AlwaysActive    bool                   `protobuf:"varint,15,opt,name=always_active,json=alwaysActive,proto3" json:"always_active,omitempty"`
+	Uplink          int64                  `protobuf:"varint,16,opt,name=uplink,proto3" json:"uplink,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -905,6 +906,13 @@ func (x *DeviceAttr) GetAlwaysActive() bool {
 		return x.AlwaysActive
 	}
 	return false
+}
+
+func (x *DeviceAttr) GetUplink() int64 {
+	if x != nil {
+		return x.Uplink
+	}
+	return 0
 }
 
 type Reading struct {
@@ -2737,7 +2745,7 @@ const file_worker_proto_rawDesc = "" +
 	"fabricPort\x12G\n" +
 	"\ffabric_facts\x18\f \x01(\v2\".rdma_events.worker.v1.FabricFactsH\x00R\vfabricFacts\x12\x14\n" +
 	"\x05after\x18\r \x01(\x04R\x05afterB\x06\n" +
-	"\x04whatJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05\"\xe0\x03\n" +
+	"\x04whatJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05\"\xf8\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2756,7 +2764,8 @@ const file_worker_proto_rawDesc = "" +
 	"\bfirmware\x18\f \x01(\tR\bfirmware\x12)\n" +
 	"\x10virtual_function\x18\r \x01(\bR\x0fvirtualFunction\x12%\n" +
 	"\x0ecounts_flushes\x18\x0e \x01(\bR\rcountsFlushes\x12#\n" +
-	"\ralways_active\x18\x0f \x01(\bR\falwaysActive\"\xc3\x01\n" +
+	"\ralways_active\x18\x0f \x01(\bR\falwaysActive\x12\x16\n" +
+	"\x06uplink\x18\x10 \x01(\x03R\x06uplink\"\xc3\x01\n" +
 	"\aReading\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x123\n" +
