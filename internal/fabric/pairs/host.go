@@ -441,6 +441,7 @@ func (pr *pair) applyState(state *exchange.State) {
 	i := slices.IndexFunc(state.Ports, func(s exchange.PortState) bool { return s.Device == pr.remote.Device && s.Port == pr.remote.Port })
 	if i < 0 {
 		pr.peerGone, pr.lastAnswer = true, 0
+		pr.markStale() // the device was removed or renamed: another one may take its place
 		return
 	}
 	s := &state.Ports[i]

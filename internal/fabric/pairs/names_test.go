@@ -219,3 +219,38 @@ func TestPairMadeByPositionIsRemadeByName(t *testing.T) {
 		})
 	}
 }
+
+// The peer has renamed the connected device, or lost it, and may have another one that matches.
+func TestPeerWithoutTheConnectedDeviceIsOfferedAnotherPair(t *testing.T) {
+	runInBubble(t, 2, 2, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		offers := n.offers
+		k := h[0].k
+		k.mu.Lock()
+		for _, pr := range k.ports[0].pairs {
+			if pr != nil {
+				pr.applyState(&exchange.State{})
+			}
+		}
+		k.mu.Unlock()
+		passTime(5 * time.Second)
+		require.Equal(t, offers+1, n.offers)
+		require.Equal(t, verdict.VerdictOK, k.Views()[0].Verdict)
+	})
+}
+
+// Sends do not complete, as in a storm of pause frames, until the queue is full and takes no more of them.
+func TestOwnLinkStaysTheVerdictWhenTheSendQueueIsFull(t *testing.T) {
+	runInBubble(t, 5, 5, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
+		for _, o := range h[1:] {
+			n.cutHosts("h0", o.name, true)
+		}
+		passTime(3 * time.Second)
+		require.EqualValues(t, verdict.VerdictOwnLink, h[0].portPoint().Verdict)
+		h[0].mu.Lock()
+		h[0].unsent = "ENOMEM"
+		h[0].mu.Unlock()
+		passTime(5 * time.Minute)
+		require.EqualValues(t, verdict.VerdictOwnLink, h[0].portPoint().Verdict)
+		require.EqualValues(t, 4, h[0].portPoint().PairsMet)
+	})
+}

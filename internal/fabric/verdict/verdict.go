@@ -155,6 +155,9 @@ func (j *Judge) Update(s *Sample) (changed bool) {
 		found, path = j.assessSample(s)
 	}
 	if found == j.verdict {
+		if found == VerdictPartial && j.isPathAnswered(s) {
+			j.silentPath = path
+		}
 		return false
 	}
 	j.verdict, j.since, j.silentPath = found, s.At, path
@@ -241,9 +244,27 @@ func (j *Judge) faultHasEnded(s *Sample) bool {
 	}
 	switch j.verdict {
 	case VerdictPartial:
-		return j.silentPath >= len(s.Paths) || s.Paths[j.silentPath].Answered >= minAnsweredInRow
+		return j.isPathAnswered(s)
 	case VerdictLossyForward, VerdictLossyReverse, VerdictLossyBoth:
-		return s.At-j.since >= lossWindow && j.judgeLoss(cleanShare, 1) == VerdictOK
+		return s.At-j.since >= lossWindow && j.lossHasEnded()
 	}
 	return true
+}
+
+// isPathAnswered reports whether the path that was silent is answered again.
+func (j *Judge) isPathAnswered(s *Sample) bool {
+	return j.silentPath >= len(s.Paths) || s.Paths[j.silentPath].Answered >= minAnsweredInRow
+}
+
+// lossHasEnded reports whether the loss has ended in the direction that the verdict names. Of VerdictLossyBoth one direction may have ended
+// while the other one is still lossy.
+func (j *Judge) lossHasEnded() bool {
+	switch left := j.judgeLoss(cleanShare, 1); j.verdict {
+	case VerdictLossyForward:
+		return left == VerdictOK || left == VerdictLossyReverse
+	case VerdictLossyReverse:
+		return left == VerdictOK || left == VerdictLossyForward
+	default:
+		return left == VerdictOK || left != VerdictLossyBoth && left == j.judgeLoss(lossyShare, minLost)
+	}
 }
