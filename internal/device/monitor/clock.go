@@ -103,9 +103,13 @@ type stamp struct {
 }
 
 // next returns wall as the time stamp of the next point, moved forward if it is not later than
-// the last one of the same epoch.
+// the last one of the same epoch. A wall time of an earlier epoch was read before the clock was
+// set back, and is ahead of the points since then.
 func (s *stamp) next(wall int64, epoch uint64) time.Time {
-	if epoch <= s.epoch {
+	switch {
+	case epoch < s.epoch:
+		wall = s.last + 1
+	case epoch == s.epoch:
 		wall = max(wall, s.last+1)
 	}
 	s.last, s.epoch = wall, max(s.epoch, epoch)

@@ -36,3 +36,12 @@ func TestClockThatIsSetBackIsFollowed(t *testing.T) {
 	require.EqualValues(t, 1, m.epoch)
 	require.EqualValues(t, epoch-3600*sec, m.offset)
 }
+
+// A goroutine reads the clock and waits. Meanwhile the clock is set back, and another goroutine makes a point of the series.
+func TestTimeFromBeforeTheClockWasSetBackDoesNotMoveASeriesAhead(t *testing.T) {
+	var s stamp
+	s.next(7200*sec, 0)
+	require.Equal(t, unixNano(3600*sec), s.next(3600*sec, 1))
+	require.Equal(t, unixNano(3600*sec+1), s.next(7201*sec, 0))
+	require.Equal(t, unixNano(3601*sec), s.next(3601*sec, 1))
+}
