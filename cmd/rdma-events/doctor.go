@@ -128,7 +128,8 @@ func newSystem(config string) (*doctor.System, error) {
 		}
 		p := doctor.PluginConfig{
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
-			WatchesPort: func(device string, port int) bool { return c.WatchesPort(device, port, 0) }, Expected: expectedDevices(&c), ExpectedRate: c.ExpectedRate, Role: c.Roles.Role,
+			WatchesPort: func(device string, port int) bool { return c.WatchesPort(device, port, 0) },
+			Expected:    expectedDevices(&c), ExpectedRate: c.ExpectedRate, Role: c.Roles.Role,
 			VirtualFunctions: c.WatchedFunctions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
 		p.Fabric = newFabricConfig(&c)

@@ -58,7 +58,8 @@ func portCases() []Case {
 		{"port-down", "not to be used", port("1x20 0x60", "0x80"), nil, []int{23, 40}},
 		{"port-down", "told to forget it", port("1x20 0x60", "1x40 0x40"), []int{23, 40}, []int{45, 60}},
 		{"port-down", "down for less than a minute", port("1x20 0 1x20", "1x41"), nil, []int{21, 22, 23}},
-		{"port-down", "the device is gone", port("1x20 _x60", "1x20 _x60"), nil, []int{25, 40}},
+		{"port-down", "the device is gone", port("1x20 _x60", "1x20 0x60"), nil, []int{25, 40}},
+		{"port-down", "a pod borrows the device, whose port goes down first", port("1x20 0 _x60", "1x21 0x60"), nil, []int{21, 22, 23, 40}},
 		{
 			"port-down", "an older plugin, which says nothing of what is expected",
 			newSeries("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40},

@@ -140,6 +140,7 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 	require.Equal(t, map[string]any{
 		"state": int64(-1), "state_name": "absent", "transitions": int64(0), "flaps": int64(0), "flaps_day": int64(0),
 		"down_ns": int64(0), "missed_transitions": int64(0), "phantom_events": int64(0), "gid_moves": int64(0),
+		"expected_up": int64(0),
 	}, port.Fields)
 	require.Equal(t, map[string]string{"device": "d", "port": "1"}, port.Tags)
 

@@ -167,10 +167,11 @@ func portStateFields() []field[Port] {
 			}),
 		optionalInt("expected_up", "", "1 if the port should be active: a section expected matches its device, this host remembers that it was active for a "+
 			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for all other ports, for the ports of expected_down, "+
-			"for representors, and after a stay in another network namespace until the port is active again; only with the field up",
+			"for representors, after a stay in another network namespace until the port is active again, and while the device is not open; not with "+
+			"drivers that report a state regardless of the link",
 			func(v *Port) (int64, bool) {
 				_, known := v.Up()
-				return boolToInt(v.ExpectedUp), known
+				return boolToInt(known && v.ExpectedUp), !v.AlwaysActive && v.State != verbs.PortNop
 			}),
 		optionalText("link_layer", "link layer: infiniband, ethernet or unspecified",
 			ifKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
