@@ -32,19 +32,14 @@ const memoryMap = "/proc/self/smaps"
 // releaseStartMemory releases memory that only the start needed: garbage, and pages of the
 // program's file. Most of these pages are code for initialisation and neighbouring pages that
 // the kernel mapped with it. If a page is needed again, it comes from the page cache, 16 pages
-// per page fault.
-func releaseStartMemory() error {
+// per page fault. smaps is the memoryMap, open at its beginning.
+func releaseStartMemory(smaps io.Reader) error {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("read name of the program: %w", err)
 	}
-	f, err := os.Open(memoryMap)
-	if err != nil {
-		return fmt.Errorf("open memory map: %w", err)
-	}
-	defer f.Close()
-	for m := range cleanMappings(f, exe) {
+	for m := range cleanMappings(smaps, exe) {
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED); errno != 0 {
 			return fmt.Errorf("forget pages of %s: %w", exe, errno)
 		}

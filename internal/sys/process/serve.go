@@ -113,6 +113,12 @@ func Serve(c ServeConfig) int {
 			return exitSetup
 		}
 	}
+	// It is opened at once: Landlock permits the file that was there before the confinement, and the kernel may make another one when it
+	// is short of memory.
+	smaps, err := os.Open(memoryMap)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, fmt.Errorf("open memory map: %w", err))
+	}
 	register, err := c.setUp()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -122,7 +128,7 @@ func Serve(c ServeConfig) int {
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: c.Handshake.config(),
 		Plugins:         plugin.PluginSet{pluginName: &contractPlugin{register: register}},
-		GRPCServer:      func(o []grpc.ServerOption) *grpc.Server { return newServer(o, stdio) },
+		GRPCServer:      func(o []grpc.ServerOption) *grpc.Server { return newServer(o, stdio, smaps) },
 		Logger:          hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: stdio}),
 	})
 	fmt.Fprintln(stdio, "go-plugin cannot serve the host")
@@ -251,13 +257,17 @@ const startTime = 5 * time.Second
 
 // newServer returns a gRPC server with small buffers. At the first stream of the contract, it
 // sets Go's standard streams to stdio, because go-plugin has replaced them by pipes that no
-// process reads.
-func newServer(opts []grpc.ServerOption, stdio *os.File) *grpc.Server {
+// process reads. After the start it releases memory by smaps and closes smaps; nil: it does not.
+func newServer(opts []grpc.ServerOption, stdio, smaps *os.File) *grpc.Server {
 	const buffer = 8 << 10
 	completeStart := sync.OnceFunc(func() {
 		os.Stdout, os.Stderr = stdio, stdio
+		if smaps == nil {
+			return
+		}
 		time.AfterFunc(startTime, func() {
-			if err := releaseStartMemory(); err != nil {
+			defer smaps.Close()
+			if err := releaseStartMemory(smaps); err != nil {
 				fmt.Fprintln(stdio, err)
 			}
 		})
