@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/device/bonds"
 	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/monitor"
-	"rdma_events/internal/device/netdevs"
 	"rdma_events/internal/device/routes"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/device/worker"
@@ -148,17 +148,17 @@ func (o *partOpener) openApplications() (part, error) {
 	}, nil
 }
 
-// openNetwork opens the sources of facts about the network devices of the ports: the legs of bonds, which network
-// devices are representors, and which carry the default route. Simulated ports have no network devices.
+// openNetwork opens the sources of facts about the network devices of the ports: the legs of bonds, and which network
+// devices carry the default route. Simulated ports have no network devices.
 func (o *partOpener) openNetwork() (part, error) {
 	if o.config.Simulated() {
 		return part{}, nil
 	}
-	table := &netdevs.Table{}
-	o.monitor.Legs, o.monitor.Representor = table.Legs, table.Representor
+	legs := &bonds.Table{}
+	o.monitor.Legs = legs.Legs
 	o.monitor.CarriesDefaultRoute = routes.Table{}.CarriesDefault
 	return part{run: func(ctx context.Context, m *monitor.Monitor) {
-		table.Run(ctx, m.LegsChanged, func(err error) { o.log.Warn(err.Error()) })
+		legs.Run(ctx, m.LegsChanged, func(err error) { o.log.Warn(err.Error()) })
 	}}, nil
 }
 

@@ -68,8 +68,8 @@ func (s *statusKeeper) rememberState(p measure.Point) {
 	}
 }
 
-// storeInterval judges the host by the points of an interval, which began to be gathered at now, and by states that have
-// changed meanwhile. It emits its problems and queues the status for writing. The caller must not use the points afterwards.
+// storeInterval judges the host by the points of an interval and by the states that have changed since now, when the gathering
+// began. It emits the problems and queues the status for writing. The caller must not use the points afterwards.
 func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

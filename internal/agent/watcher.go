@@ -209,8 +209,8 @@ func (c *Config) ExpectsDown(device string, port int) bool {
 	return slices.Contains(portsOf(c.ExpectedDown, device), port)
 }
 
-// SelectDevices makes the configuration select the devices that match globs, instead of those of the option devices, and expect none of
-// them. It drops the ports of other devices. Check reports an invalid glob.
+// SelectDevices makes the configuration select the devices that match globs instead of those in the option devices. It drops the ports of
+// other devices, and the options that require devices to be present. If a glob is invalid, Check returns an error.
 func (c *Config) SelectDevices(globs []string) {
 	c.Devices, c.Expect, c.Expected = globs, nil, nil
 	if selected, err := compileGlobs(globs); err == nil {

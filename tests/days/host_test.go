@@ -44,6 +44,7 @@ type nic struct {
 	lost, unheard int
 	runs          []verbs.Run // events that no worker has read
 	link          verbs.PCILink
+	uplink        int           // the port of the cable, in switchdev mode; else 0
 	silent        bool          // the firmware answers no command
 	refused       status.Reason // why no worker can open the device; "": one can
 	unacked       bool          // the provider's library does not return from the acknowledgement of an event of port 2
@@ -179,7 +180,6 @@ func (h *host) begin() {
 		Function:     func(address string) verbs.PCIFunction { return h.function(address) },
 		PCILink:      h.linkOf,
 		Legs:         func(netdev string) (legs, up int, ok bool) { return h.legs[0], h.legs[1], netdev == "bond0" },
-		Representor:  func(netdev string) bool { return netdev == "pf0sf88" },
 		Released:     func(f verbs.Found) bool { return h.released[f.Name] },
 	})
 	var ctx context.Context
@@ -351,7 +351,7 @@ func (w *worker) open() {
 	w.handle.Started(led, func() {})
 	w.status = status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: w.status.Restarts}
 	w.deliver(verbs.Item{Opened: &verbs.DeviceAttr{
-		Name: w.device, Ports: len(n.ports), Vectors: 4, EventsSupported: true, Driver: "mlx5_core", BoardID: "MT_1", PCIAddress: n.found.PCI,
+		Name: w.device, Ports: len(n.ports), Vectors: 4, EventsSupported: true, Driver: "mlx5_core", BoardID: "MT_1", PCIAddress: n.found.PCI, Uplink: n.uplink,
 	}})
 	w.query(n)
 }

@@ -204,7 +204,7 @@ func (m *Memory) removeForgotten(was, now *Device) []Forgotten {
 	return all
 }
 
-// writeAgain makes the next Sync write the devices that this one could not write, and remove those of there that next lacks.
+// writeAgain makes the next Sync repeat a write that failed. there are the devices in the file, and next are those that should be in it.
 func (m *Memory) writeAgain(there, next map[string]*Device) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -79,9 +79,6 @@ type Config struct {
 	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false without a bond.
 	// It is called concurrently and must not block. Nil: no bond is known.
 	Legs func(netdev string) (legs, up int, ok bool)
-	// Representor reports whether a network device is the representor of a function in the switch of its card. It is called
-	// concurrently and must not block. Nil: none is.
-	Representor func(netdev string) bool
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.
 	RSS func(pid int) uint64
@@ -127,9 +124,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Legs == nil {
 		c.Legs = func(string) (legs, up int, ok bool) { return 0, 0, false }
-	}
-	if c.Representor == nil {
-		c.Representor = func(string) bool { return false }
 	}
 	if c.RSS == nil {
 		c.RSS = func(int) uint64 { return 0 }

@@ -87,46 +87,15 @@ func TestRememberedPortShouldBeUpFromTheStart(t *testing.T) {
 	})
 }
 
-// In switchdev mode the driver has a port for each function that may exist, and the network device of a function's port is its
-// representor. It goes with the function, and the port is down from then on.
-func TestRepresentorOfAFunctionNeedNotBeUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, with := withMemory()
-		h := startMonitor(t, func(c *Config) {
-			with(c)
-			c.Configured = func(string, int) (float64, bool) { return 0, true }
-			c.Representor = func(netdev string) bool { return netdev == "pf0vf0" }
-		})
-		h.reportFound(sharedDevice("mlx5_0", 0))
-		sup := h.sup("mlx5_0", 0)
-		h.openDevice(sup, "mlx5_0")
-		s := h.gather()
-		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonConfigured)
-		requireExpected(t, s, "mlx5_0", 2, true, expect.ReasonConfigured)
-		for port, netdev := range []string{"p0", "pf0vf0"} {
-			item := readingItem(port+1, h.mono.Load(), verbs.PortActive)
-			item.Reading.Attr.NetDev = netdev
-			h.batch(sup, item)
-		}
-		h.runUntil(sup, 120*sec)
-		h.gather()
-		h.batch(sup, readingItem(2, h.mono.Load(), verbs.PortDown))
-		s = h.gather()
-		requireExpected(t, s, "mlx5_0", 1, true, expect.ReasonConfigured)
-		requireExpected(t, s, "mlx5_0", 2, false, expect.ReasonRepresentor)
-		_, remembered := m.Port("mlx5_0", 1)
-		require.True(t, remembered)
-		_, remembered = m.Port("mlx5_0", 2)
-		require.False(t, remembered)
-	})
-}
-
-// The worker names the port of the cable. The first ports of the device are watched besides it, and none of them need be up.
+// The other ports represent functions. They are down when nobody uses these, whatever the host remembers or the configuration expects.
 func TestUplinkOfACardInSwitchdevModeShouldBeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, with := withMemory()
 		m.RememberPort("mlx5_0", 1, 400) // in another mode it was the port of the cable
-		h := startMonitor(t, with)
+		h := startMonitor(t, func(c *Config) {
+			with(c)
+			c.Configured = func(_ string, port int) (float64, bool) { return 0, port == 2 }
+		})
 		h.reportFound(sharedDevice("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		sup.Started(h.ledger(), nil)
@@ -145,6 +114,8 @@ func TestUplinkOfACardInSwitchdevModeShouldBeUp(t *testing.T) {
 		requireExpected(t, s, "mlx5_0", 1, false, expect.ReasonRepresentor)
 		requireExpected(t, s, "mlx5_0", 2, false, expect.ReasonRepresentor)
 		requireExpected(t, s, "mlx5_0", 130, true, expect.ReasonRemembered)
+		_, remembered := m.Port("mlx5_0", 2)
+		require.False(t, remembered)
 	})
 }
 

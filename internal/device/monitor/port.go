@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"slices"
 	"strconv"
 
 	"rdma_events/internal/device/expect"
@@ -36,7 +35,6 @@ type port struct {
 	// comparedGbps is the rate expected by comparison with other ports at the last Gather (verbs.ExpectedRates); 0: none.
 	comparedGbps float64
 	netdev       string // the last network device that a query named; a port that is down may have no GID to name one
-	representor  bool   // netdev is or was the representor of a function
 	legs         legs   // as last read
 	legsRead     bool
 	gids         gidtable.Differ
@@ -175,15 +173,8 @@ func (d *Device) updateLegs(p *port, t *moment) legs {
 	return now
 }
 
-// isRepresentor reports whether the port represents a function in the switch of the card, or is free for a representor: the driver has a
-// port for each function that may exist (mlx5_ib_vport_rep_load in drivers/infiniband/hw/mlx5/ib_rep.c). The caller holds d.mu.
-func (d *Device) isRepresentor(p *port) bool {
-	if d.attr.Uplink != 0 {
-		return p.port != d.attr.Uplink
-	}
-	p.representor = p.representor || p.netdev != "" && d.cfg.Representor(p.netdev)
-	return p.representor || p.netdev == "" && slices.ContainsFunc(d.ports, func(o *port) bool { return o.representor })
-}
+// isRepresentor reports whether the port represents a function of a card in switchdev mode, or is free for one. The caller holds d.mu.
+func (d *Device) isRepresentor(p *port) bool { return d.attr.Uplink != 0 && p.port != d.attr.Uplink }
 
 // makePoint returns a point of the port's present state with the given wall time. of has the attributes of the device.
 func (p *port) makePoint(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {

@@ -45,3 +45,12 @@ func TestUplinkIsThePortOfTheCable(t *testing.T) {
 		})
 	}
 }
+
+func TestRepresentorsHaveTheNamesOfFunctions(t *testing.T) {
+	for name, representor := range map[string]bool{
+		"p0": false, "p1s2": false, "": false, "7": false, "pfx": false, // of cables, and of drivers with names of their own
+		"pf0": true, "pf0hpf": true, "pf0vf3": true, "pf1sf88": true, "c1pf0": true, "c1pf0vf12": true,
+	} {
+		require.Equal(t, representor, representorName.MatchString(name), name)
+	}
+}

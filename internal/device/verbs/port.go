@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -130,40 +129,33 @@ type DeviceAttr struct {
 	Firmware        string
 	VirtualFunction bool // of SR-IOV, or a scalable function
 	CountsFlushes   bool // the driver counts flushed work requests, and operators watch that counter
-	// Uplink is the port of the cable of a device in switchdev mode: all other ports represent functions of the card in its switch, or are
-	// free for that. 0: not in this mode, or unknown.
+	// Uplink is the port with the cable, on a device in switchdev mode. Each other port represents a function in the switch of the card, or
+	// is free for one. 0: the device is not in this mode, or the port is unknown.
 	Uplink int
 }
 
-// WatchedPorts returns the numbers of the ports to watch: the named ones or, if none are named, the first MaxPorts with the Uplink.
+// WatchedPorts returns the numbers of the ports to watch: the named ones or, if none are named, those of IsWatchedByDefault.
 func (a *DeviceAttr) WatchedPorts(named []int) []int {
 	if len(named) > 0 {
 		return named
 	}
 	var numbers []int
-	for n := 1; n <= min(a.Ports, MaxPorts); n++ {
-		numbers = append(numbers, n)
-	}
-	if a.Uplink > MaxPorts && a.Uplink <= a.Ports {
-		numbers[MaxPorts-1] = a.Uplink // mlx5 has it behind all ports of functions
+	for n := 1; n <= a.Ports; n++ {
+		if IsWatchedByDefault(n, a.Uplink) {
+			numbers = append(numbers, n)
+		}
 	}
 	return numbers
 }
 
-// IsWatchedByDefault reports whether WatchedPorts has a port if none are named.
+// IsWatchedByDefault reports whether a port is watched if the configuration names no ports: it is the uplink or one of the first ports, together
+// at most MaxPorts. uplink is DeviceAttr.Uplink.
 func IsWatchedByDefault(port, uplink int) bool {
 	if uplink > MaxPorts {
 		return port < MaxPorts || port == uplink
 	}
 	return port <= MaxPorts
 }
-
-// IsRepresentor reports whether the port name of a network device (phys_port_name) is that of a representor of a function, such as pf0,
-// pf0vf3, pf0sf88 and c1pf0vf3 (__devlink_port_phys_port_name_get in net/devlink/port.c; Documentation/networking/representors.rst). The port
-// of a cable has a name such as p0 or p0s1.
-func IsRepresentor(portName string) bool { return representorName.MatchString(portName) }
-
-var representorName = regexp.MustCompile(`^(c\d+)?pf\d`)
 
 // Cable returns an identifier of the port's cable, which ports of several devices share if they are the same physical port. It
 // returns "" if that is unknown.

@@ -334,8 +334,8 @@ func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
 	})
 }
 
-// An interval may end after the facts of a verdict and before the Keeper receives them. The emitter writes the points of a series in the order of
-// their times.
+// An interval may be gathered after the facts that change a verdict and before the Keeper receives them. The emitter drops a point of an interval
+// that has an earlier time than the last point of its series, so the times have to tell which point is newer.
 func TestTimesOfASeriesHaveTheOrderOfItsPoints(t *testing.T) {
 	runInBubble(t, 5, 5, func(t *testing.T, n *fakeNetwork, h []*fakeHost) {
 		a := h[0]

@@ -129,22 +129,16 @@ func (pr *pair) handleUnsent(f *verbs.FabricFact) {
 	if pr.unsentSince == 0 {
 		pr.unsentSince = f.At
 	}
-	if v, _ := pr.currentVerdict(); v.IsUnanswered() {
-		return // sends that do not complete have filled the queue: a new address handle does not help, and the verdict says why
+	if pr.judge != nil {
+		if v, _ := pr.judge.Verdict(); v.IsUnanswered() {
+			return // the queue is full of sends that do not complete: a new address handle does not help, and the verdict says why
+		}
 	}
 	if f.At-pr.unsentSince >= int64(unsentTimeout) {
 		pr.markStale()
 		pr.recordFailure(verdict.ReasonFailed)
 		pr.nextAttempt = pr.port.k.cfg.Mono() + int64(lastRetry)
 	}
-}
-
-// currentVerdict returns the verdict of the pair and the time at which it began, "" and 0 if the pair is not connected.
-func (pr *pair) currentVerdict() (v verdict.Verdict, since int64) {
-	if pr.judge == nil {
-		return "", 0
-	}
-	return pr.judge.Verdict()
 }
 
 // currentSession returns the newest session of the pair, or 0 if there is none.

@@ -29,13 +29,13 @@ func (l *latencies) summarize(now int64, tmp *aggregate.Scratch) measure.FabricL
 // wallTime converts a CLOCK_MONOTONIC time in ns to wall time.
 func (k *Keeper) wallTime(mono int64) time.Time { return time.Unix(0, mono+k.offset) }
 
-// stamp makes the times of a series' points increase in the order in which the points are made. A verdict holds as of the last facts, which
-// are older than the counts of an interval whose points were made meanwhile. With the time of the facts, the newer counts would count as the
-// older ones.
+// stamp makes the times of a series' points increase in the order in which the points are made. The point of a changed verdict has the time of
+// the facts that changed it. If an interval was gathered after these facts and before they arrived, its point has a later time, although
+// its counts are older.
 type stamp struct{ last int64 }
 
-// next returns the time of the next point, for a verdict or interval of at. All times are CLOCK_MONOTONIC ns.
-func (s *stamp) next(at int64) int64 {
+// nextTime returns the time of the next point: at, or later. All times are CLOCK_MONOTONIC ns.
+func (s *stamp) nextTime(at int64) int64 {
 	s.last = max(at, s.last+1)
 	return s.last
 }
@@ -49,7 +49,7 @@ func (pr *pair) emitIfChanged(at int64) {
 	}
 	pr.emitted = now
 	if pr.port.isUsed() {
-		p.At = pr.port.k.wallTime(pr.stamp.next(at))
+		p.At = pr.port.k.wallTime(pr.stamp.nextTime(at))
 		pr.port.k.cfg.Emit(p)
 	}
 }
@@ -140,7 +140,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 		if used {
 			point := p.newPoint(now)
 			point.At = at
-			p.stamp.next(now)
+			p.stamp.nextTime(now)
 			points = append(points, point)
 		}
 		for _, pr := range p.pairs {
@@ -153,7 +153,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 			if used && pr.updateInInterval() {
 				one := pr.newPoint(now)
 				one.At = at
-				pr.stamp.next(now)
+				pr.stamp.nextTime(now)
 				pairs = append(pairs, one)
 			}
 		}

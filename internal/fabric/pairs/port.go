@@ -116,7 +116,7 @@ func (p *port) updateVerdict(at int64) {
 	}
 	if changed && p.isUsed() {
 		point := p.newPoint(at)
-		point.At = p.k.wallTime(p.stamp.next(at))
+		point.At = p.k.wallTime(p.stamp.nextTime(at))
 		p.k.cfg.Emit(point)
 	}
 }

@@ -1,22 +1,19 @@
-package netdevs
+package bonds
 
 import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/sys/netlink"
 )
 
-// link is a network device that is a bond, a leg of one, a VLAN, or a representor.
+// link is a network device that is a bond, a leg of one, or a VLAN.
 type link struct {
 	name       string
 	kind       string // "bond", "team", "vlan"; "" or another one for a leg
 	lowerIndex int    // of a VLAN: the index of the device below it; 0: none in this network namespace
 	lacp       bool   // of a bond: its mode is 802.3ad
-
-	representor bool
 
 	master        int    // of a leg: the index of its bond; 0: none
 	slaveKind     string // of a leg: the kind of its bond
@@ -55,8 +52,6 @@ func parseLink(body []byte) (index int, l link, ok bool) {
 			foreign = true
 		case unix.IFLA_MASTER:
 			l.master = int(netlink.ParseWord(value))
-		case unix.IFLA_PHYS_PORT_NAME:
-			l.representor = verbs.IsRepresentor(netlink.ParseText(value))
 		case unix.IFLA_OPERSTATE:
 			hasState = true
 		case unix.IFLA_CARRIER:
@@ -124,5 +119,5 @@ func isAggregate(kind string) bool { return kind == "bond" || kind == "team" }
 
 // isRelevant reports whether the table keeps the device.
 func (l *link) isRelevant() bool {
-	return isAggregate(l.kind) || isAggregate(l.slaveKind) || l.kind == "vlan" || l.representor
+	return isAggregate(l.kind) || isAggregate(l.slaveKind) || l.kind == "vlan"
 }

@@ -1,4 +1,4 @@
-package netdevs
+package bonds
 
 import (
 	"context"
@@ -22,7 +22,6 @@ type device struct {
 	family                 byte
 	index, master, below   int
 	name, kind, slaveKind  string
-	portName               string
 	carrier, foreign       bool
 	mode, state, miiStatus byte
 }
@@ -33,9 +32,6 @@ func (d device) message() []byte {
 	binary.NativeEndian.PutUint32(body[4:], uint32(d.index))
 	body = netlink.Attribute(body, unix.IFLA_IFNAME, netlink.Text(d.name))
 	body = netlink.Attribute(body, unix.IFLA_OPERSTATE, []byte{6})
-	if d.portName != "" {
-		body = netlink.Attribute(body, unix.IFLA_PHYS_PORT_NAME, netlink.Text(d.portName))
-	}
 	carrier := byte(0)
 	if d.carrier {
 		carrier = 1
@@ -119,18 +115,6 @@ func TestALegIsUpIfItCanCarryTraffic(t *testing.T) {
 			row.change(&second)
 			requireLegs(t, tableAfter(device{index: 9, name: "bond0", kind: "bond", mode: row.mode}, bondMember(2, "eth0", 9), second), "bond0", 2, row.up)
 		})
-	}
-}
-
-func TestRepresentorsAreThePortsOfFunctions(t *testing.T) {
-	for portName, representor := range map[string]bool{
-		"p0": false, "p1s2": false, "": false, "7": false, "pfx": false, // ports of cables, and of drivers with names of their own
-		"pf0": true, "pf0hpf": true, "pf0vf3": true, "pf1sf88": true, "c1pf0": true, "c1pf0vf12": true,
-	} {
-		table := tableAfter(device{index: 7, name: "eth0", portName: portName}, device{index: 8, name: "eth1", portName: "p1"})
-		require.Equal(t, representor, table.Representor("eth0"), portName)
-		require.False(t, table.Representor("eth1"))
-		require.Equal(t, representor, len(table.links) == 1, "others are not kept")
 	}
 }
 

@@ -1,4 +1,4 @@
-package netdevs
+package bonds
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const answerLimit = 10 * time.Second
 // retryAfter is the time from a failure until Run begins again.
 const retryAfter = time.Minute
 
-// Table holds the bonds and representors of this network namespace. Its methods may be called concurrently, but Run only once.
+// Table holds the bonds of this network namespace. Its methods may be called concurrently, but Run only once.
 type Table struct {
 	mu    sync.Mutex
 	links map[int]link // by index; nil until the first list
@@ -46,19 +46,6 @@ func (t *Table) Legs(netdev string) (legs, up int, ok bool) {
 		}
 	}
 	return legs, up, true
-}
-
-// Representor reports whether a network device is the representor of a function in the switch of its card. Representor reads the table
-// only.
-func (t *Table) Representor(netdev string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.links {
-		if l.name == netdev {
-			return l.representor
-		}
-	}
-	return false
 }
 
 // bondOf returns the index of the bond of a network device, 0 if there is none.
