@@ -16,8 +16,9 @@ const healthAbout = `Prints the problems of this host, by the names of the alert
 most 80 characters, for health checks such as those of Slurm and of
 node-problem-detector. The running plugin provides the status.
 Exit status 0: no problem; 1: a warning; 2: a critical problem; 70: unknown, for
-example if no plugin runs, or after a start while a device has not been opened yet
-or a port has not been down for long enough to be a problem.
+example if no plugin runs, or after a start while a device has not been opened
+yet, a port has not answered a query yet, or has not been down for long enough to
+be a problem.
 With -format npd, 0: no critical problem; 1: a critical problem; 2: unknown. With
 -format npd-warning, 1: a warning or a critical problem.
 The command evaluates the alerts that one host can judge. -json lists the others,

@@ -238,6 +238,33 @@ func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
 	require.Empty(t, s.Pending, "a drop of a plugin that runs is no problem before it has lasted")
 }
 
+func TestAPortThatHasNotAnsweredSinceTheStartIsPending(t *testing.T) {
+	unanswered := []Pending{{Device: "mlx5_0", Port: 1, Text: "the port has not answered a query yet"}}
+	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
+	h.Port.Known, h.Port.HasState, h.Port.State = false, false, verbs.PortNop
+	s := observeFor(k, h, noon, time.Hour)
+	require.Empty(t, s.Problems)
+	require.Equal(t, unanswered, s.Pending)
+
+	for name, change := range map[string]func(){
+		"the device is lent to a pod":       func() { h.Device.Open = false },
+		"the port is in expected_down":      func() { h.Port.Expected = true },
+		"the port is one for management":    func() { h.Port.Role = verbs.RoleManagement },
+		"the driver has no state of a port": func() { h.Port.Known, h.Port.HasState = true, true },
+	} {
+		before := *h
+		change()
+		require.Empty(t, observeFor(k, h, noon.Add(2*time.Hour), 0).Pending, name)
+		*h = before
+	}
+	require.Equal(t, unanswered, observeFor(k, h, noon.Add(3*time.Hour), 0).Pending)
+
+	h.Port.Known, h.Port.HasState, h.Port.State = true, true, verbs.PortActive
+	require.Empty(t, observeFor(k, h, noon.Add(4*time.Hour), 0).Pending)
+	h.Port.Known = false
+	require.Empty(t, observeFor(k, h, noon.Add(5*time.Hour), 0).Pending, "a worker that was restarted asks at once")
+}
+
 func TestShortageOfDevicesIsPendingOnlyFromTheStart(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Collector.Counted, h.Collector.ExpectedMissing, h.Collector.ExpectedMissingOf = true, 1, "1 of 8 that match mlx5_*"

@@ -176,8 +176,13 @@ func (k *Keeper) addPort(p *measure.Port) {
 		k.setLink(p, &v)
 	}
 	v.LastFlap = k.lastFlap(p, up).Round(0)
-	if d := k.findDevice(p.Device); d != nil {
-		d.Ports = append(d.Ports, v)
+	d := k.findDevice(p.Device)
+	if d == nil {
+		return
+	}
+	d.Ports = append(d.Ports, v)
+	if d.Open && !p.Known && !p.Expected && !k.management[at] && k.lastSettled[at].IsZero() {
+		k.status.Pending = append(k.status.Pending, Pending{Device: p.Device, Port: p.Port, Text: "the port has not answered a query yet"})
 	}
 }
 
