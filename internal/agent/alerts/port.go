@@ -147,7 +147,7 @@ func portAlerts() []Alert {
 			Fires: "An address came back at another index of the GID table, or changed its index, within half an hour. Jobs that name a GID by its " +
 				"index, as NCCL does with NCCL_IB_GID_INDEX, fail or use another address.",
 			Quiet: "Addresses that are added or removed for good, and those that come back at their index; link-local GIDs, which move with the MAC " +
-				"address.",
+				"address; addresses in other network namespaces, such as those of pods on macvlan devices.",
 			Clears: "By itself, half an hour after the last move.",
 			FirstSteps: []string{
 				"The annotation on the Device dashboard, and rdma_gid_change, have the GID and both indexes. own_probe = 1: a probe of this plugin " +

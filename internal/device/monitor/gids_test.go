@@ -50,6 +50,18 @@ func TestAMovedLinkLocalGIDIsEmittedAndNotCounted(t *testing.T) {
 	require.Zero(t, findPort(h.gather(), "mlx5_0", 1).GIDMoves)
 }
 
+// A pod's address comes back at another index with the next pod, and no program has the former index.
+func TestAMovedGIDOfAPodIsEmittedAndNotCounted(t *testing.T) {
+	h, sup, _ := startWithOpenDevice(t, nil)
+	host, before, after := gidAt(3, "::ffff:10.4.0.1"), gidAt(5, "::ffff:10.4.0.9"), gidAt(7, "::ffff:10.4.0.9")
+	before.NetDev, before.OtherNetns, after.NetDev, after.OtherNetns = "net1", true, "net1", true
+	h.batch(sup, gidTableItem(10*ms, host, before), gidTableItem(20*ms, host), gidTableItem(30*ms, host, after))
+	changes := pointsOf[measure.GIDChange](h.sink.takePoints())
+	require.Len(t, changes, 2)
+	require.Equal(t, []any{verbs.GIDMoved, 5, 7}, []any{changes[1].Action, changes[1].From, changes[1].To})
+	require.Zero(t, findPort(h.gather(), "mlx5_0", 1).GIDMoves)
+}
+
 func TestChangesAtTheSameMomentHaveDifferentTimes(t *testing.T) {
 	h, sup, _ := startWithOpenDevice(t, nil)
 	h.batch(sup, gidTableItem(10*ms, gidAt(0, "fe80::1"), gidAt(1, "fe80::2")), gidTableItem(20*ms))

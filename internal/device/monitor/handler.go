@@ -287,8 +287,8 @@ func (d *Device) handleGIDs(table *verbs.GIDTable, t *moment) {
 		p.facts.gids = appendBounded(p.facts.gids, gidChanges{table.Mono, changes})
 	}
 	for _, c := range changes {
-		if c.Action == verbs.GIDMoved && !c.GID.IsLinkLocal() {
-			p.gidMoves++
+		if c.Action == verbs.GIDMoved && !c.GID.IsLinkLocal() && !c.GID.OtherNetns {
+			p.gidMoves++ // in another namespace, addresses come and go with pods, and their programs with them
 		}
 		d.cfg.Emit(&measure.GIDChange{
 			Device: d.name, Port: p.port, Action: c.Action, GID: c.GID, From: c.From, To: c.To, AwayNS: c.Away,

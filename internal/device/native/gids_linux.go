@@ -76,6 +76,7 @@ func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
 		gids = append(gids, g)
 	}
 	slices.SortFunc(gids, func(a, b verbs.GID) int { return a.Index - b.Index })
+	d.sysfs.MarkOtherNetns(gids)
 	return gids, nil
 }
 

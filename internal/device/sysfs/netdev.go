@@ -21,6 +21,11 @@ func (s FS) PhysPortName(netdev string) string {
 	return readAttr(filepath.Join(s.root, "class/net", netdev), "phys_port_name")
 }
 
+// hasNetDev reports whether this network namespace has a network device of that name.
+func (s FS) hasNetDev(name string) bool {
+	return name != "" && pathExists(filepath.Join(s.root, "class/net"), name)
+}
+
 // NetDev returns the state of a network device. It returns ErrUnsupported if there is no device
 // of that name, for example because it is in another network namespace. It asks no driver.
 func (s FS) NetDev(name string) (verbs.NetDev, error) {

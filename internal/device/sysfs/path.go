@@ -51,7 +51,26 @@ func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
 		}
 		gids = append(gids, g)
 	}
+	s.MarkOtherNetns(gids)
 	return gids, nil
+}
+
+// MarkOtherNetns sets OtherNetns of the GIDs of a port whose network devices are not in this network namespace. The kernel
+// shows the names of these devices, too (print_ndev in drivers/infiniband/core/sysfs.c). If none of the network devices is
+// in this namespace, as in a container with a namespace of its own, MarkOtherNetns sets nothing.
+func (s FS) MarkOtherNetns(gids []verbs.GID) {
+	here := map[string]bool{"": true}
+	anyHere := false
+	for i := range gids {
+		name := gids[i].NetDev
+		if _, known := here[name]; !known {
+			here[name] = s.hasNetDev(name)
+			anyHere = anyHere || here[name]
+		}
+	}
+	for i := range gids {
+		gids[i].OtherNetns = anyHere && !here[gids[i].NetDev]
+	}
 }
 
 // GIDNetDev returns the name of the network device of one entry of a port's GID table.
@@ -63,7 +82,7 @@ func (s FS) GIDNetDev(device string, port, index int) string {
 // ProbePath chooses the GID of a probe. On every link layer it is the GID at c.GIDIndex, if
 // that is not negative. If it is negative:
 //   - RoCE uses the port's default GID for a connected queue pair (MethodRCWrite), as in
-//     DefaultGID and no other, and the best GID for the other methods, as in chooseGID;
+//     DefaultGID and no other, and the best GID for the other methods, as in chooseOwnGID;
 //   - InfiniBand uses the LID alone, or its first GID if the port requires a GRH (needsGRH:
 //     mlx5's virtual functions, extended LIDs);
 //   - efa, whose link layer is unspecified, uses its first GID.
@@ -93,7 +112,7 @@ func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, n
 	if want < 0 && attr.LinkLayer != verbs.LinkEthernet && len(gids) > 0 {
 		want = gids[0].index // the port's own GID; only RoCE has types and addresses to choose from
 	}
-	entry, ok := chooseGID(gids, want)
+	entry, ok := s.chooseOwnGID(device, c.Port, gids, want)
 	if want < 0 && c.Method == verbs.MethodRCWrite {
 		if entry, ok = defaultGID(gids); !ok {
 			return p, fmt.Errorf("%w: the port has no default GID, and a connection through another one would move "+
@@ -111,7 +130,7 @@ func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, n
 // choose to exchange datagrams with other hosts.
 type Addresses struct {
 	GIDs       int        // number of filled entries of the GID table
-	GID        netip.Addr // the best GID, as in chooseGID; not valid if there is none
+	GID        netip.Addr // the best GID, as in chooseOwnGID; not valid if there is none
 	GIDIndex   int
 	PKeys      int  // number of entries of the P_Key table
 	PKeyIndex  int  // the first P_Key with full membership, else 0
@@ -127,10 +146,29 @@ func (s FS) Addresses(device string, port int) Addresses {
 	pkeys, _ := readTable(filepath.Join(dir, "pkeys"))
 	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: firstFullMember(pkeys)}
 	a.FullMember = isFullMember(pkeys, a.PKeyIndex)
-	if best, ok := chooseGID(gids, -1); ok {
+	if best, ok := s.chooseOwnGID(device, port, gids, -1); ok {
 		a.GID, a.GIDIndex = netip.AddrFrom16(best.gid), best.index
 	}
 	return a
+}
+
+// chooseOwnGID is chooseGID, except that it chooses no address of another network namespace, such as that of a pod, if the
+// port has a GID in this one: what holds a GID keeps its place in the table occupied after its address has gone.
+func (s FS) chooseOwnGID(device string, port int, entries []gidEntry, want int) (gidEntry, bool) {
+	first, ok := chooseGID(entries, want)
+	if want >= 0 || !ok || s.isHere(device, port, first) {
+		return first, ok
+	}
+	own := slices.DeleteFunc(slices.Clone(entries), func(e gidEntry) bool { return !s.isHere(device, port, e) })
+	if best, ok := chooseGID(own, -1); ok {
+		return best, true
+	}
+	return first, true // no network device of the port is in this namespace
+}
+
+// isHere reports whether the network device of an entry is in this network namespace.
+func (s FS) isHere(device string, port int, e gidEntry) bool {
+	return s.hasNetDev(s.GIDNetDev(device, port, e.index))
 }
 
 // chooseGID returns the entry at the wanted index, or with want < 0 the best entry for

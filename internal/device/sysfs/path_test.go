@@ -106,6 +106,43 @@ func TestProbePathDependsOnMethodAndPort(t *testing.T) {
 	require.NoError(t, err, "InfiniBand addresses by LID")
 }
 
+// The macvlan device of a pod is above the port's network device, and its address is in the port's GID table.
+func TestAnAddressOfAPodIsKnownAndNotTaken(t *testing.T) {
+	s := portTree(t, map[string][]string{
+		"gids": {
+			"fe80:0000:0000:0000:0000:0000:0000:0001",
+			"0000:0000:0000:0000:0000:ffff:0a00:0001",
+			"0000:0000:0000:0000:0000:ffff:0a00:0002",
+		},
+		"gid_attrs/types": {"RoCE v2", "RoCE v2", "RoCE v2"},
+		"gid_attrs/ndevs": {"eth0", "net1", "net1"},
+	})
+	datagrams := verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}, GIDIndex: -1, PKeyIndex: -1}
+	chosen := func(c verbs.ProbeConfig) int {
+		path, err := s.ProbePath("rxe0", c, verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkEthernet}, false, "infiniband")
+		require.NoError(t, err)
+		return path.GIDIndex
+	}
+	ofPods := func() (away []bool) {
+		gids, err := s.GIDs("rxe0", 1)
+		require.NoError(t, err)
+		for _, g := range gids {
+			away = append(away, g.OtherNetns)
+		}
+		return away
+	}
+	require.Equal(t, []bool{false, false, false}, ofPods(), "no network device is visible, as in a container")
+	require.Equal(t, 1, chosen(datagrams))
+
+	require.NoError(t, os.MkdirAll(filepath.Join(s.root, "class/net/eth0"), 0o755))
+	require.Equal(t, []bool{false, true, true}, ofPods())
+	require.Equal(t, 0, chosen(datagrams))
+	require.Equal(t, "fe80::1", s.Addresses("rxe0", 1).GID.String())
+	wanted := datagrams
+	wanted.GIDIndex = 2
+	require.Equal(t, 2, chosen(wanted), "the configuration says so")
+}
+
 func TestConnectionWithoutDefaultGIDIsRefused(t *testing.T) {
 	s := portTree(t, map[string][]string{
 		"gids": {"0000:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:ffff:0a00:0001"},

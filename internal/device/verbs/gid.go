@@ -34,7 +34,10 @@ type GID struct {
 	Index  int
 	Raw    [16]byte // union ibv_gid
 	Type   GIDType
-	NetDev string // name of the network device; "" if none, or if it is in another network namespace
+	NetDev string // name of the network device, also of one in another network namespace; "" if none
+	// OtherNetns is set if the network device is in another network namespace, as the macvlan device of a pod above the
+	// network device of a port is.
+	OtherNetns bool
 }
 
 // String returns the GID in the notation of an IPv6 address. An IPv4 address of RoCE is

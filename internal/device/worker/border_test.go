@@ -189,7 +189,7 @@ func FuzzNoBytesOfAWorkerReachBeyondItsDevice(f *testing.F) {
 		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 2, Vectors: 8, Firmware: "28"}},
 		{Reading: &verbs.Reading{Port: 1, Attr: verbs.PortAttr{RateGbps: math.Inf(-1), Width: "4x"}}},
 		{Snapshot: &verbs.Snapshot{Port: 1, Counters: verbs.Counters{"counters": {"a\tb": 1}}, LeftOut: []string{"x"}}},
-		{GIDs: &verbs.GIDTable{Port: 1, Entries: []verbs.GID{{Index: 3, NetDev: "eth0"}}}},
+		{GIDs: &verbs.GIDTable{Port: 1, Entries: []verbs.GID{{Index: 3, NetDev: "net1", OtherNetns: true}}}},
 	} {
 		raw, err := pb.Marshal(batchToProto(verbs.Batch{Wall: 1, Mono: 2, Items: []verbs.Item{it}}))
 		require.NoError(f, err)

@@ -105,7 +105,7 @@ func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
 	for i := range t.Entries {
 		g := &t.Entries[i]
 		m.Entries = append(m.Entries, &proto.Gid{
-			Index: int64(g.Index), Raw: g.Raw[:], Type: uint32(g.Type), NetDev: sanitize.UTF8(g.NetDev),
+			Index: int64(g.Index), Raw: g.Raw[:], Type: uint32(g.Type), NetDev: sanitize.UTF8(g.NetDev), OtherNetns: g.OtherNetns,
 		})
 	}
 	return m
@@ -119,6 +119,7 @@ func gidsFromProto(m *proto.GidTable) *verbs.GIDTable {
 		if b := g.GetRaw(); len(b) == 16 {
 			t.Entries = append(t.Entries, verbs.GID{
 				Index: int(g.GetIndex()), Raw: [16]byte(b), Type: verbs.GIDType(g.GetType()), NetDev: cleanText(g.GetNetDev()),
+				OtherNetns: g.GetOtherNetns(),
 			})
 		}
 	}

@@ -44,7 +44,7 @@ type Port struct {
 	PhantomEvents     uint64
 	GIDs              int    // entries in use, at the last reading of the GID table
 	HasGIDs           bool   // the GID table has been read
-	GIDMoves          uint64 // GIDs that moved to another index, without link-local GIDs
+	GIDMoves          uint64 // GIDs that moved to another index, without link-local GIDs and those of other network namespaces
 	Quality           Quality
 	At                time.Time
 }
@@ -124,7 +124,8 @@ var portTable = table[Port]{
 			func(v *Port) uint64 { return v.PhantomEvents }),
 		optionalInt("gids", "", "entries in use in the GID table",
 			func(v *Port) (int64, bool) { return int64(v.GIDs), v.Known && v.HasGIDs }),
-		counter("gid_moves", "GIDs that moved to another index or came back at another one, without link-local GIDs",
+		counter("gid_moves", "GIDs that moved to another index or came back at another one, without link-local GIDs and those of "+
+			"other network namespaces",
 			func(v *Port) uint64 { return v.GIDMoves }),
 		markCumulative(optionalInt("link_downed", "", "times the link went down, from the counter of the driver; the counter in the sysfs directory "+
 			"counters has 8 bits and stops at 255 until someone resets it",

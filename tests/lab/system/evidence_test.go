@@ -3,6 +3,7 @@
 package system
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -41,6 +42,41 @@ func TestMovedGIDIsReported(t *testing.T) {
 		if now == index || m.Int("index_from") != int64(index) || m.Int("index_to") != int64(now) || m.Int("own_probe") != 0 ||
 			m.Text("gid") != "::ffff:"+address || m.Text("type") != "roce_v2" || m.Text("netdev") != netdev || m.Int("reopened") != 0 {
 			t.Errorf("want %s moved %d > %d on %s, got %v", address, index, now, netdev, m)
+		}
+	})
+}
+
+// A pod has a macvlan device above the port's network device, and its addresses are in the port's GID table. They are at
+// other indexes with each pod, which concerns no program: their programs have ended with the pod before.
+func TestAddressOfAPodHasNotMoved(t *testing.T) {
+	guest.RequireDriver(t, "rxe")
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		guest.Modprobe(t, "macvlan")
+		guest.IP(t, "netns", "add", "pod")
+		t.Cleanup(func() { guest.IP(t, "netns", "delete", "pod") })
+		r := start(quiet)
+		r.Await("the GID table", 20*time.Second, func(p []rig.Point) bool {
+			return rig.Last(p, "rdma_port", "device", device, "port", "1").Int("gids") > 0
+		})
+		guest.IP(t, "link", "add", "net1", "link", netdev, "netns", "pod", "type", "macvlan", "mode", "bridge")
+		inPod := func(args ...string) { guest.IP(t, append([]string{"-n", "pod"}, args...)...) }
+		inPod("link", "set", "net1", "up")
+		for _, step := range []struct{ change, address, action string }{
+			{"add", "10.98.0.1", "added"}, {"del", "10.98.0.1", "removed"}, {"add", "10.98.0.2", "added"}, {"add", "10.98.0.1", "moved"},
+		} {
+			inPod("addr", step.change, step.address+"/24", "dev", "net1")
+			r.Await(step.address+" of net1 is "+step.action, 20*time.Second, func(p []rig.Point) bool {
+				return slices.ContainsFunc(rig.Select(p, "rdma_gid_change", "action", step.action), func(c rig.Point) bool {
+					return c.Text("gid") == "::ffff:"+step.address && c.Text("netdev") == "net1"
+				})
+			})
+		}
+		before := rig.Last(r.Points(), "rdma_port", "device", device, "port", "1").Time
+		points := r.Await("the counter", 20*time.Second, func(p []rig.Point) bool {
+			return rig.Last(p, "rdma_port", "device", device, "port", "1").Time > before
+		})
+		if p := rig.Last(points, "rdma_port", "device", device, "port", "1"); p.Int("gid_moves") != 0 {
+			t.Errorf("want no move of an address of the host, got %v", p)
 		}
 	})
 }

@@ -1281,6 +1281,7 @@ type Gid struct {
 	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
 	Type          uint32                 `protobuf:"varint,3,opt,name=type,proto3" json:"type,omitempty"`
 	NetDev        string                 `protobuf:"bytes,4,opt,name=net_dev,json=netDev,proto3" json:"net_dev,omitempty"`
+	OtherNetns    bool                   `protobuf:"varint,5,opt,name=other_netns,json=otherNetns,proto3" json:"other_netns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1341,6 +1342,13 @@ func (x *Gid) GetNetDev() string {
 		return x.NetDev
 	}
 	return ""
+}
+
+func (x *Gid) GetOtherNetns() bool {
+	if x != nil {
+		return x.OtherNetns
+	}
+	return false
 }
 
 type Command struct {
@@ -2799,12 +2807,14 @@ const file_worker_proto_rawDesc = "" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x124\n" +
 	"\aentries\x18\x03 \x03(\v2\x1a.rdma_events.worker.v1.GidR\aentries\x12\x16\n" +
-	"\x06probed\x18\x04 \x03(\x03R\x06probed\"Z\n" +
+	"\x06probed\x18\x04 \x03(\x03R\x06probed\"{\n" +
 	"\x03Gid\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\rR\x04type\x12\x17\n" +
-	"\anet_dev\x18\x04 \x01(\tR\x06netDev\"q\n" +
+	"\anet_dev\x18\x04 \x01(\tR\x06netDev\x12\x1f\n" +
+	"\vother_netns\x18\x05 \x01(\bR\n" +
+	"otherNetns\"q\n" +
 	"\aCommand\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\rR\x04call\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\x03R\x04port\x12\x12\n" +
