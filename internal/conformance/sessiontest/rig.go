@@ -47,12 +47,18 @@ type Rig struct {
 // New returns a Rig whose simulator has a profile and, unless scenario is "", a scenario.
 func New(t *testing.T, run Run, profile, scenario string) *Rig {
 	t.Helper()
+	return NewWithVectors(t, run, profile, scenario, 0)
+}
+
+// NewWithVectors is New with a number of completion vectors of each device; 0: as many as the simulator has by default.
+func NewWithVectors(t *testing.T, run Run, profile, scenario string, vectors int) *Rig {
+	t.Helper()
 	if scenario != "" {
 		path := filepath.Join(t.TempDir(), "scenario.toml")
 		require.NoError(t, os.WriteFile(path, []byte(scenario), 0o600))
 		scenario = path
 	}
-	w, err := devices.Load(devices.Options{Profile: profile, Scenario: scenario, Seed: 1,
+	w, err := devices.Load(devices.Options{Profile: profile, Scenario: scenario, Seed: 1, Vectors: vectors,
 		Clock: func() int64 { return time.Now().UnixNano() }})
 	require.NoError(t, err)
 	led, f, err := ledger.New("test")

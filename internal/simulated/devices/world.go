@@ -16,6 +16,7 @@ type Options struct {
 	Scenario string // "" (healthy), a built-in name, or a path
 	Timeline string // text of a scenario, which replaces Scenario; "": not used
 	Seed     int64
+	Vectors  int   // completion vectors of each device; 0: 8
 	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline starts; 0: now
 	Clock    Clock // nil: CLOCK_MONOTONIC
 	// Wait replaces timers for a Clock that does not run in step with them. It returns
@@ -66,6 +67,9 @@ func Load(o Options) (*World, error) {
 	}
 	w := &World{clock: o.Clock, waits: o.Wait, die: o.Die, seed: o.Seed, tracer: map[faultKind][]fault{}}
 	for i, sp := range specs {
+		if o.Vectors > 0 {
+			sp.attr.Vectors = o.Vectors
+		}
 		w.hardware = append(w.hardware, newHardware(i, sp))
 	}
 	if err := w.plan(s, o.Epoch); err != nil {
