@@ -13,7 +13,7 @@ import (
 func (o *Options) influxCondition(a *alerts.Alert) (steps []step, above float64) {
 	switch when := a.When.(type) {
 	case alerts.Grew:
-		return []step{{query: grownAny(a.Measurement, when.Fields...), from: when.Within}}, float64(when.By - 1)
+		return []step{{query: grownAny(a.Measurement, exceptCondition(a), when.Fields...), from: when.Within}}, float64(when.By - 1)
 	case alerts.Comparison:
 		if number, ok := lowerBound(when); ok {
 			query := fmt.Sprintf(`SELECT last(%[1]q) AS %[1]q FROM {%[2]s} WHERE {filter}%[3]s GROUP BY %[4]s`,
@@ -58,7 +58,9 @@ func (o *Options) anyOf(a *alerts.Alert, conditions alerts.Any) step {
 	for _, one := range conditions {
 		switch one := one.(type) {
 		case alerts.Grew:
-			sources = append(sources, grownFrom(a.Measurement, one)...)
+			for _, field := range one.Fields {
+				sources = append(sources, increases(a.Measurement, field, exceptCondition(a), float64(one.By-1)))
+			}
 			s.from = max(s.from, one.Within)
 		case alerts.Comparison:
 			number, ok := lowerBound(one)
@@ -81,18 +83,6 @@ func minusNumber(number float64) string {
 		return ""
 	}
 	return " - " + formatDecimal(number)
-}
-
-// grownFrom returns the sources that count above 0 in the series in which a counter grew enough: by the greater of its increases before and
-// after a restart.
-func grownFrom(measurement string, g alerts.Grew) []string {
-	var sources []string
-	for _, field := range g.Fields {
-		sources = append(sources, strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement],
-			"LESS", minusNumber(float64(g.By-1))).Replace(`(SELECT max("FIELD") - first("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
-			(SELECT last("FIELD") - min("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES)`))
-	}
-	return sources
 }
 
 // exceptCondition returns the end of a condition that leaves out the series with a tag, or "".

@@ -131,17 +131,22 @@ func summedIncrease(field, measurement, conditions, by string) string {
 // increasedSeries returns the query for the increase of a counter in each series in which it increased. Differences between successive
 // points, as in summedIncrease, would take seconds for thousands of devices; this query takes a tenth of that time. If the plugin restarted
 // in the range, the result is the greater of the increases before and after the restart.
-func increasedSeries(field, measurement string) string { return grownAny(measurement, field) }
+func increasedSeries(field, measurement string) string { return grownAny(measurement, "", field) }
 
-// grownAny is like increasedSeries, for the greatest increase of several counters.
-func grownAny(measurement string, fields ...string) string {
-	var sources []string
+// grownAny is like increasedSeries, for the greatest increase of several counters, in series that meet a further condition.
+func grownAny(measurement, condition string, fields ...string) string {
+	sources := make([]string, 0, len(fields))
 	for _, field := range fields {
-		sources = append(sources, strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement]).Replace(
-			`(SELECT max("FIELD") - first("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
-			(SELECT last("FIELD") - min("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES)`))
+		sources = append(sources, increases(measurement, field, condition, 0))
 	}
 	return `SELECT max("n") AS "` + fields[0] + `" FROM ` + strings.Join(sources, ", ") + ` WHERE "n" > 0 AND $timeFilter GROUP BY ` + series[measurement]
+}
+
+// increases returns two sources of a query: the increases of a counter before and after a restart of the plugin, less a number.
+func increases(measurement, field, condition string, less float64) string {
+	return strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "CONDITION", condition, "SERIES", series[measurement],
+		"LESS", minusNumber(less)).Replace(`(SELECT max("FIELD") - first("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter}CONDITION GROUP BY SERIES),
+			(SELECT last("FIELD") - min("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter}CONDITION GROUP BY SERIES)`)
 }
 
 // lastOf returns columns with the last value of each field. An outer query that groups by the tags of its subquery has a single row for each

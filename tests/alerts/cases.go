@@ -1,6 +1,9 @@
 package alerts
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 const (
 	ofPort    = "device=mlx5_0,port=1"
@@ -91,7 +94,24 @@ func portCases() []Case {
 		},
 		growthOf1("link-disagrees", "rdma_port", ofPort, "missed_transitions", 30),
 		growthOf1("gid-moved", "rdma_port", ofPort, "gid_moves", 30),
+		expectedDownCases(),
 	)
+}
+
+// expectedDownCases returns a case for each other alert about ports: it ignores the ports of expected_down.
+func expectedDownCases() (cases []Case) {
+	for alert, fields := range map[string]map[string]string{
+		"port-flapping":  {"flaps": "0x40 3x60", "flaps_day": "0x40 6x60"},
+		"link-slow":      {"rate_gbps": "100x20 25x80", "rate_expected_gbps": "100x100", "up": "1x100"},
+		"link-degrading": {"fec_uncorrectable_active": "0x40 1x60"},
+		"bond-leg-down":  {"legs": "2x100", "legs_up": "1x100"},
+		"link-disagrees": {"missed_transitions": "0x40 1x60"},
+		"gid-moved":      {"gid_moves": "0x40 1x60"},
+	} {
+		cases = append(cases, Case{alert, "a port of expected_down", newSeries("rdma_port", ofPort+",expected=down", fields), nil, []int{42, 50}})
+	}
+	slices.SortFunc(cases, func(a, b Case) int { return strings.Compare(a.Alert, b.Alert) })
+	return cases
 }
 
 func deviceCases() []Case {

@@ -59,11 +59,11 @@ func portAlerts() []Alert {
 		},
 		{
 			ID: "port-flapping", Title: "RDMA port flapping", Severity: Warning, Panel: Panel{OverviewDashboard, 12},
-			Measurement: "rdma_port", When: Any{grew("flaps", 3, 30*time.Minute), greaterThan("flaps_day", 5)},
+			Measurement: "rdma_port", Except: expectedDownTag(), When: Any{grew("flaps", 3, 30*time.Minute), greaterThan("flaps_day", 5)},
 			Text:    "{flaps} flaps in all",
 			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} flaps",
 			Fires:   "Three flaps (active, not active, active again) or more within half an hour, or six or more within a day.",
-			Quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped.",
+			Quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped. Ports of expected_down.",
 			Clears:  "By itself: half an hour after three flaps, and when fewer than six are within the last day.",
 			FirstSteps: []string{
 				"Look at flap durations on the Device dashboard: tens of milliseconds mean that the link trained again, seconds point to a switch port " +
@@ -74,14 +74,14 @@ func portAlerts() []Alert {
 		},
 		{
 			ID: "link-slow", Title: "RDMA link slower than it should be", Severity: Warning, Panel: Panel{DeviceDashboard, 14},
-			Measurement: "rdma_port", When: All{lessThanField("rate_gbps", "rate_expected_gbps"), equals("up", 1)},
+			Measurement: "rdma_port", Except: expectedDownTag(), When: All{lessThanField("rate_gbps", "rate_expected_gbps"), equals("up", 1)},
 			Hold:    5 * time.Minute,
 			Text:    "{rate_gbps}, and {rate_expected_gbps} is expected",
 			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is slower than it should be",
 			Fires: "For five minutes the port has been active with a lower rate than rate_expected_gbps: the minimum that the configuration " +
 				"states, the best rate that this host remembers of the port, or the rate of most other active ports of the same board type on the " +
 				"host.",
-			Quiet: "Ports that are down. Ports that have always been slow, such as those of a storage adapter of another type.",
+			Quiet: "Ports that are down. Ports that have always been slow, such as those of a storage adapter of another type. Ports of expected_down.",
 			Clears: "When the rate is back. If the link is meant to stay slow, run `rdma-events forget mlx5_1:2`; if most other ports of its type are faster, " +
 				"also set its rate_gbps in a section expected.",
 			FirstSteps: []string{
@@ -94,13 +94,13 @@ func portAlerts() []Alert {
 		},
 		{
 			ID: "link-degrading", Title: "RDMA link degrades", Severity: Warning, Panel: Panel{DeviceDashboard, 12},
-			Measurement: "rdma_port", When: grew("fec_uncorrectable_active", 1, 2*time.Hour),
+			Measurement: "rdma_port", Except: expectedDownTag(), When: grew("fec_uncorrectable_active", 1, 2*time.Hour),
 			Text:    "blocks were lost on the active link that error correction could not restore, {fec_uncorrectable_active} in all",
 			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} loses blocks that error correction cannot restore",
 			Fires: "Within two hours the forward error correction of the link found blocks with too many errors while the port was active. Such a " +
 				"link often drops within days.",
 			Quiet: "Corrected blocks, however many. Blocks that were lost while the link came up or was down. Drivers without these " +
-				"counters.",
+				"counters. Ports of expected_down.",
 			Clears: "Two hours after a counter reading last found lost blocks. Counters are read hourly, and after a drop.",
 			FirstSteps: []string{
 				"`ethtool -m` shows the transceiver's power and temperature; compare with its neighbours.",
@@ -111,13 +111,13 @@ func portAlerts() []Alert {
 		},
 		{
 			ID: "bond-leg-down", Title: "RDMA bond without one of its legs", Severity: Warning, Panel: Panel{DeviceDashboard, 11},
-			Measurement: "rdma_port", When: lessThanField("legs_up", "legs"),
+			Measurement: "rdma_port", Except: expectedDownTag(), When: lessThanField("legs_up", "legs"),
 			Hold:    time.Minute,
 			Text:    "{legs_up} of {legs} legs of the bond can carry traffic",
 			Summary: "The bond below port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} has lost a leg",
 			Fires: "For a minute fewer legs of the bond or team below the port than it has can carry traffic. The port stays active with the " +
 				"remaining ones, at a lower rate.",
-			Quiet:  "Bonds whose standby leg waits and could carry traffic. Ports without a bond.",
+			Quiet:  "Bonds whose standby leg waits and could carry traffic. Ports without a bond. Ports of expected_down.",
 			Clears: "When all legs can carry traffic, or the leg is taken out of the bond.",
 			FirstSteps: []string{
 				"`cat /proc/net/bonding/bond0`, with the bond's own name, says which leg and why.",
@@ -127,11 +127,11 @@ func portAlerts() []Alert {
 		},
 		{
 			ID: "link-disagrees", Title: "RDMA link counter and events disagree", Severity: Warning, Panel: Panel{DeviceDashboard, 12},
-			Measurement: "rdma_port", When: grew("missed_transitions", 1, 30*time.Minute),
+			Measurement: "rdma_port", Except: expectedDownTag(), When: grew("missed_transitions", 1, 30*time.Minute),
 			Text:    "the driver counted drops that no event reported, {missed_transitions} in all",
 			Summary: "The driver of {{ .Labels.device }} on {{ .Labels.host }} counted drops of port {{ .Labels.port }} that no event reported",
 			Fires:   "The driver's link_downed ran ahead of the drops that events and queries reported, by one or more within half an hour.",
-			Quiet:   "Drops that events reported, however many. Drivers without a link_downed counter.",
+			Quiet:   "Drops that events reported, however many. Drivers without a link_downed counter. Ports of expected_down.",
 			Clears:  "Half an hour after the last one.",
 			FirstSteps: []string{
 				"Drops closer together than 5 ms can do it: look at flaps.",
@@ -141,13 +141,13 @@ func portAlerts() []Alert {
 		},
 		{
 			ID: "gid-moved", Title: "RDMA GID moved", Severity: Warning, Panel: Panel{DeviceDashboard, 11},
-			Measurement: "rdma_port", When: grew("gid_moves", 1, 30*time.Minute),
+			Measurement: "rdma_port", Except: expectedDownTag(), When: grew("gid_moves", 1, 30*time.Minute),
 			Text:    "GIDs moved to another index, {gid_moves} in all",
 			Summary: "A GID of port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is at another index now",
 			Fires: "An address came back at another index of the GID table, or changed its index, within half an hour. Jobs that name a GID by its " +
 				"index, as NCCL does with NCCL_IB_GID_INDEX, fail or use another address.",
 			Quiet: "Addresses that are added or removed for good, and those that come back at their index; link-local GIDs, which move with the MAC " +
-				"address; addresses in other network namespaces, such as those of pods on macvlan devices.",
+				"address; addresses in other network namespaces, such as those of pods on macvlan devices. Ports of expected_down.",
 			Clears: "By itself, half an hour after the last move.",
 			FirstSteps: []string{
 				"The annotation on the Device dashboard, and rdma_gid_change, have the GID and both indexes. own_probe = 1: a probe of this plugin " +
@@ -160,3 +160,6 @@ func portAlerts() []Alert {
 		},
 	}
 }
+
+// expectedDownTag excludes the ports of expected_down.
+func expectedDownTag() Tag { return Tag{"expected", "down"} }

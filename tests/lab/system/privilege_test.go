@@ -54,6 +54,24 @@ func requireNoInotify(t *testing.T, pid int) {
 	}
 }
 
+// A kernel that is short of memory forgets files of /proc and makes them anew. Landlock then refuses them to a worker that may read them.
+func TestDroppedCachesDoNotKeepAWorkerFromReleasingMemory(t *testing.T) {
+	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		begin := rig.Last(r.Points(), "rdma_device", "device", device).Time
+		r.Await("the worker has read its mappings, 5 s after its start", time.Minute, func(p []rig.Point) bool {
+			if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("2\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return rig.Last(p, "rdma_device", "device", device).Time-begin > (10*time.Second).Nanoseconds()
+		})
+		r.Stop()
+		if log := r.Log(); strings.Contains(log, "memory map") || strings.Contains(log, "permission denied") {
+			t.Errorf("want no failure in the log, got:\n%s", log)
+		}
+	})
+}
+
 func processFile(t *testing.T, pid int, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
