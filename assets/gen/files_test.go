@@ -81,7 +81,7 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 		},
 		"no labels": {Prometheus, func(o *Options) { o.Labels = nil }, []string{"count (rdma_port_up", "group_by: [alertname]", "equal: []"}, nil},
 		"no labels in InfluxQL": {
-			InfluxDB, func(o *Options) { o.Labels = nil }, []string{`WHERE "up" = 0 AND $timeFilter`}, []string{"rack"},
+			InfluxDB, func(o *Options) { o.Labels = nil }, []string{`GROUP BY "host", "instance", "device", "port") WHERE $timeFilter`}, []string{"rack"},
 		},
 		"a long interval in InfluxQL": {
 			InfluxDB, func(o *Options) { o.Interval = 5 * time.Minute },

@@ -255,6 +255,38 @@ func TestPortsThatShareACableAreDownTogetherOnce(t *testing.T) {
 	require.Equal(t, map[string]float64{"own": 1, "unknown": 1, "shared": 0, "seven": 0}, fires)
 }
 
+// A pod that borrows devices takes their network devices first: the last state of their ports is down. Then the plugin expects nothing of them.
+func TestPortsOfAPodAreNotDownTogether(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	var lines bytes.Buffer
+	for rack, of := range map[string]struct{ lent, down int }{"pod": {8, 0}, "dark": {0, 8}, "both": {2, 8}, "seven": {3, 7}} {
+		for port := range 12 {
+			for moment := range 10 {
+				fields := "up=1i,expected_up=1i"
+				switch {
+				case moment == 0 || port >= of.lent+of.down:
+				case port >= of.lent || moment == 1:
+					fields = "up=0i,expected_up=1i"
+				default:
+					fields = "expected_up=0i"
+				}
+				fmt.Fprintf(&lines, "rdma_port,rack=%s,host=h%d,device=d,port=1 cable=\"c%d\",%s %d\n",
+					rack, port, port, fields, historyStart().Add(time.Duration(moment*10+port)*time.Second).UnixNano())
+			}
+		}
+	}
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	rule, _ := ruleNamed(t, "rdma-ports-down-together")
+	numbers, err := Evaluate(t.Context(), src, rule, historyStart().Add(2*time.Minute))
+	require.NoError(t, err)
+	fires := map[string]bool{}
+	for _, n := range numbers {
+		fires[n.Labels["rack"]] = n.Value == 1
+	}
+	require.Equal(t, map[string]bool{"dark": true, "both": true, "seven": false}, fires)
+}
+
 // Points of the simulator's plugin are never late, so these are written by hand.
 func TestALatePluginFiresWhenThreeIntervalsWereSkipped(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}

@@ -106,12 +106,14 @@ func groupedBySeries(query string) string {
 }
 
 var fallenInSources = regexp.MustCompile(`^SELECT sum\("n"\) AS "down" FROM ` +
-	`\(SELECT count\("up"\) AS "n" FROM \(SELECT last\("up"\) AS "up" (.*?)\) WHERE "up" = 0 AND (.*?)\), \(.*$`)
+	`\(SELECT count\("up"\) AS "n" FROM \(SELECT last\("up"\) AS "up" FROM \(SELECT .*? (FROM \S+ WHERE .*?) (GROUP BY .*?)\) ` +
+	`WHERE .*? GROUP BY .*?\) WHERE (.*?)\), \(.*$`)
 
 // withCableBesideSelector takes the cable from the point of the last state.
 func withCableBesideSelector(query string) string {
 	return fallenInSources.ReplaceAllString(query,
-		`SELECT count(distinct("cable")) + count("up") - count("cable") AS "down" FROM (SELECT last("up") AS "up", "cable" $1) WHERE "up" = 0 AND $2 fill(0)`)
+		`SELECT count(distinct("cable")) + count("up") - count("cable") AS "down" FROM `+
+			`(SELECT last("up") AS "up", "cable" $1 AND "expected_up" = 1 $2) WHERE "up" = 0 AND $3 fill(0)`)
 }
 
 // sortedRows returns the rows of an answer, whose tags may be columns, from the first to the last in the order of the text.
