@@ -58,7 +58,6 @@ func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
 		return nil, d.commandError(unix.Errno(-n))
 	}
 	var gids []verbs.GID
-	netdevs := map[C.uint32_t]string{0: ""}
 	for i := range table[:n] {
 		e := &table[i]
 		if int(e.port) != port {
@@ -68,10 +67,8 @@ func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
 			Index: int(e.index), Type: verbs.GIDType(e._type),
 			Raw: *(*[16]byte)(unsafe.Pointer(&e.gid)),
 		}
-		var known bool
-		if g.NetDev, known = netdevs[e.ifindex]; !known {
+		if e.ifindex != 0 { // network devices of different network namespaces may have the same index, and have different names here
 			g.NetDev = d.sysfs.GIDNetDev(d.name, port, g.Index)
-			netdevs[e.ifindex] = g.NetDev
 		}
 		gids = append(gids, g)
 	}
