@@ -249,6 +249,7 @@ func TestAPortThatHasNotAnsweredSinceTheStartIsPending(t *testing.T) {
 	for name, change := range map[string]func(){
 		"the device is lent to a pod":       func() { h.Device.Open = false },
 		"the port is in expected_down":      func() { h.Port.Expected = true },
+		"its firmware refuses queries":      func() { h.Port.Restricted = true },
 		"the port is one for management":    func() { h.Port.Role = verbs.RoleManagement },
 		"the driver has no state of a port": func() { h.Port.Known, h.Port.HasState = true, true },
 	} {

@@ -181,7 +181,7 @@ func (k *Keeper) addPort(p *measure.Port) {
 		return
 	}
 	d.Ports = append(d.Ports, v)
-	if d.Open && !p.Known && !p.Expected && !k.management[at] && k.lastSettled[at].IsZero() {
+	if d.Open && !p.Known && !p.Restricted && !p.Expected && !k.management[at] && k.lastSettled[at].IsZero() {
 		k.status.Pending = append(k.status.Pending, Pending{Device: p.Device, Port: p.Port, Text: "the port has not answered a query yet"})
 	}
 }

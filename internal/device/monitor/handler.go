@@ -254,7 +254,7 @@ func (d *Device) handleReading(r *verbs.Reading, t *moment) {
 		d.log.Warn("firmware refuses reads of the port", "port", r.Port, "read", r.Refused, "retries_per_hour", verbs.RefusalsAnHour,
 			"hint", "devices_exclude excludes the device")
 	}
-	p.refused = r.Refused != ""
+	p.refused, p.restricted = r.Refused != "", r.Restricted
 	if r.Err != "" {
 		p.answered = false
 		return

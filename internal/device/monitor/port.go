@@ -25,6 +25,7 @@ type port struct {
 	role         role
 	queryError   lastError // why the last query failed
 	refused      bool      // the firmware refuses reads of the port, and the log says so
+	restricted   bool      // verbs.Reading.Restricted of the last reading
 	probeError   lastError // why there is no probe
 	probed       bool      // a method has been chosen
 
@@ -180,7 +181,7 @@ func (d *Device) isRepresentor(p *port) bool { return d.attr.Uplink != 0 && p.po
 func (p *port) makePoint(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
-		Device: device, Port: p.port, Expected: p.expectedDown, Role: p.role.name, Known: p.answered,
+		Device: device, Port: p.port, Expected: p.expectedDown, Role: p.role.name, Known: p.answered, Restricted: p.restricted,
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,

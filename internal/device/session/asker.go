@@ -174,7 +174,7 @@ func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
 	}
 	r.Mono, r.Took = a.timeCall(func() { r.Attr, err = a.Device.QueryPort(number) })
 	a.refusals.Record(number, verbs.ReadQueryPort, err)
-	r.Refused = a.refusedReads(number)
+	r.Refused, r.Restricted = a.refusedReads(number), verbs.IsRestriction(err)
 	if err != nil {
 		r.Err = err.Error()
 	} else if p := a.port(number); p != nil {

@@ -164,6 +164,10 @@ func IsRefusal(err error) bool {
 	return refused
 }
 
+// IsRestriction reports whether err is the refusal of a restricted function's firmware. EIO is no such refusal: it may also come from a device
+// that failed before it answered once.
+func IsRestriction(err error) bool { return IsRefusal(err) && !errors.Is(err, unix.EIO) }
+
 // IsRefusalStatus reports whether the Status of a Command may be a refusal, see IsRefusal.
 func IsRefusalStatus(status string) bool {
 	for _, errno := range refusalErrnos {

@@ -61,6 +61,7 @@ func TestRefusedReadsAreFewAnHour(t *testing.T) {
 		r.pass(10 * time.Hour)
 		r.requireFewAnHour(t)
 		require.Greater(t, len(r.made), 10, "it is tried again each hour")
+		require.Equal(t, errno != unix.EIO, verbs.IsRestriction(r.err(verbs.ReadQueryPort)), "%v", errno)
 	}
 }
 

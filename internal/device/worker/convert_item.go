@@ -52,6 +52,7 @@ func readingToProto(r *verbs.Reading) *proto.Reading {
 	a := r.Attr
 	return &proto.Reading{
 		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: sanitize.UTF8(r.Err), RateOnly: r.RateOnly, Refused: sanitize.UTF8(r.Refused),
+		Restricted: r.Restricted,
 		Attr: &proto.PortAttr{
 			State:         int32(a.State),
 			Phys:          uint32(a.Phys),
@@ -73,6 +74,7 @@ func readingFromProto(m *proto.Reading) *verbs.Reading {
 	a := m.GetAttr()
 	return &verbs.Reading{
 		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: cleanText(m.GetErr()), RateOnly: m.GetRateOnly(), Refused: cleanText(m.GetRefused()),
+		Restricted: m.GetRestricted(),
 		Attr: verbs.PortAttr{
 			State:         verbs.PortState(a.GetState()),
 			Phys:          verbs.PhysState(a.GetPhys()),

@@ -18,9 +18,11 @@ type Port struct {
 	Expected bool   // the port is in expected_down
 	Role     string // verbs.RoleCompute or another role; "": none
 	Known    bool
-	HasState bool            // State is valid: a query has been answered
-	State    verbs.PortState // state of the state machine, not Attr.State
-	Attr     verbs.PortAttr
+	// Restricted is set if the firmware refuses queries of the port, as that of a restricted function does.
+	Restricted bool
+	HasState   bool            // State is valid: a query has been answered
+	State      verbs.PortState // state of the state machine, not Attr.State
+	Attr       verbs.PortAttr
 	// AlwaysActive is set if the driver reports the port as active regardless of the link.
 	AlwaysActive bool
 	Cable        string // verbs.DeviceAttr.Cable

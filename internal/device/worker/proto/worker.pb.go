@@ -924,6 +924,7 @@ type Reading struct {
 	Took          int64                  `protobuf:"varint,5,opt,name=took,proto3" json:"took,omitempty"`
 	RateOnly      bool                   `protobuf:"varint,6,opt,name=rate_only,json=rateOnly,proto3" json:"rate_only,omitempty"`
 	Refused       string                 `protobuf:"bytes,7,opt,name=refused,proto3" json:"refused,omitempty"`
+	Restricted    bool                   `protobuf:"varint,8,opt,name=restricted,proto3" json:"restricted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1005,6 +1006,13 @@ func (x *Reading) GetRefused() string {
 		return x.Refused
 	}
 	return ""
+}
+
+func (x *Reading) GetRestricted() bool {
+	if x != nil {
+		return x.Restricted
+	}
+	return false
 }
 
 type PortAttr struct {
@@ -2773,7 +2781,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x10virtual_function\x18\r \x01(\bR\x0fvirtualFunction\x12%\n" +
 	"\x0ecounts_flushes\x18\x0e \x01(\bR\rcountsFlushes\x12#\n" +
 	"\ralways_active\x18\x0f \x01(\bR\falwaysActive\x12\x16\n" +
-	"\x06uplink\x18\x10 \x01(\x03R\x06uplink\"\xc3\x01\n" +
+	"\x06uplink\x18\x10 \x01(\x03R\x06uplink\"\xe3\x01\n" +
 	"\aReading\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x123\n" +
@@ -2781,7 +2789,10 @@ const file_worker_proto_rawDesc = "" +
 	"\x03err\x18\x04 \x01(\tR\x03err\x12\x12\n" +
 	"\x04took\x18\x05 \x01(\x03R\x04took\x12\x1b\n" +
 	"\trate_only\x18\x06 \x01(\bR\brateOnly\x12\x18\n" +
-	"\arefused\x18\a \x01(\tR\arefused\"\xca\x02\n" +
+	"\arefused\x18\a \x01(\tR\arefused\x12\x1e\n" +
+	"\n" +
+	"restricted\x18\b \x01(\bR\n" +
+	"restricted\"\xca\x02\n" +
 	"\bPortAttr\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x11R\x05state\x12\x12\n" +
 	"\x04phys\x18\x02 \x01(\rR\x04phys\x12\x1d\n" +
