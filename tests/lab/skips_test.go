@@ -27,7 +27,7 @@ var allowedSkips = []struct {
 	{"siw", `^(TestNativeBackendKeepsTheContract/fabrics/|TestTheFabricKeepsItsContractOnSoftRoCE$)`,
 		"iWARP never has a Fabric: TestNativeBackendOnSIWNeverHasAFabric"},
 	{"rxe", `^TestNativeBackendKeepsTheContract/fabrics/`, "one device has no peer: TestTheFabricKeepsItsContractOnSoftRoCE has two"},
-	{"siw", `^(TestReaddedAddress|TestAnotherAddress|TestChangedMACAddress|TestMovedGID)`, "iWARP has no datagrams, and its GID no address"},
+	{"siw", `^(TestReaddedAddress|TestAnotherAddress|TestChangedMACAddress|TestMovedGID|TestAddressOfAPod)`, "iWARP has no datagrams, and its GID no address"},
 	{"siw", `^(TestALinkWithoutCarrier|TestAddressesThatCome|TestAChangedMACAddress|TestAVLAN)`, "siw follows no carrier, and its GID no address"},
 	{"siw", `^(TestALinkThatIsSetDownIsExplained|TestStatisticsOfTheInterfaceAreReadWithoutRights)$`,
 		"Linux 6.1 names no netdev in the GID table of an iWARP port"},
