@@ -59,7 +59,7 @@ func (o *Options) anyOf(a *alerts.Alert, conditions alerts.Any) step {
 		switch one := one.(type) {
 		case alerts.Grew:
 			for _, field := range one.Fields {
-				sources = append(sources, increases(a.Measurement, field, exceptCondition(a), float64(one.By-1)))
+				sources = append(sources, counterIncreases(a.Measurement, field, exceptCondition(a), float64(one.By-1)))
 			}
 			s.from = max(s.from, one.Within)
 		case alerts.Comparison:

@@ -137,13 +137,14 @@ func increasedSeries(field, measurement string) string { return grownAny(measure
 func grownAny(measurement, condition string, fields ...string) string {
 	sources := make([]string, 0, len(fields))
 	for _, field := range fields {
-		sources = append(sources, increases(measurement, field, condition, 0))
+		sources = append(sources, counterIncreases(measurement, field, condition, 0))
 	}
 	return `SELECT max("n") AS "` + fields[0] + `" FROM ` + strings.Join(sources, ", ") + ` WHERE "n" > 0 AND $timeFilter GROUP BY ` + series[measurement]
 }
 
-// increases returns two sources of a query: the increases of a counter before and after a restart of the plugin, less a number.
-func increases(measurement, field, condition string, less float64) string {
+// counterIncreases returns two sources of a query, with the increases of a counter before and after a restart of the plugin. It subtracts less
+// from both.
+func counterIncreases(measurement, field, condition string, less float64) string {
 	return strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "CONDITION", condition, "SERIES", series[measurement],
 		"LESS", minusNumber(less)).Replace(`(SELECT max("FIELD") - first("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter}CONDITION GROUP BY SERIES),
 			(SELECT last("FIELD") - min("FIELD")LESS AS "n" FROM {MEASUREMENT} WHERE {filter}CONDITION GROUP BY SERIES)`)

@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// fallenPorts asks for a field of each port whose last state is down and that should be up by its last point, in InfluxDB. A pod that borrows
-// a device takes the port's network device first, so that the last state of the port is down. The rows of several last() are those of one
-// series at each level: below an outer GROUP BY, InfluxDB 1.8 mixes up the rows of series that lack a field.
-func fallenPorts(field, condition string) string {
+// fallenPorts returns an InfluxQL subquery with one field of each port that is down but should be up, by the port's last values. When a pod
+// borrows a device, the port goes down before the plugin stops expecting it to be up, so the last expected_up decides. Each level groups by
+// series: with a coarser GROUP BY, InfluxDB 1.8 mixes up the rows of several last() if some series lack a field.
+func fallenPorts(field string) string {
 	fields := []string{"up", "expected_up"}
 	if field != "up" {
 		fields = append(fields, field)
 	}
 	return fmt.Sprintf(`(SELECT last(%[1]q) AS %[1]q FROM (SELECT %[2]s FROM {rdma_port} WHERE {filter} GROUP BY %[3]s)
-		WHERE "up" = 0 AND "expected_up" = 1%[4]s AND $timeFilter GROUP BY %[3]s)`, field, lastOf(fields...), byPort, condition)
+		WHERE "up" = 0 AND "expected_up" = 1 AND $timeFilter GROUP BY %[3]s)`, field, lastOf(fields...), byPort)
 }
 
 // fallenCables asks for the number of ports that are down and should be up, in InfluxDB. Those that share a cable count once, and a port whose
 // cable is unknown counts by itself: the second source subtracts the ports of a cable beyond its first.
 func fallenCables(of string) string {
 	return `SELECT sum("n") AS "down" FROM
-		(SELECT count("up") AS "n" FROM ` + fallenPorts("up", "") + ` WHERE $timeFilter` + of + `),
-		(SELECT count(distinct("cable")) - count("cable") AS "n" FROM ` + fallenPorts("cable", ` AND "cable" != ''`) + ` WHERE $timeFilter` + of + `)
+		(SELECT count("up") AS "n" FROM ` + fallenPorts("up") + ` WHERE $timeFilter` + of + `),
+		(SELECT count(distinct("cable")) - count("cable") AS "n" FROM ` + fallenPorts("cable") + ` WHERE $timeFilter` + of + `)
 		WHERE $timeFilter` + of
 }
 
@@ -58,7 +58,7 @@ func (o *Options) portsDownTogether() queries {
 					WHERE {filter} AND "expected_up" = 1 GROUP BY ` + byPort + `) WHERE $timeFilter` + of,
 				from: o.window(),
 			},
-			{query: `SELECT count("up") AS "down" FROM ` + fallenPorts("up", "") + ` WHERE $timeFilter` + of, from: o.window()},
+			{query: `SELECT count("up") AS "down" FROM ` + fallenPorts("up") + ` WHERE $timeFilter` + of, from: o.window()},
 		},
 		when: "$RA >= 8 && $RC > 0.1 * $RB",
 		promql: countCables(by, fallen) + ` >= 8

@@ -63,7 +63,7 @@ func portAlerts() []Alert {
 			Text:    "{flaps} flaps in all",
 			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} flaps",
 			Fires:   "Three flaps (active, not active, active again) or more within half an hour, or six or more within a day.",
-			Quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped. Ports of expected_down.",
+			Quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped. Ports listed in expected_down.",
 			Clears:  "By itself: half an hour after three flaps, and when fewer than six are within the last day.",
 			FirstSteps: []string{
 				"Look at flap durations on the Device dashboard: tens of milliseconds mean that the link trained again, seconds point to a switch port " +
@@ -81,7 +81,7 @@ func portAlerts() []Alert {
 			Fires: "For five minutes the port has been active with a lower rate than rate_expected_gbps: the minimum that the configuration " +
 				"states, the best rate that this host remembers of the port, or the rate of most other active ports of the same board type on the " +
 				"host.",
-			Quiet: "Ports that are down. Ports that have always been slow, such as those of a storage adapter of another type. Ports of expected_down.",
+			Quiet: "Ports that are down. Ports that have always been slow, such as those of a storage adapter of another type. Ports listed in expected_down.",
 			Clears: "When the rate is back. If the link is meant to stay slow, run `rdma-events forget mlx5_1:2`; if most other ports of its type are faster, " +
 				"also set its rate_gbps in a section expected.",
 			FirstSteps: []string{
@@ -100,7 +100,7 @@ func portAlerts() []Alert {
 			Fires: "Within two hours the forward error correction of the link found blocks with too many errors while the port was active. Such a " +
 				"link often drops within days.",
 			Quiet: "Corrected blocks, however many. Blocks that were lost while the link came up or was down. Drivers without these " +
-				"counters. Ports of expected_down.",
+				"counters. Ports listed in expected_down.",
 			Clears: "Two hours after a counter reading last found lost blocks. Counters are read hourly, and after a drop.",
 			FirstSteps: []string{
 				"`ethtool -m` shows the transceiver's power and temperature; compare with its neighbours.",
@@ -117,7 +117,7 @@ func portAlerts() []Alert {
 			Summary: "The bond below port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} has lost a leg",
 			Fires: "For a minute fewer legs of the bond or team below the port than it has can carry traffic. The port stays active with the " +
 				"remaining ones, at a lower rate.",
-			Quiet:  "Bonds whose standby leg waits and could carry traffic. Ports without a bond. Ports of expected_down.",
+			Quiet:  "Bonds whose standby leg waits and could carry traffic. Ports without a bond. Ports listed in expected_down.",
 			Clears: "When all legs can carry traffic, or the leg is taken out of the bond.",
 			FirstSteps: []string{
 				"`cat /proc/net/bonding/bond0`, with the bond's own name, says which leg and why.",
@@ -131,7 +131,7 @@ func portAlerts() []Alert {
 			Text:    "the driver counted drops that no event reported, {missed_transitions} in all",
 			Summary: "The driver of {{ .Labels.device }} on {{ .Labels.host }} counted drops of port {{ .Labels.port }} that no event reported",
 			Fires:   "The driver's link_downed ran ahead of the drops that events and queries reported, by one or more within half an hour.",
-			Quiet:   "Drops that events reported, however many. Drivers without a link_downed counter. Ports of expected_down.",
+			Quiet:   "Drops that events reported, however many. Drivers without a link_downed counter. Ports listed in expected_down.",
 			Clears:  "Half an hour after the last one.",
 			FirstSteps: []string{
 				"Drops closer together than 5 ms can do it: look at flaps.",
@@ -147,7 +147,7 @@ func portAlerts() []Alert {
 			Fires: "An address came back at another index of the GID table, or changed its index, within half an hour. Jobs that name a GID by its " +
 				"index, as NCCL does with NCCL_IB_GID_INDEX, fail or use another address.",
 			Quiet: "Addresses that are added or removed for good, and those that come back at their index; link-local GIDs, which move with the MAC " +
-				"address; addresses in other network namespaces, such as those of pods on macvlan devices. Ports of expected_down.",
+				"address; addresses in other network namespaces, such as those of pods on macvlan devices. Ports listed in expected_down.",
 			Clears: "By itself, half an hour after the last move.",
 			FirstSteps: []string{
 				"The annotation on the Device dashboard, and rdma_gid_change, have the GID and both indexes. own_probe = 1: a probe of this plugin " +

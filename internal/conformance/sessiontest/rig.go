@@ -50,7 +50,7 @@ func New(t *testing.T, run Run, profile, scenario string) *Rig {
 	return NewWithVectors(t, run, profile, scenario, 0)
 }
 
-// NewWithVectors is New with a number of completion vectors of each device; 0: as many as the simulator has by default.
+// NewWithVectors is like New, but each simulated device has this number of completion vectors. 0 stands for the simulator's default.
 func NewWithVectors(t *testing.T, run Run, profile, scenario string, vectors int) *Rig {
 	t.Helper()
 	if scenario != "" {

@@ -288,7 +288,7 @@ func (d *Device) handleGIDs(table *verbs.GIDTable, t *moment) {
 	}
 	for _, c := range changes {
 		if c.Action == verbs.GIDMoved && !c.GID.IsLinkLocal() && !c.GID.OtherNetns {
-			p.gidMoves++ // in another namespace, addresses come and go with pods, and their programs with them
+			p.gidMoves++ // addresses in other namespaces come and go with pods, as do the programs that use them
 		}
 		d.cfg.Emit(&measure.GIDChange{
 			Device: d.name, Port: p.port, Action: c.Action, GID: c.GID, From: c.From, To: c.To, AwayNS: c.Away,

@@ -67,7 +67,7 @@ func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
 			Index: int(e.index), Type: verbs.GIDType(e._type),
 			Raw: *(*[16]byte)(unsafe.Pointer(&e.gid)),
 		}
-		if e.ifindex != 0 { // network devices of different network namespaces may have the same index, and have different names here
+		if e.ifindex != 0 { // the index does not identify the network device: one in another network namespace may have the same
 			g.NetDev = d.sysfs.GIDNetDev(d.name, port, g.Index)
 		}
 		gids = append(gids, g)

@@ -85,8 +85,8 @@ func (p *prober) nudge() {
 	p.Nudge()
 }
 
-// sleep sleeps for d, and reports false if ctx ended first. It makes no timer for a d that is not positive: if many goroutines of a
-// synctest bubble receive from timers that have expired, Go's race detector crashes (https://go.dev/issue/78156).
+// sleep waits for d, and reports false if ctx ends first. It creates no timer if d is zero or negative: Go's race detector crashes if many
+// goroutines in a synctest bubble receive from expired timers (https://go.dev/issue/78156).
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -152,8 +152,8 @@ func (s FS) Addresses(device string, port int) Addresses {
 	return a
 }
 
-// chooseOwnGID is chooseGID, except that it chooses no address of another network namespace, such as that of a pod, if the
-// port has a GID in this one: what holds a GID keeps its place in the table occupied after its address has gone.
+// chooseOwnGID is like chooseGID, but prefers the GIDs of this network namespace to those of others, such as a pod's. A probe
+// that holds a GID occupies its place in the table, so that the address comes back at another index after it was removed.
 func (s FS) chooseOwnGID(device string, port int, entries []gidEntry, want int) (gidEntry, bool) {
 	first, ok := chooseGID(entries, want)
 	if want >= 0 || !ok || s.isHere(device, port, first) {

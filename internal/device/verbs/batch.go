@@ -76,7 +76,7 @@ type Reading struct {
 	Err  string // why the query failed; "" after success
 	// Refused names the reads of the port that the firmware refuses (Refusals.Text); "": none.
 	Refused string
-	// Restricted is set if the query failed as that of a restricted function does (IsRestriction).
+	// Restricted is set if the firmware refused the query because the function is restricted (IsRestriction).
 	Restricted bool
 	// RateOnly marks a query made because of device_speed_change. Its answer must not change the port state: the event of
 	// a state change may not have arrived yet.

@@ -35,8 +35,8 @@ type GID struct {
 	Raw    [16]byte // union ibv_gid
 	Type   GIDType
 	NetDev string // name of the network device, also of one in another network namespace; "" if none
-	// OtherNetns is set if the network device is in another network namespace, as the macvlan device of a pod above the
-	// network device of a port is.
+	// OtherNetns is set if the network device is in another network namespace. An example is the macvlan device of a pod on
+	// top of the port's network device.
 	OtherNetns bool
 }
 

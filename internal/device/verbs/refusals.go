@@ -164,8 +164,8 @@ func IsRefusal(err error) bool {
 	return refused
 }
 
-// IsRestriction reports whether err is the refusal of a restricted function's firmware. EIO is no such refusal: it may also come from a device
-// that failed before it answered once.
+// IsRestriction reports whether err says that the firmware refuses a query because the function is restricted. EIO does not: a device that
+// failed before its first answer returns it, too.
 func IsRestriction(err error) bool { return IsRefusal(err) && !errors.Is(err, unix.EIO) }
 
 // IsRefusalStatus reports whether the Status of a Command may be a refusal, see IsRefusal.

@@ -18,7 +18,7 @@ type Port struct {
 	Expected bool   // the port is in expected_down
 	Role     string // verbs.RoleCompute or another role; "": none
 	Known    bool
-	// Restricted is set if the firmware refuses queries of the port, as that of a restricted function does.
+	// Restricted is set if the firmware refuses queries of the port because the function is restricted. The port is then healthy, as far as can be known.
 	Restricted bool
 	HasState   bool            // State is valid: a query has been answered
 	State      verbs.PortState // state of the state machine, not Attr.State

@@ -46,8 +46,8 @@ func TestMovedGIDIsReported(t *testing.T) {
 	})
 }
 
-// A pod has a macvlan device above the port's network device, and its addresses are in the port's GID table. They are at
-// other indexes with each pod, which concerns no program: their programs have ended with the pod before.
+// A pod has a macvlan device on top of the port's network device, so its addresses are in the port's GID table. Their indexes
+// change with each pod. No program is affected, since those that used the old indexes ended with the previous pod.
 func TestAddressOfAPodHasNotMoved(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {

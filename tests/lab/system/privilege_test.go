@@ -54,7 +54,8 @@ func requireNoInotify(t *testing.T, pid int) {
 	}
 }
 
-// A kernel that is short of memory forgets files of /proc and makes them anew. Landlock then refuses them to a worker that may read them.
+// A kernel that is short of memory drops entries of /proc and creates them again later. Landlock then denies a worker the files that it was
+// allowed to read.
 func TestDroppedCachesDoNotKeepAWorkerFromReleasingMemory(t *testing.T) {
 	runUnprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
