@@ -313,3 +313,25 @@ func shownColumns(p *grafana.Panel) []string {
 	}
 	return seen
 }
+
+// Grafana does not apply a panel's own time while the dashboard's range is absolute. The query has to say it, or a table of the present
+// shows what hosts reported last that have ended since then.
+func TestPanelsWithATimeOfTheirOwnAskForItInAnyRange(t *testing.T) {
+	o, n := Defaults(), newNames(measure.All())
+	own := 0
+	for _, board := range []func(*names, Engine, *Options) *grafana.Dashboard{
+		overviewDashboard, hostDashboard, deviceDashboard, appsDashboard, fabricDashboard,
+	} {
+		for _, p := range board(n, InfluxDB, &o).All() {
+			for _, target := range p.Targets {
+				if p.TimeFrom == "" {
+					continue
+				}
+				own++
+				require.NotContains(t, target.Query, "$timeFilter", p.Title)
+				require.Contains(t, target.Query, "time > ${__to}ms - "+p.TimeFrom+" AND time <= ${__to}ms", p.Title)
+			}
+		}
+	}
+	require.Greater(t, own, 50)
+}

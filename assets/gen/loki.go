@@ -60,10 +60,17 @@ func (b *board) lokiTarget(q *logQuery, lines int) grafana.Target {
 	return grafana.Target{DataSource: b.lokiSource(), Expr: b.logQL(q), QueryType: "range", MaxLines: lines}
 }
 
-// lokiColumns returns the transformations that turn the labels of Loki's lines into columns, and the columns with a unit
-// into numbers.
+// lokiColumns returns the transformations that turn labels of Loki's lines into columns, and the columns with a unit into numbers. Other
+// labels are left out: those of the stream, what else is in the line, and what Loki itself adds, such as detected_level.
 func lokiColumns(columns []column) []grafana.Transform {
-	all := []grafana.Transform{{ID: "extractFields", Options: map[string]any{"source": "labels", "format": "auto", "replace": true, "keepTime": true}}}
+	shown := []string{"Time"}
+	for _, c := range columns {
+		shown = append(shown, c.name)
+	}
+	all := []grafana.Transform{
+		{ID: "extractFields", Options: map[string]any{"source": "labels", "format": "auto", "replace": true, "keepTime": true}},
+		{ID: "filterFieldsByName", Options: map[string]any{"include": map[string]any{"names": shown}}},
+	}
 	var conversions []map[string]any
 	for _, c := range columns {
 		if c.unit != "" {
@@ -132,6 +139,8 @@ def quoted(text):
 # The other outputs must not have these lines. Give them namedrop = ["loki_*"], unless they have a namepass.
 [[outputs.loki]]
   domain = "http://127.0.0.1:3100"
+  # A Loki wants a tenant unless its configuration has auth_enabled: false.
+  # http_headers = {"X-Scope-OrgID" = "rdma"}
   namepass = ["loki_rdma_events"]
   # The label measurement has the name.
   metric_name_label = ""

@@ -22,9 +22,12 @@ func TestMomentsOfPrometheusComeFromLoki(t *testing.T) {
 	o.Loki = "my-loki"
 	n := newNames(measure.All())
 	annotations, tables := 0, map[string][]string{}
-	for _, d := range []*grafana.Dashboard{
-		overviewDashboard(n, Prometheus, &o), deviceDashboard(n, Prometheus, &o), appsDashboard(n, Prometheus, &o),
-	} {
+	for _, board := range []func(*names, Engine, *Options) *grafana.Dashboard{overviewDashboard, deviceDashboard, appsDashboard} {
+		twins := map[int]*grafana.Panel{}
+		for _, p := range board(n, InfluxDB, &o).All() {
+			twins[p.ID] = &p
+		}
+		d := board(n, Prometheus, &o)
 		for _, a := range d.Annotations.List {
 			require.Equal(t, grafana.DataSource{Type: "loki", UID: "my-loki"}, a.DataSource, a.Name)
 			requireLogNames(t, a.Expr)
@@ -40,6 +43,7 @@ func TestMomentsOfPrometheusComeFromLoki(t *testing.T) {
 				require.Equal(t, "extractFields", p.Transformations[slices.IndexFunc(p.Transformations, func(t grafana.Transform) bool { return t.ID != "sortBy" })].ID,
 					"%s: labels become columns", p.Title)
 				tables[d.UID] = append(tables[d.UID], p.Title)
+				requireColumns(t, &p, twins[p.ID])
 			}
 		}
 	}
@@ -49,6 +53,37 @@ func TestMomentsOfPrometheusComeFromLoki(t *testing.T) {
 		"rdma-events-device-prometheus":       {"Evidence", "Port changes", "Events"},
 		"rdma-events-applications-prometheus": {"Error events"},
 	}, tables)
+}
+
+// requireColumns requires that a table of moments has the columns of its twin in InfluxDB, with their units: a Loki has the points as
+// the plugin writes them. All other labels of Loki are left out.
+func requireColumns(t *testing.T, p, twin *grafana.Panel) {
+	t.Helper()
+	units := func(p *grafana.Panel) map[any]any {
+		all := map[any]any{}
+		for _, o := range p.FieldConfig.Overrides {
+			for _, property := range o.Properties {
+				if property.ID == "unit" {
+					all[o.Matcher.Options] = property.Value
+				}
+			}
+		}
+		return all
+	}
+	options := func(p *grafana.Panel, id string) map[string]any {
+		i := slices.IndexFunc(p.Transformations, func(t grafana.Transform) bool { return t.ID == id })
+		require.GreaterOrEqual(t, i, 0, "%s has no %s", p.Title, id)
+		return p.Transformations[i].Options
+	}
+	require.Equal(t, units(twin), units(p), p.Title)
+	require.Equal(t, options(twin, "organize"), options(p, "organize"), p.Title)
+	shown := options(p, "filterFieldsByName")["include"].(map[string]any)["names"]
+	var columns []string
+	for name := range options(twin, "organize")["indexByName"].(map[string]any) {
+		columns = append(columns, name)
+	}
+	require.Subset(t, append(columns, "Time"), shown, p.Title)
+	require.Subset(t, shown, columns, p.Title)
 }
 
 // requireLogNames requires that a query names a measurement of loki.conf, and tags and fields of it.

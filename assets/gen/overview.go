@@ -2,6 +2,7 @@ package gen
 
 import (
 	"slices"
+	"strings"
 
 	"rdma_events/assets/grafana"
 )
@@ -160,10 +161,26 @@ const rates = `SELECT last("rate_gbps") AS "rate", last("rate_expected_gbps") AS
 const failures = `SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
 	last("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
 
-// over makes the last panel show a time of its own. A query for Prometheus looks back by itself.
+// over makes the last panel show a time of its own, up to the end of the dashboard's range. A query for Prometheus looks back by itself.
 func (b *board) over(span string) {
 	if b.engine == InfluxDB {
 		b.last().TimeFrom = span
+	}
+}
+
+// limitTimes limits the queries of panels that show a time of their own to that time. Grafana itself does it only while the dashboard's range
+// is relative, such as the last hour: in one that was chosen in a graph, a host that has ended since then would have its last state.
+func limitTimes(panels []grafana.Panel) {
+	for i := range panels {
+		p := &panels[i]
+		if p.Panels != nil {
+			limitTimes(*p.Panels)
+		}
+		for j := range p.Targets {
+			if p.TimeFrom != "" {
+				p.Targets[j].Query = strings.ReplaceAll(p.Targets[j].Query, "$timeFilter", "time > ${__to}ms - "+p.TimeFrom+" AND time <= ${__to}ms")
+			}
+		}
 	}
 }
 

@@ -14,11 +14,12 @@ func (b *board) currentProblems() {
 	b.table(panel{
 		id: 45, title: "Problems now", width: 24, height: 10,
 		help: help{
-			"Up to 200 problems that hosts report now, as `rdma-events health` does on each host: critical ones first, and the oldest of them on top.",
+			"Up to 1,000 problems that hosts report now, as `rdma-events health` does on each host: critical ones first, and the oldest of them on top.",
 			"critical: jobs on that device have failed or will fail.",
-			"drain the hosts with critical problems, and take the step in the last column. `rdma-events explain` and docs/reference/alerts.md have " +
-				"all steps of an alert.",
-			"silent hosts, which the tile counts; alerts that compare hosts, which the list Firing has.",
+			"if many hosts of one place have the same problem, look at the list Firing first: ports-down-together and fabric-group are about the switch, " +
+				"and it does not help to drain its hosts. Otherwise drain the hosts with critical problems, and follow the column *what to do*. " +
+				"`rdma-events explain` and docs/reference/alerts.md have all steps of an alert.",
+			"silent hosts, which the tile counts; alerts that compare hosts or need the past of hours, such as wake-slow, which the list Firing has.",
 		},
 		queries: []query{{
 			text: `SELECT last("since_ns") / 1000000 AS "since", last("text") AS "text", last("do") AS "do" FROM (SELECT last("active") AS "active",
@@ -48,5 +49,5 @@ func (b *board) currentProblems() {
 		b.mapped("what to do", firstSteps)
 		since = "Value"
 	}
-	b.first(200, sortedBy(since, false), sortedBy("severity", false))
+	b.first(1000, sortedBy(since, false), sortedBy("severity", false))
 }

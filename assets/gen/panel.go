@@ -328,7 +328,10 @@ func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...col
 		NoValue: "-", Thresholds: newThresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false, "minWidth": 50},
 	}, map[string]any{"showHeader": true, "frameIndex": 0, "cellHeight": "sm"})
 	index, rename, exclude := map[string]any{}, map[string]any{}, map[string]any{"Time": true}
-	columns = b.columnsOf(columns)
+	logs := slices.ContainsFunc(made.Targets, func(t grafana.Target) bool { return t.MaxLines > 0 })
+	if !logs { // Loki has the plugin's own names and units
+		columns = b.columnsOf(columns)
+	}
 	for i, c := range columns {
 		index[c.name] = i
 		if c.hidden || c.name == "Time" {
@@ -339,7 +342,7 @@ func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...col
 		}
 		made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, c.overrides(links)...)
 	}
-	if slices.ContainsFunc(made.Targets, func(t grafana.Target) bool { return t.MaxLines > 0 }) {
+	if logs {
 		made.Transformations = lokiColumns(columns)
 	}
 	if len(made.Targets) > 1 {

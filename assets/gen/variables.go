@@ -197,6 +197,7 @@ func (b *board) dashboard(uid, title, description, refresh string, links []grafa
 	if b.engine == Prometheus {
 		title += " (Prometheus)" // a folder of Grafana wants titles that differ
 	}
+	limitTimes(b.panels)
 	return &grafana.Dashboard{
 		UID: b.uid(uid), Title: title, Description: description, Tags: []string{"rdma"},
 		SchemaVersion: grafana.SchemaVersion, Version: 1, Editable: true, GraphTooltip: 1, Refresh: refresh,

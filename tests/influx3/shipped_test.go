@@ -108,7 +108,7 @@ func TestUnsupportedQueriesAreListed(t *testing.T) {
 func listText(supported, total int, excluded map[string][]string) string {
 	var b strings.Builder
 	if supported == total {
-		fmt.Fprintf(&b, "By that documentation, InfluxDB 3 supports all %d queries.\n", total)
+		fmt.Fprintf(&b, "By that documentation, InfluxDB 3 knows the syntax of all %d queries.\n", total)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "By that documentation, InfluxDB 3 supports %d of the %d queries. The others, by what excludes them:\n\n", supported, total)
