@@ -21,6 +21,7 @@ yet, a port has not answered a query yet, or has not been down for long enough t
 be a problem.
 With -format npd, 0: no critical problem; 1: a critical problem; 2: unknown. With
 -format npd-warning, 1: a warning or a critical problem.
+If the plugin is restarted within ten minutes, problems go on as if it had run.
 The command evaluates the alerts that one host can judge. -json lists the others,
 which need other hosts or a database, as not_judged.
 `

@@ -29,7 +29,7 @@ func writeStatus(t *testing.T, s *health.Status) string {
 		w.Run(ctx)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
-	w.Put(s)
+	w.Put(s, nil)
 	require.Eventually(t, func() bool {
 		files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 		return err == nil && len(files) == 1

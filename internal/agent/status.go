@@ -48,6 +48,9 @@ func (s *statusKeeper) start(dir, version string, emit func(measure.Point), now 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keeper, s.problems, s.emit, s.now = health.NewKeeper(version, host), health.NewReports(), emit, now
+	if s.writer != nil {
+		s.keeper.Restore(statusfile.ReadHistory(dir), now())
+	}
 	s.changed = map[measure.Key]measure.Point{}
 	s.lateTimer = time.NewTimer(judgeInterval)
 	s.judging = startGoroutine(s.judgeWhenLate)
@@ -121,7 +124,7 @@ func (s *statusKeeper) publishStatus(status *health.Status, now time.Time) {
 		s.emit(p)
 	}
 	if s.writer != nil {
-		s.writer.Put(status)
+		s.writer.Put(status, s.keeper.History())
 	}
 }
 

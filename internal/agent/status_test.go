@@ -64,6 +64,37 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 	})
 }
 
+// The plugin is restarted during an outage, and its device is opened some seconds after the start.
+func TestOutageGoesOnAfterARestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "status")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		port := func(known bool) *measure.Port {
+			return &measure.Port{Device: "mlx5_0", Port: 1, Known: known, HasState: known, State: verbs.PortDown, ExpectedUp: true, At: time.Now()}
+		}
+		device := &measure.Device{Device: "mlx5_0", Present: true, Open: true, Opens: 1}
+		s, _ := startKeeper(t, dir)
+		s.storeInterval([]measure.Point{device, port(true)}, time.Now())
+		time.Sleep(time.Hour)
+		s.stop(t.Context())
+		_, err := statusfile.Read(dir)
+		require.ErrorIs(t, err, statusfile.ErrNone)
+
+		s, emitted := startKeeper(t, dir)
+		s.storeInterval([]measure.Point{device, port(false)}, time.Now())
+		time.Sleep(10 * time.Second)
+		require.Empty(t, emitted.read())
+		s.storeInterval([]measure.Point{device, port(true)}, time.Now())
+		require.Equal(t, []string{"port-down active=true"}, emitted.read())
+		synctest.Wait()
+		found, err := statusfile.Read(dir)
+		require.NoError(t, err)
+		require.Len(t, found.Problems, 1)
+		require.True(t, began.Equal(found.Problems[0].Since), "%v", found.Problems[0].Since)
+	})
+}
+
 // Telegraf gathers every five minutes. The port goes down after its point has been gathered, and before the host is judged. A second device is
 // opened then, and a third one was forgotten just before.
 func TestChangeDuringAGatheringIsJudged(t *testing.T) {

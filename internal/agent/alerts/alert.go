@@ -33,9 +33,12 @@ type Alert struct {
 	HoldsAStaleValue bool
 	// Slow is set if the rules are evaluated every five minutes instead of every minute.
 	Slow bool
-	// Age is the field with the duration for which the condition has held. If it is "", the condition holds since it
-	// was first evaluated as true.
+	// Age is the field with the duration for which the condition has held, when it begins to hold. If it is "", the condition holds
+	// since it was first evaluated as true.
 	Age string
+	// Successive is set if the series is about one thing after the other while the condition holds, such as the thread that hangs for
+	// longest: then the problem began when the present one did.
+	Successive bool
 
 	// Text is the text of the problem in `rdma-events status`. {name} stands for the value of a field or tag, and
 	// {total} for the sum of the counters of a Grew. Of names the subject by which several problems of one device

@@ -56,7 +56,7 @@ func applicationAlerts() []Alert {
 		},
 		{
 			ID: "app-destroy-hangs", Title: "RDMA application hangs in a destroy", Severity: Warning, Panel: Panel{ApplicationsDashboard, 11},
-			Measurement: "rdma_app_hang", Except: ownWorkersTag(), When: greaterThan("threads", 0), Age: "age_ns", Of: "{app} {object}",
+			Measurement: "rdma_app_hang", Except: ownWorkersTag(), When: greaterThan("threads", 0), Age: "age_ns", Successive: true, Of: "{app} {object}",
 			Text:    "{app}, pid {pid}, hangs in the destruction of {object} {number}: acknowledgements are missing, {missing} of them",
 			Summary: "A thread of {{ .Labels.app }} on {{ .Labels.host }} hangs in the destruction of a {{ .Labels.object }} of {{ .Labels.device }}",
 			Fires: "A thread has waited for longer than applications.hang_after in ibv_destroy_cq, ibv_destroy_qp, ibv_destroy_srq or " +

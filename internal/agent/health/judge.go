@@ -17,6 +17,7 @@ type judge struct {
 	states        map[alertKey]*alertState
 	now           time.Time // time of the judgement
 	sampled       time.Time // time of the last interval
+	settled       time.Time // after a restart: when devices that can be opened have been opened
 	instant       bool      // the past is unknown: a condition need not last
 }
 
@@ -30,7 +31,9 @@ type alertKey struct {
 type alertState struct {
 	counters  []counter // one for each counter of the condition, in the same order
 	heldSince time.Time // first interval in which the condition held; zero: it does not hold
+	began     time.Time // when the condition began to hold, at or before heldSince
 	lastSeen  time.Time // last interval with a point of the series
+	restored  bool      // heldSince is from the plugin that ran before, and has not been confirmed
 }
 
 // finding is an alert whose condition holds now.
@@ -90,27 +93,27 @@ func (j *judge) judgePoint(p measure.Point) []finding {
 func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line) (finding, bool) {
 	s := j.stateOf(a, p.Key())
 	r := evaluation{line: line, now: j.now, state: s}
-	since, ok := r.holds(a.When)
-	if age, known := r.numberField(a.Age); ok && known {
-		since = p.Time().Add(-time.Duration(age))
-	} else if !s.heldSince.IsZero() && s.heldSince.Before(since) {
-		since = s.heldSince // the counter has grown again since the problem began
-	}
+	began, ok := r.holds(a.When)
 	if !ok {
-		s.heldSince = time.Time{}
+		if !r.lacksField || !j.isUnconfirmed(s) {
+			s.end()
+		}
 		return finding{}, false
+	}
+	if age, known := r.numberField(a.Age); known {
+		began = j.now.Add(-j.now.Sub(p.Time()) - time.Duration(age))
 	}
 	until := j.sampled
 	if IsState(p) {
 		until = j.now
 	}
-	return j.newFinding(a, s, since, until, r.fillTemplate(a.Text), r.fillTemplate(a.Of)), true
+	return j.newFinding(a, s, began, until, r.fillTemplate(a.Text), r.fillTemplate(a.Of)), true
 }
 
 // judgeAcross returns the finding of an alert about several series. The caller has established that its condition holds
 // now.
-func (j *judge) judgeAcross(a *alerts.Alert, of measure.Key, since time.Time, text string) finding {
-	return j.newFinding(a, j.stateOf(a, of), since, j.sampled, text, "")
+func (j *judge) judgeAcross(a *alerts.Alert, of measure.Key, began time.Time, text string) finding {
+	return j.newFinding(a, j.stateOf(a, of), began, j.sampled, text, "")
 }
 
 // stateOf returns the state of an alert about a series, and marks the series as present in this interval.
@@ -124,28 +127,42 @@ func (j *judge) stateOf(a *alerts.Alert, of measure.Key) *alertState {
 	return s
 }
 
-// newFinding returns the finding of an alert whose condition is known to hold until the time until. If since is zero, the condition
-// holds since it was first evaluated as true.
-func (j *judge) newFinding(a *alerts.Alert, s *alertState, since, until time.Time, text, of string) finding {
+// newFinding returns the finding of an alert whose condition is known to hold until the time until, and began to hold at began. If
+// began is zero, the condition began when it was first evaluated as true. While the condition holds, only the first began counts, unless
+// the alert is Successive: a port may go from one bad state to another, and a counter may grow again.
+func (j *judge) newFinding(a *alerts.Alert, s *alertState, began, until time.Time, text, of string) finding {
+	if began.IsZero() {
+		began = j.now
+	}
 	if s.heldSince.IsZero() {
-		s.heldSince = j.now
+		s.heldSince, s.began = j.now, began
+	} else if a.Successive {
+		s.began = began
 	}
-	if since.IsZero() {
-		since = s.heldSince
-	}
-	return finding{alert: a, since: since.Round(0), text: text, subject: of, lasted: j.instant || until.Sub(s.heldSince) >= a.Hold}
+	s.restored = false
+	return finding{alert: a, since: j.clockTime(s.began), text: text, subject: of, lasted: j.instant || until.Sub(s.heldSince) >= a.Hold}
 }
+
+// clockTime returns a time without its monotonic reading. If the clock has been set since then, the result is by the clock as it is now.
+func (j *judge) clockTime(t time.Time) time.Time { return j.now.Add(-j.now.Sub(t)).Round(0) }
+
+// end ends the time for which the condition holds.
+func (s *alertState) end() { s.heldSince, s.began, s.restored = time.Time{}, time.Time{}, false }
+
+// isUnconfirmed reports whether the condition held when the plugin that ran before ended, and this one does not know yet whether it
+// holds.
+func (j *judge) isUnconfirmed(s *alertState) bool { return s.restored && j.now.Before(j.settled) }
 
 // endInterval ends an interval. A condition about a series without a point in this interval no longer holds. The state
 // of a series is dropped once the series has been absent for longer than its alert looks back.
 func (j *judge) endInterval() {
 	for at, s := range j.states {
 		switch {
-		case s.lastSeen.Equal(j.now):
+		case s.lastSeen.Equal(j.now), j.isUnconfirmed(s):
 		case j.now.Sub(s.lastSeen) > lookBack(at.alert.When):
 			delete(j.states, at)
 		default:
-			s.heldSince = time.Time{}
+			s.end()
 		}
 	}
 }
@@ -210,6 +227,7 @@ type evaluation struct {
 	state       *alertState
 	nextCounter int    // index of the next counter in state
 	total       uint64 // sum of all counters of the condition
+	lacksField  bool   // a comparison was false because the line lacks a field
 }
 
 // holds reports whether a condition holds. For a condition about growth, since is when it began to hold; otherwise
@@ -219,7 +237,8 @@ func (r *evaluation) holds(c alerts.Condition) (since time.Time, ok bool) {
 	case alerts.Comparison:
 		return time.Time{}, r.compare(&c)
 	case alerts.OneOf:
-		text, _ := r.line.Fields[c.Field].(string)
+		text, known := r.line.Fields[c.Field].(string)
+		r.lacksField = r.lacksField || !known
 		for _, word := range c.Words {
 			ok = ok || text == word
 		}
@@ -267,6 +286,7 @@ func (r *evaluation) compare(c *alerts.Comparison) bool {
 	}
 	switch {
 	case !ok:
+		r.lacksField = true
 		return false
 	case c.Op == alerts.Less:
 		return a < b

@@ -25,7 +25,7 @@ func writeStatus(t *testing.T, dir string, s *health.Status) string {
 	t.Helper()
 	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	require.NoError(t, w.write(s))
+	require.NoError(t, w.write(fileContent{Status: *s}))
 	return w.path
 }
 
@@ -163,8 +163,8 @@ func TestRunWritesTheLastStatusAndRemovesItAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	w.Put(newStatus("mlx5_0"))
-	w.Put(newStatus("mlx5_1"))
+	w.Put(newStatus("mlx5_0"), nil)
+	w.Put(newStatus("mlx5_1"), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan struct{})
@@ -193,7 +193,7 @@ func TestALinkInTheDirectoryIsNotFollowed(t *testing.T) {
 	for _, path := range []string{w.path, w.path + tempMarker} {
 		require.NoError(t, os.Symlink(target, path))
 	}
-	require.NoError(t, w.write(newStatus("mlx5_0")))
+	require.NoError(t, w.write(fileContent{Status: *newStatus("mlx5_0")}))
 	text, err := os.ReadFile(target)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(text))
@@ -212,7 +212,7 @@ func TestTheFirstOfSeveralErrorsIsLogged(t *testing.T) {
 		defer cancel()
 		go w.Run(ctx)
 		put := func() {
-			w.Put(newStatus("mlx5_0"))
+			w.Put(newStatus("mlx5_0"), nil)
 			synctest.Wait()
 		}
 		put()

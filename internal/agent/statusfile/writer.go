@@ -100,7 +100,7 @@ type Writer struct {
 	path    string
 	process writingProcess
 	log     *slog.Logger
-	pending chan *health.Status
+	pending chan fileContent // without Process
 }
 
 // NewWriter returns a Writer for a file in a directory.
@@ -111,46 +111,67 @@ func NewWriter(dir string, log *slog.Logger) (*Writer, error) {
 	}
 	// Containers that share the directory may have equal PIDs.
 	file := fmt.Sprintf("%d-%d%s", own.Namespace, own.PID, suffix)
-	return &Writer{path: filepath.Join(dir, file), process: own, log: log, pending: make(chan *health.Status, 1)}, nil
+	return &Writer{path: filepath.Join(dir, file), process: own, log: log, pending: make(chan fileContent, 1)}, nil
 }
 
-// Put queues a status for writing. The caller must not use it afterwards. Put does not block: it replaces a status that
-// has not been written yet. It must not be called concurrently.
-func (w *Writer) Put(s *health.Status) {
+// Put queues a status, and what the plugin that runs next should know of the past, for writing. The caller must not use them
+// afterwards. Put does not block: it replaces a status that has not been written yet. It must not be called concurrently.
+func (w *Writer) Put(s *health.Status, history []health.AlertHistory) {
 	select {
 	case <-w.pending:
 	default:
 	}
-	w.pending <- s
+	w.pending <- fileContent{Status: *s, History: history}
 }
 
 // Run removes files that killed plugins have left in the directory, and then writes each status of Put until ctx is
-// done. Finally it removes the file. It logs the first of several consecutive errors.
+// done. Finally it removes the file, or leaves it for ReadHistory if that would miss it. It logs the first of several
+// consecutive errors.
 func (w *Writer) Run(ctx context.Context) {
-	defer func() { _ = os.Remove(w.path) }() // a file that remains is stale, because its process has ended
-	removeStaleFiles(filepath.Dir(w.path), w.process.Namespace)
+	dir := filepath.Dir(w.path)
+	older, began := removeStaleFiles(dir, w.process.Namespace), time.Now()
 	failing := false
+	var last fileContent
 	for {
 		select {
 		case <-ctx.Done():
+			select {
+			case last = <-w.pending:
+			default:
+			}
+			w.finish(last, older)
 			return
-		case s := <-w.pending:
-			err := w.write(s)
+		case last = <-w.pending:
+			err := w.write(last)
 			if err != nil && !failing {
 				w.log.Warn("status file: write failed, `rdma-events status` and `health` are out of date", "error", err)
 			}
 			failing = err != nil
+			if older && time.Since(began) > maxHistoryAge {
+				older = removeStaleFiles(dir, w.process.Namespace)
+			}
 		}
 	}
 }
 
-func (w *Writer) write(s *health.Status) error {
+// finish removes the file, whose status is stale when the process ends. If there is a history, the file is left for ReadHistory; also if an
+// older file has one, which no longer counts.
+func (w *Writer) finish(last fileContent, older bool) {
+	w.process.Ended = true
+	if (len(last.History) > 0 || older && last.Schema != 0) && w.write(last) == nil {
+		return
+	}
+	_ = os.Remove(w.path) // a file that remains is stale, because its process has ended
+}
+
+func (w *Writer) write(c fileContent) error {
 	now, asleep := clock.Boot(), clock.Suspended()
 	if w.process.WrittenNS != 0 {
 		w.process.IntervalNS = int64(ageOf(&w.process))
 	}
 	w.process.WrittenNS, w.process.SuspendedNS = now, &asleep
-	text, err := json.Marshal(fileContent{*s, w.process})
+	c.Process = w.process
+	text, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
@@ -179,9 +200,10 @@ func (w *Writer) wrapWriteError(err error) error {
 	return fmt.Errorf("write status: %s: %w", w.path, err)
 }
 
-// removeStaleFiles removes the files of processes that have ended, including unfinished ones. It removes files of
-// another PID namespace when they have been stale for an hour.
-func removeStaleFiles(dir string, here uint64) {
+// removeStaleFiles removes the files of processes that have ended, including unfinished ones, but not those that ReadHistory still
+// reads for this or another starting plugin: it reports whether there are such files. It removes files of another PID namespace when
+// they have been stale for an hour.
+func removeStaleFiles(dir string, here uint64) (older bool) {
 	entries, _ := os.ReadDir(dir) // the remaining files do no harm
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -198,10 +220,16 @@ func removeStaleFiles(dir string, here uint64) {
 		if err != nil {
 			continue // another user's, or one that is being removed
 		}
-		if r.Process.hasEnded(here) || ageOf(&r.Process) > r.Process.maxAge()+time.Hour {
+		ended := r.Process.hasEnded(here)
+		if ended && (len(r.History) > 0 || r.Process.Ended) && ageOf(&r.Process) <= maxHistoryAge {
+			older = true
+			continue
+		}
+		if ended || ageOf(&r.Process) > r.Process.maxAge()+time.Hour {
 			_ = os.Remove(path)
 		}
 	}
+	return older
 }
 
 // ageOf returns how long ago the status was written, without the time during which the host was suspended: the plugin

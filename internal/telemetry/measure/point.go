@@ -29,14 +29,14 @@ func clone[T any](p *T) *T {
 // Key identifies the points that may merge. The Key of an rdma_port_change point does not
 // include the states, because merging changes the states of a point.
 type Key struct {
-	Measurement string
-	Device      string // "": the point is about the host
-	Subject     string // event, method, application or peer; "": none of them
-	Port        int    // 0: the point is about the device
-	Vector      int    // completion vector
+	Measurement string `json:"measurement"`
+	Device      string `json:"device,omitempty"`  // "": the point is about the host
+	Subject     string `json:"subject,omitempty"` // event, method, application or peer; "": none of them
+	Port        int    `json:"port,omitempty"`    // 0: the point is about the device
+	Vector      int    `json:"vector,omitempty"`  // completion vector
 	// Identity keeps points apart that have the same tags but are about different things, such as GIDs. The producer
 	// gives each of these points a distinct time. "": all points of the series may merge.
-	Identity string
+	Identity string `json:"identity,omitempty"`
 }
 
 // Values of Metric.Emitted. AsItHappens belongs to points that describe a single moment.

@@ -44,8 +44,9 @@ var problemTable = table[Problem]{
 		Name:    "rdma_problem",
 		Emitted: "when a problem begins or ends, and once a minute while it lasts",
 		Description: "Problems of the host, by the judgement of rdma-events health: alerts whose condition holds and has " +
-			"held for long enough. A host without problems has no series. Alerts that compare several hosts are not among them. Several " +
-			"problems with the same tags, such as the probes of two completion vectors, are one series, which describes the oldest of them.",
+			"held for long enough. A host without problems has no series. Alerts that compare several hosts or need the past of hours, as wake-slow " +
+			"does, are not among them. Several problems with the same tags, such as the probes of two completion vectors, are one series, " +
+			"which describes the oldest of them.",
 	},
 	tags: []tag[Problem]{
 		requiredTag("alert", "ID of the alert, as in docs/reference/alerts.md", func(v *Problem) string { return v.Alert }),
@@ -62,7 +63,8 @@ var problemTable = table[Problem]{
 	},
 	fields: []field[Problem]{
 		boolInt("active", "1 while the problem lasts; 0 once after it has ended", func(v *Problem) bool { return v.Active }),
-		requiredInt("since_ns", "ns", "time at which the problem began, since 1970-01-01", func(v *Problem) int64 { return v.Since.UnixNano() }),
+		requiredInt("since_ns", "ns", "time at which the problem began, since 1970-01-01; a restart of the plugin within ten minutes does not change it",
+			func(v *Problem) int64 { return v.Since.UnixNano() }),
 		optionalText("text", "what is wrong, in one line", func(v *Problem) string { return v.Text }),
 		optionalText("do", "first step to take; docs/reference/alerts.md has all steps", func(v *Problem) string { return v.FirstStep }),
 	},
