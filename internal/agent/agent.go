@@ -116,7 +116,7 @@ func (a *Agent) Start(acc emit.Accumulator) error {
 			log.Error("agent: watching devices failed", "error", err)
 		}
 	})
-	a.status.start(a.options.StatusDir, a.options.Version, a.pipeline.emitter.Emit, a.now, log)
+	a.status.start(a.options.StatusDir, a.options.Version, a.config.Simulated(), a.pipeline.emitter.Emit, a.now, log)
 	return nil
 }
 

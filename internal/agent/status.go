@@ -27,6 +27,7 @@ type statusKeeper struct {
 	emit    func(measure.Point)
 
 	mu         sync.Mutex
+	hasPast    bool // the status file carries what is known of the past from one plugin to the next
 	keeper     *health.Keeper
 	problems   *health.Reports
 	lastPoints []measure.Point               // of the last interval, with later changes
@@ -35,8 +36,8 @@ type statusKeeper struct {
 }
 
 // start starts to judge the host and to write the status to a directory. If dir is empty or cannot be used, the plugin
-// runs without a status file. emit must not block.
-func (s *statusKeeper) start(dir, version string, emit func(measure.Point), now func() time.Time, log *slog.Logger) {
+// runs without a status file. Simulated devices have no past. emit must not block.
+func (s *statusKeeper) start(dir, version string, simulated bool, emit func(measure.Point), now func() time.Time, log *slog.Logger) {
 	host, err := hostName()
 	if err == nil && dir != "" {
 		s.writer, err = statusfile.NewWriter(dir, log)
@@ -48,7 +49,8 @@ func (s *statusKeeper) start(dir, version string, emit func(measure.Point), now 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keeper, s.problems, s.emit, s.now = health.NewKeeper(version, host), health.NewReports(), emit, now
-	if s.writer != nil {
+	s.hasPast = s.writer != nil && !simulated
+	if s.hasPast {
 		s.keeper.Restore(statusfile.ReadHistory(dir), now())
 	}
 	s.changed = map[measure.Key]measure.Point{}
@@ -123,9 +125,14 @@ func (s *statusKeeper) publishStatus(status *health.Status, now time.Time) {
 	for _, p := range s.problems.Points(status.Problems, now) {
 		s.emit(p)
 	}
-	if s.writer != nil {
-		s.writer.Put(status, s.keeper.History())
+	if s.writer == nil {
+		return
 	}
+	var past []health.AlertHistory
+	if s.hasPast {
+		past = s.keeper.History()
+	}
+	s.writer.Put(status, past)
 }
 
 // judgeWhenLate judges the host again whenever the next interval is late, until ctx is done.

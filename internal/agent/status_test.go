@@ -23,7 +23,7 @@ import (
 // startKeeper starts a statusKeeper that ends with the test, and returns it with the problems that it emits.
 func startKeeper(t *testing.T, dir string) (*statusKeeper, *problemLog) {
 	s, emitted := new(statusKeeper), new(problemLog)
-	s.start(dir, "v1", emitted.add, time.Now, slog.New(slog.DiscardHandler))
+	s.start(dir, "v1", false, emitted.add, time.Now, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { s.stop(context.Background()) })
 	return s, emitted
 }

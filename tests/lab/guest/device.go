@@ -91,6 +91,7 @@ func AddDeviceOnVeth(t testing.TB, device, kind, netdev, peer string) (address s
 // deleted at the end of the test.
 func AddDeviceOn(t testing.TB, device, kind, netdev string) {
 	t.Helper()
+	forgetPast(t)
 	AddLink(t, device, kind, netdev)
 	t.Cleanup(func() {
 		if pathExists(devicePath(device)) {
@@ -101,6 +102,28 @@ func AddDeviceOn(t testing.TB, device, kind, netdev string) {
 		state, err := os.ReadFile(filepath.Join(devicePath(device), "ports", "1", "state"))
 		return err == nil && string(state) == "4: ACTIVE\n"
 	})
+}
+
+// forgetPast removes what plugins of earlier tests have left for the next one to continue with (statusfile.ReadHistory): a device of this
+// test has no past.
+func forgetPast(t testing.TB) {
+	t.Helper()
+	files, err := filepath.Glob("/run/rdma_events-status/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		var left struct {
+			Process struct{ PID int }
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || json.Unmarshal(text, &left) != nil || pathExists(fmt.Sprintf("/proc/%d", left.Process.PID)) {
+			continue // a plugin that runs is writing it
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // AddLink makes an RDMA device of kind (rxe, siw) on a netdev and leaves it there.

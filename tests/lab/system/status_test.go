@@ -42,23 +42,61 @@ func reportedPort(s *health.Status) *health.Port {
 	return nil
 }
 
+// ownStatusDir makes a new statusDir for the user without rights, until the end of the test.
+func ownStatusDir(t *testing.T) {
+	t.Helper()
+	if err := os.RemoveAll(statusDir); err != nil { // a plugin that ran as root has made it
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(statusDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(statusDir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(statusDir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A restart of Telegraf does not hide that a device has failed.
+func TestFatalErrorIsAProblemAfterARestart(t *testing.T) {
+	runUnprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
+		ownStatusDir(t)
+		since := func() (began time.Time) {
+			t.Helper()
+			guest.Eventually(t, "the problem device-fatal", 60*time.Second, func() bool {
+				for _, p := range pluginStatus(t).Problems {
+					if p.ID == "device-fatal" && p.Device == device {
+						began = p.Since
+					}
+				}
+				return !began.IsZero()
+			})
+			return began
+		}
+		r := start(quiet)
+		guest.Inject(t, device, guest.DeviceFatal, 1, 1)
+		began := since()
+		for range 2 {
+			r.Stop()
+			r = start(quiet)
+			if again := since(); !again.Equal(began) {
+				t.Errorf("the problem began at %v, and after a restart at %v", began, again)
+			}
+		}
+	})
+}
+
 // unmerged is quiet without the limit of points a second: above it, the point of an interval merges with that of a later
 // change, and a status has no point of its own time.
 var unmerged = strings.Replace(quiet, "[[inputs.rdma_events]]", "[[inputs.rdma_events]]\n  max_event_points = 10000", 1)
 
 func TestStatusAgreesWithRDMALinkAndTheMetricsAlsoDuringFlaps(t *testing.T) {
 	runUnprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
-		if err := os.MkdirAll(statusDir, 0o700); err != nil { // a plugin that ran as root has made it
-			t.Fatal(err)
-		}
-		if err := os.Chown(statusDir, 65534, 65534); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := os.RemoveAll(statusDir); err != nil {
-				t.Error(err)
-			}
-		})
+		ownStatusDir(t)
 		r := start(unmerged)
 		agrees := func(want string) {
 			t.Helper()
