@@ -20,7 +20,7 @@ example if no plugin runs, or after a start while a device has not been opened
 yet, a port has not answered a query yet, or has not been down for long enough to
 be a problem.
 With -format npd, 0: no critical problem; 1: a critical problem; 2: unknown. With
--format npd-warning, 1: a warning or a critical problem.
+-format npd-warning, 0: no problem, or unknown; 1: a warning or a critical problem.
 If the plugin is restarted within ten minutes, problems go on as if it had run.
 The command evaluates the alerts that one host can judge. -json lists the others,
 which need other hosts or a database, as not_judged.
@@ -81,9 +81,9 @@ func showHealth(args []string, stdout, stderr io.Writer) int {
 	}
 	switch o.format {
 	case formatNPD:
-		return npdStatus(code, exitFailed)
+		return npdStatus(code, exitFailed, npdUnknown)
 	case formatNPDWarning:
-		return npdStatus(code, exitWarning)
+		return npdStatus(code, exitWarning, npdOK) // an event would say what is unknown again and again
 	}
 	return code
 }
@@ -132,14 +132,21 @@ func statusName(code int) string {
 	return "ok"
 }
 
-// npdStatus converts an exit status of this program to one of a custom plugin of node-problem-detector, where 1 stands
-// for a problem. Statuses from least on count as problems.
-func npdStatus(code, least int) int {
+// The exit statuses of a custom plugin of node-problem-detector.
+const (
+	npdOK      = 0
+	npdProblem = 1
+	npdUnknown = 2
+)
+
+// npdStatus converts an exit status of this program to one for node-problem-detector. Statuses from least on count as
+// problems. unknown is the result if it is not known whether there is a problem.
+func npdStatus(code, least, unknown int) int {
 	switch {
 	case code == exitUnknown:
-		return 2
+		return unknown
 	case code >= least:
-		return 1
+		return npdProblem
 	}
-	return 0
+	return npdOK
 }

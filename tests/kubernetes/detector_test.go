@@ -75,6 +75,7 @@ func TestDetectorsMonitorIsValid(t *testing.T) {
 	require.NotEqual(t, m.Conditions[0].Reason, m.Rules[0].Reason)
 	require.Equal(t, 80, m.Config.MaxOutputLength, "`rdma-events health` prints no longer line")
 	require.True(t, m.Config.UpdatesByMessage, "else the condition keeps the first problem's text")
+	require.True(t, m.Config.SkipInitialStatus, "else the condition is False before the first check, which may end a drain")
 }
 
 // node-problem-detector ends at its start if the program of a rule is not there, so the
