@@ -36,6 +36,9 @@ type alertState struct {
 	restored  bool      // heldSince is from the plugin that ran before, and has not been confirmed
 }
 
+// clockStep is the least change of the clock that counts as a step. The two clocks that a time.Time holds are read one after the other.
+const clockStep = time.Second
+
 // finding is an alert whose condition holds now.
 type finding struct {
 	alert   *alerts.Alert
@@ -144,7 +147,13 @@ func (j *judge) newFinding(a *alerts.Alert, s *alertState, began, until time.Tim
 }
 
 // clockTime returns a time without its monotonic reading. If the clock has been set since then, the result is by the clock as it is now.
-func (j *judge) clockTime(t time.Time) time.Time { return j.now.Add(-j.now.Sub(t)).Round(0) }
+func (j *judge) clockTime(t time.Time) time.Time {
+	then, corrected := t.Round(0), j.now.Add(-j.now.Sub(t)).Round(0)
+	if then.Sub(corrected).Abs() < clockStep {
+		return then
+	}
+	return corrected
+}
 
 // end ends the time for which the condition holds.
 func (s *alertState) end() { s.heldSince, s.began, s.restored = time.Time{}, time.Time{}, false }
