@@ -52,12 +52,14 @@ func TestAScreenHasDevicesPortsAndProblems(t *testing.T) {
 	k, h := health.NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	observeFor(k, h, noon, time.Minute)
 	h.Port.Attr.Phys = 2
-	h.Port.State, h.Port.HasStateAge, h.Port.StateAgeNS = verbs.PortDown, true, int64(90*time.Second)
+	h.Port.State, h.Port.HasStateAge = verbs.PortDown, true
 	h.Port.Flaps = 1
 	h.Probe.Counts = ledger.ProbeCounts{LostCompletions: 4}
 	h.Probe.OK, h.Probe.WakeP.P99 = false, 12_340
 	h.Command.Stuck, h.Command.Errors, h.Command.Status = true, 3, "ETIMEDOUT"
-	s := observeFor(k, h, noon.Add(2*time.Minute), 90*time.Second)
+	observeFor(k, h, noon.Add(2*time.Minute), 0)
+	h.Port.StateAgeNS = int64(90 * time.Second)
+	s := observeFor(k, h, noon.Add(210*time.Second), 0)
 	var b strings.Builder
 	require.NoError(t, WriteScreen(&b, s, "gpu-17", noon))
 	require.Equal(t, `gpu-17
