@@ -61,6 +61,9 @@ logs=${XDG_STATE_HOME:-${HOME:?is not set, and XDG_STATE_HOME neither: nowhere t
 
 log_of() { echo "$logs/$1.log"; }
 
+# A tag that cannot be released is better found before the tests than after them.
+[ "${1:-}" = list ] || scripts/released.sh
+
 run() {
 	local began=$SECONDS result=passed log
 	log=$(log_of "$1")
