@@ -13,7 +13,7 @@ reproducible: setup-package $(TOOLS)/nfpm-$(NFPM) ## build the packages of this 
 .PHONY: try-packages
 try-packages: setup-test package $(TOOLS)/telegraf-$(TELEGRAF) ## install, upgrade and remove the packages, in clean systems and in the lab
 	$(PACKAGING) scripts/try-packages.sh dist
-	RDMA_EVENTS_REQUIRE=package go test -count=1 -tags lab -run TestThePackage -v ./tests/lab
+	RDMA_EVENTS_REQUIRE=package go test -count=1 -timeout 30m -tags lab -run TestThePackage -v ./tests/lab
 
 # IMAGE is the name of the image. CONTAINER_BUILD is the command to build it: docker build, podman build, buildah build.
 IMAGE ?= rdma-events
@@ -27,7 +27,7 @@ image: ## Telegraf and the plugin in a container image: IMAGE=registry.example.c
 try-image: setup-test build ## build the image without a registry, and run it as the DaemonSet does, in the lab
 	@scripts/packages.sh image
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' TELEGRAF='$(TELEGRAF)' scripts/try-image.sh build/image
-	RDMA_EVENTS_REQUIRE=image go test -count=1 -tags lab -run TestTheImage -v ./tests/lab
+	RDMA_EVENTS_REQUIRE=image go test -count=1 -timeout 30m -tags lab -run TestTheImage -v ./tests/lab
 
 # KEY is the file of the SSH key that signs a release, or the public key of one that an agent holds.
 .PHONY: release
