@@ -93,7 +93,7 @@ func removeAll(t *testing.T, c *Cluster) {
 
 const (
 	pluginPod   = "rdma-events node-1 1000000 Never"
-	detectorPod = "rdma-problem-detector node-1 0 PreemptLowerPriority"
+	detectorPod = "rdma-problem-detector node-1 1000000 Never"
 )
 
 // kustomizations are the directories that a cluster takes, with the pods that it has then.
