@@ -314,8 +314,7 @@ func shownColumns(p *grafana.Panel) []string {
 	return seen
 }
 
-// Grafana does not apply a panel's own time while the dashboard's range is absolute. The query has to say it, or a table of the present
-// shows what hosts reported last that have ended since then.
+// Grafana ignores a panel's own time while the dashboard's range is absolute, so the queries have to limit themselves.
 func TestPanelsWithATimeOfTheirOwnAskForItInAnyRange(t *testing.T) {
 	o, n := Defaults(), newNames(measure.All())
 	own := 0

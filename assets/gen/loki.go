@@ -60,8 +60,8 @@ func (b *board) lokiTarget(q *logQuery, lines int) grafana.Target {
 	return grafana.Target{DataSource: b.lokiSource(), Expr: b.logQL(q), QueryType: "range", MaxLines: lines}
 }
 
-// lokiColumns returns the transformations that turn labels of Loki's lines into columns, and the columns with a unit into numbers. Other
-// labels are left out: those of the stream, what else is in the line, and what Loki itself adds, such as detected_level.
+// lokiColumns returns the transformations that turn labels of Loki's lines into the columns of a table, and columns with a unit into
+// numbers. They leave out all other labels, such as detected_level, which Loki adds.
 func lokiColumns(columns []column) []grafana.Transform {
 	shown := []string{"Time"}
 	for _, c := range columns {

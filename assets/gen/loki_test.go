@@ -55,8 +55,8 @@ func TestMomentsOfPrometheusComeFromLoki(t *testing.T) {
 	}, tables)
 }
 
-// requireColumns requires that a table of moments has the columns of its twin in InfluxDB, with their units: a Loki has the points as
-// the plugin writes them. All other labels of Loki are left out.
+// requireColumns requires that a table for Loki has the columns and units of the same table for InfluxDB, because Loki stores points
+// as the plugin writes them, and that it has no other column.
 func requireColumns(t *testing.T, p, twin *grafana.Panel) {
 	t.Helper()
 	units := func(p *grafana.Panel) map[any]any {

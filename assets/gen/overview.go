@@ -2,7 +2,6 @@ package gen
 
 import (
 	"slices"
-	"strings"
 
 	"rdma_events/assets/grafana"
 )
@@ -165,22 +164,6 @@ const failures = `SELECT last("lost_events") - min("lost_events") AS "events", l
 func (b *board) over(span string) {
 	if b.engine == InfluxDB {
 		b.last().TimeFrom = span
-	}
-}
-
-// limitTimes limits the queries of panels that show a time of their own to that time. Grafana itself does it only while the dashboard's range
-// is relative, such as the last hour: in one that was chosen in a graph, a host that has ended since then would have its last state.
-func limitTimes(panels []grafana.Panel) {
-	for i := range panels {
-		p := &panels[i]
-		if p.Panels != nil {
-			limitTimes(*p.Panels)
-		}
-		for j := range p.Targets {
-			if p.TimeFrom != "" {
-				p.Targets[j].Query = strings.ReplaceAll(p.Targets[j].Query, "$timeFilter", "time > ${__to}ms - "+p.TimeFrom+" AND time <= ${__to}ms")
-			}
-		}
 	}
 }
 

@@ -143,6 +143,22 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 	return made
 }
 
+// limitTimes limits the queries of panels with a time of their own (TimeFrom) to that time. Grafana ignores TimeFrom while the dashboard's
+// range is absolute, and a table of the present would then show the last reports of hosts that have ended.
+func limitTimes(panels []grafana.Panel) {
+	for i := range panels {
+		p := &panels[i]
+		if p.Panels != nil {
+			limitTimes(*p.Panels)
+		}
+		for j := range p.Targets {
+			if p.TimeFrom != "" {
+				p.Targets[j].Query = strings.ReplaceAll(p.Targets[j].Query, "$timeFilter", "time > ${__to}ms - "+p.TimeFrom+" AND time <= ${__to}ms")
+			}
+		}
+	}
+}
+
 // unit converts the unit of a value in InfluxDB to the unit of that value in the engine.
 func (b *board) unit(unit string) string {
 	if b.engine == Prometheus {

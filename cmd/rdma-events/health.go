@@ -83,7 +83,7 @@ func showHealth(args []string, stdout, stderr io.Writer) int {
 	case formatNPD:
 		return npdStatus(code, exitFailed, npdUnknown)
 	case formatNPDWarning:
-		return npdStatus(code, exitWarning, npdOK) // an event would say what is unknown again and again
+		return npdStatus(code, exitWarning, npdOK) // otherwise each node would have an event every ten minutes
 	}
 	return code
 }
@@ -132,7 +132,7 @@ func statusName(code int) string {
 	return "ok"
 }
 
-// The exit statuses of a custom plugin of node-problem-detector.
+// Exit statuses that node-problem-detector expects from a custom plugin (pkg/custompluginmonitor/types).
 const (
 	npdOK      = 0
 	npdProblem = 1

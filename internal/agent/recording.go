@@ -35,12 +35,12 @@ func (k *recordKeeper) start(c *RecorderConfig, version string, now func() time.
 		return
 	}
 	plugin := describePlugin(version)
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id") // random(4)
+	boot, err := clock.BootID()
 	var rec *recorder.Recorder
 	if err == nil {
 		rec, err = recorder.Open(recorder.Config{
 			Directory: dir, SizeMiB: c.SizeMiB, Yielding: timeline.YieldingKinds(),
-			BootID: strings.TrimSpace(string(boot)), Host: plugin.Host, Clock: clock.WallAndBoot, Log: log,
+			BootID: boot, Host: plugin.Host, Clock: clock.WallAndBoot, Log: log,
 			AliveEvery: aliveInterval,
 		})
 	}

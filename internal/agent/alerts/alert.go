@@ -33,11 +33,11 @@ type Alert struct {
 	HoldsAStaleValue bool
 	// Slow is set if the rules are evaluated every five minutes instead of every minute.
 	Slow bool
-	// Age is the field with the duration for which the condition has held, when it begins to hold. If it is "", the condition holds
-	// since it was first evaluated as true.
+	// Age is the field that says for how long the condition has held when it is first evaluated as true. If it is "", the condition
+	// holds since that evaluation.
 	Age string
-	// Successive is set if the series is about one thing after the other while the condition holds, such as the thread that hangs for
-	// longest: then the problem began when the present one did.
+	// Successive is set if the series describes one of several things, such as the thread that has hung for longest. When that thread
+	// ends and another one is described, the problem has the beginning of the other one.
 	Successive bool
 
 	// Text is the text of the problem in `rdma-events status`. {name} stands for the value of a field or tag, and

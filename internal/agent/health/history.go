@@ -8,23 +8,23 @@ import (
 	"rdma_events/internal/telemetry/measure"
 )
 
-// settleTime is the time after a start within which a device that can be opened has been opened.
+// settleTime is the time after a start by which the plugin has opened all devices that it can open.
 const settleTime = 2 * time.Minute
 
-// AlertHistory is what a Keeper knows of the past of an alert about one series. The plugin that runs next on the host continues
-// with it: a restart of the plugin is not the beginning of a problem, and ends none.
+// AlertHistory is the past of an alert about one series. It is passed on to the next plugin on the host, so that a restart of the plugin
+// neither begins nor ends a problem.
 type AlertHistory struct {
 	Alert  string      `json:"alert"` // its ID
 	Series measure.Key `json:"series"`
 	// HeldSince is when the condition was first found to hold, and Began when it began to hold; both are zero if it does not hold.
 	HeldSince time.Time `json:"held_since,omitzero"`
 	Began     time.Time `json:"began,omitzero"`
-	// Growths holds for each counter of the condition when it last grew. Those of counters about the plugin itself are left out: they
-	// count what one process did.
+	// Growths holds the times of the last growths of each counter in the condition. Counters about the plugin itself are left out, because
+	// each process counts for itself.
 	Growths [][]time.Time `json:"growths,omitempty"`
 }
 
-// History returns what the Keeper knows of the past of alerts at its last judgement, for Restore. A healthy host has none.
+// History returns the past of all alerts as of the last judgement, for Restore. A healthy host has none.
 func (k *Keeper) History() []AlertHistory {
 	var all []AlertHistory
 	for at, s := range k.judge.states {
@@ -53,8 +53,8 @@ func (k *Keeper) History() []AlertHistory {
 	return all
 }
 
-// Restore makes a new Keeper continue with the History of the plugin that ran before on this host. A condition that held then and
-// holds when it is first evaluated has held all the time.
+// Restore makes a new Keeper continue with the History of the previous plugin on this host. If a condition held then and holds when it is
+// first evaluated, the Keeper assumes that it held in between.
 func (k *Keeper) Restore(all []AlertHistory, now time.Time) {
 	k.judge.settled = now.Add(settleTime)
 	for _, h := range all {
@@ -64,12 +64,12 @@ func (k *Keeper) Restore(all []AlertHistory, now time.Time) {
 		}
 		s := &alertState{lastSeen: now, restored: !h.HeldSince.IsZero()}
 		if s.restored {
-			s.heldSince, s.began = earlierTime(h.HeldSince, now), earlierTime(h.Began, now) // the clock may have been set back
+			s.heldSince, s.began = pastTime(h.HeldSince, now), pastTime(h.Began, now)
 		}
 		for _, times := range h.Growths {
 			c := counter{}
 			for _, t := range times {
-				c.growths = append(c.growths, earlierTime(t, now))
+				c.growths = append(c.growths, pastTime(t, now))
 			}
 			s.counters = append(s.counters, c)
 		}
@@ -77,7 +77,7 @@ func (k *Keeper) Restore(all []AlertHistory, now time.Time) {
 	}
 }
 
-// findAlert returns an alert about series of a measurement, or about several series of which one is of that measurement, or nil.
+// findAlert returns the alert with this ID that is about one series of a measurement or about several series, or nil.
 func (j *judge) findAlert(id, measurement string) *alerts.Alert {
 	for _, a := range slices.Concat(j.byMeasurement[measurement], j.byMeasurement[""]) {
 		if a.ID == id {
@@ -87,9 +87,5 @@ func (j *judge) findAlert(id, measurement string) *alerts.Alert {
 	return nil
 }
 
-func earlierTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
+// pastTime returns t with a monotonic reading, or now if t is later because the clock was set back.
+func pastTime(t, now time.Time) time.Time { return now.Add(min(0, t.Sub(now))) }

@@ -22,6 +22,15 @@ func restart(t *testing.T, k *Keeper, now time.Time) *Keeper {
 	return next
 }
 
+// restartDuringOutage returns a host whose port has been down since noon, and the Keeper of the plugin that starts on it at the time at.
+func restartDuringOutage(t *testing.T) (k *Keeper, h *healthtest.Host, at time.Time) {
+	k, h = NewKeeper("v1", "gpu-17"), healthtest.Healthy()
+	h.Port.State = verbs.PortDown
+	require.Equal(t, "port-down", problemIDs(observeFor(k, h, noon, time.Hour)))
+	at = noon.Add(61 * time.Minute)
+	return restart(t, k, at), h, at
+}
+
 // All hosts of a cluster get a new version while a port of one of them is down. The plugin starts before its device answers.
 func TestRestartIsNotTheBeginningOfAnOutage(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
@@ -49,11 +58,7 @@ func TestRestartIsNotTheBeginningOfAnOutage(t *testing.T) {
 
 // The port came back while no plugin ran, and fails again a little later: that is another outage.
 func TestOutageThatEndedBeforeTheRestartIsOver(t *testing.T) {
-	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-	h.Port.State = verbs.PortDown
-	require.Equal(t, "port-down", problemIDs(observeFor(k, h, noon, time.Hour)))
-	at := noon.Add(61 * time.Minute)
-	k = restart(t, k, at)
+	k, h, at := restartDuringOutage(t)
 	h.Port.State = verbs.PortActive
 	require.Empty(t, observeFor(k, h, at, 10*time.Second).Problems)
 	h.Port.State = verbs.PortDown
@@ -64,13 +69,9 @@ func TestOutageThatEndedBeforeTheRestartIsOver(t *testing.T) {
 	require.Equal(t, at, s.Problems[0].Since)
 }
 
-// A device that does not answer for long after the restart may have had its link in between.
+// If a device does not answer until minutes after the restart, its link may have been up in between.
 func TestOutageThatIsNotConfirmedSoonBeginsAnew(t *testing.T) {
-	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
-	h.Port.State = verbs.PortDown
-	require.Equal(t, "port-down", problemIDs(observeFor(k, h, noon, time.Hour)))
-	at := noon.Add(61 * time.Minute)
-	k = restart(t, k, at)
+	k, h, at := restartDuringOutage(t)
 	h.Port.Known, h.Port.HasState = false, false
 	require.Empty(t, observeFor(k, h, at, 10*time.Minute).Problems)
 	h.Port.Known, h.Port.HasState = true, true

@@ -17,7 +17,7 @@ type judge struct {
 	states        map[alertKey]*alertState
 	now           time.Time // time of the judgement
 	sampled       time.Time // time of the last interval
-	settled       time.Time // after a restart: when devices that can be opened have been opened
+	settled       time.Time // when a restored condition that is still unknown no longer counts
 	instant       bool      // the past is unknown: a condition need not last
 }
 
@@ -33,10 +33,11 @@ type alertState struct {
 	heldSince time.Time // first interval in which the condition held; zero: it does not hold
 	began     time.Time // when the condition began to hold, at or before heldSince
 	lastSeen  time.Time // last interval with a point of the series
-	restored  bool      // heldSince is from the plugin that ran before, and has not been confirmed
+	restored  bool      // heldSince is from the previous plugin, and this one has not found the condition to hold yet
 }
 
-// clockStep is the least change of the clock that counts as a step. The two clocks that a time.Time holds are read one after the other.
+// clockStep is the smallest change that counts as a set clock. Smaller ones are inaccuracies: time.Now reads the wall clock and the
+// monotonic clock one after the other.
 const clockStep = time.Second
 
 // finding is an alert whose condition holds now.
@@ -99,7 +100,7 @@ func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line) 
 	began, ok := r.holds(a.When)
 	if !ok {
 		if !r.lacksField || !j.isUnconfirmed(s) {
-			s.end()
+			s.clearHeld()
 		}
 		return finding{}, false
 	}
@@ -146,7 +147,7 @@ func (j *judge) newFinding(a *alerts.Alert, s *alertState, began, until time.Tim
 	return finding{alert: a, since: j.clockTime(s.began), text: text, subject: of, lasted: j.instant || until.Sub(s.heldSince) >= a.Hold}
 }
 
-// clockTime returns a time without its monotonic reading. If the clock has been set since then, the result is by the clock as it is now.
+// clockTime converts t to wall-clock time. If the clock was set after t was read, clockTime corrects the result by that change.
 func (j *judge) clockTime(t time.Time) time.Time {
 	then, corrected := t.Round(0), j.now.Add(-j.now.Sub(t)).Round(0)
 	if then.Sub(corrected).Abs() < clockStep {
@@ -155,11 +156,10 @@ func (j *judge) clockTime(t time.Time) time.Time {
 	return corrected
 }
 
-// end ends the time for which the condition holds.
-func (s *alertState) end() { s.heldSince, s.began, s.restored = time.Time{}, time.Time{}, false }
+// clearHeld records that the condition does not hold.
+func (s *alertState) clearHeld() { s.heldSince, s.began, s.restored = time.Time{}, time.Time{}, false }
 
-// isUnconfirmed reports whether the condition held when the plugin that ran before ended, and this one does not know yet whether it
-// holds.
+// isUnconfirmed reports whether the condition held when the previous plugin ended, and may still hold as far as this one knows.
 func (j *judge) isUnconfirmed(s *alertState) bool { return s.restored && j.now.Before(j.settled) }
 
 // endInterval ends an interval. A condition about a series without a point in this interval no longer holds. The state
@@ -171,7 +171,7 @@ func (j *judge) endInterval() {
 		case j.now.Sub(s.lastSeen) > lookBack(at.alert.When):
 			delete(j.states, at)
 		default:
-			s.end()
+			s.clearHeld()
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/clock"
 	"rdma_events/internal/sys/smallfile"
 )
 
@@ -120,13 +121,10 @@ func (d *dirSet) until(f verbs.Found) int64 {
 	return d.all
 }
 
-// BootID returns the identifier of this boot, or "" if it is unknown.
+// BootID returns clock.BootID, or "" if it is unknown.
 func BootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id") // random(4)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
+	id, _ := clock.BootID() // it is "" with an error
+	return id
 }
 
 // Read reads the releases in directories. now is the current CLOCK_BOOTTIME in ns, and boot is the result of BootID. A

@@ -8,25 +8,26 @@ import (
 	"time"
 
 	"rdma_events/internal/agent/health"
+	"rdma_events/internal/sys/clock"
 )
 
-// maxHistoryAge is how long after the last status of a plugin another one may continue with its history. After a longer time, it
-// is not known whether a condition has held all the time.
+// maxHistoryAge is the maximum age of a history that is used. If no plugin ran for longer, the condition of a problem may have
+// ended in between.
 const maxHistoryAge = 10 * time.Minute
 
-// ReadHistory returns what plugins that ran in this directory before knew of the past (health.Keeper.History), for each device what the
-// last one knew that watched it. It ignores plugins that still run, and what was written before the last boot. A file that cannot be read
-// is left out: then a problem begins anew.
+// ReadHistory returns the history (health.Keeper.History) that earlier plugins left in a directory: for each device, that of the last
+// plugin that watched it. It ignores plugins that are still running, and files from before the last boot. Whether a plugin in another PID
+// namespace is still running is unknown, so its history counts. A file that cannot be read is ignored, and its problems begin anew.
 func ReadHistory(dir string) []health.AlertHistory {
 	here, err := pidNamespace()
 	if err != nil {
 		return nil
 	}
-	boot, err := readBootID()
+	boot, err := clock.BootID()
 	if err != nil {
 		return nil
 	}
-	entries, _ := os.ReadDir(dir) // as for one file
+	entries, _ := os.ReadDir(dir) // without the directory there is no history
 	var before []*fileContent
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) != suffix {
@@ -43,7 +44,7 @@ func ReadHistory(dir string) []health.AlertHistory {
 	}
 	slices.SortFunc(before, func(a, b *fileContent) int { return cmp.Compare(b.Process.WrittenNS, a.Process.WrittenNS) })
 	var all []health.AlertHistory
-	judged := map[string]bool{} // devices, and "" for the host, that a later file is about
+	judged := map[string]bool{} // devices, and "" for the host, that a newer file is about
 	for _, r := range before {
 		for _, h := range r.History {
 			if !judged[h.Series.Device] {

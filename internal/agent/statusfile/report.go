@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/agent/health"
+	"rdma_events/internal/sys/clock"
 )
 
 // fileContent is the JSON content of a status file.
@@ -28,8 +29,10 @@ type writingProcess struct {
 	// StartTicks is the start time of the process, in clock ticks since the boot (field 22 of /proc/PID/stat, proc(5)). A
 	// later process with the same PID has another value.
 	StartTicks uint64 `json:"started_ticks"`
-	BootID     string `json:"boot_id"`         // random(4)
-	Ended      bool   `json:"ended,omitempty"` // this is what the process wrote last
+	// BootID is clock.BootID; "": an older version wrote the file.
+	BootID string `json:"boot_id"`
+	// Ended is set in the last status that the process wrote before it ended.
+	Ended bool `json:"ended,omitempty"`
 	// WrittenNS is the time of writing, in ns of CLOCK_BOOTTIME.
 	WrittenNS int64 `json:"written_ns"`
 	// SuspendedNS is the time that the host had spent suspended since its boot, in ns, when the file was written. It is nil if
@@ -46,20 +49,11 @@ func identifyProcess(pid int) (writingProcess, error) {
 	if w.Namespace, err = pidNamespace(); err != nil {
 		return w, err
 	}
-	if w.BootID, err = readBootID(); err != nil {
+	if w.BootID, err = clock.BootID(); err != nil {
 		return w, err
 	}
 	w.StartTicks, err = readStartTicks(pid)
 	return w, err
-}
-
-// readBootID returns the ID of the running boot.
-func readBootID() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id") // random(4)
-	if err != nil {
-		return "", fmt.Errorf("read boot ID: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }
 
 // pidNamespace returns the inode of this process's PID namespace.
@@ -113,8 +107,8 @@ func (w *writingProcess) maxAge() time.Duration {
 }
 
 // hasEnded reports whether the process has certainly ended. It returns false if the process is in another PID namespace
-// than here and did not write that it ends, because nothing is known about it then. If /proc hides the processes of other users (hidepid, proc(5)),
-// any process with the same PID counts as the writer.
+// than here, unless it wrote that it has ended, because nothing else is known about it. If /proc hides the processes of
+// other users (hidepid, proc(5)), any process with the same PID counts as the writer.
 func (w *writingProcess) hasEnded(here uint64) bool {
 	if w.Ended || w.Namespace != here {
 		return w.Ended

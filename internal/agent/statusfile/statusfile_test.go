@@ -25,7 +25,7 @@ func writeStatus(t *testing.T, dir string, s *health.Status) string {
 	t.Helper()
 	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	require.NoError(t, w.write(fileContent{Status: *s}))
+	require.NoError(t, w.writeFile(fileContent{Status: *s}))
 	return w.path
 }
 
@@ -193,7 +193,7 @@ func TestALinkInTheDirectoryIsNotFollowed(t *testing.T) {
 	for _, path := range []string{w.path, w.path + tempMarker} {
 		require.NoError(t, os.Symlink(target, path))
 	}
-	require.NoError(t, w.write(fileContent{Status: *newStatus("mlx5_0")}))
+	require.NoError(t, w.writeFile(fileContent{Status: *newStatus("mlx5_0")}))
 	text, err := os.ReadFile(target)
 	require.NoError(t, err)
 	require.Equal(t, "kept", string(text))

@@ -114,8 +114,8 @@ func NewWriter(dir string, log *slog.Logger) (*Writer, error) {
 	return &Writer{path: filepath.Join(dir, file), process: own, log: log, pending: make(chan fileContent, 1)}, nil
 }
 
-// Put queues a status, and what the plugin that runs next should know of the past, for writing. The caller must not use them
-// afterwards. Put does not block: it replaces a status that has not been written yet. It must not be called concurrently.
+// Put queues a status for writing, together with the history for the next plugin. The caller must not use either of them afterwards. Put
+// does not block: if the previous status has not been written yet, Put replaces it. Put must not be called concurrently.
 func (w *Writer) Put(s *health.Status, history []health.AlertHistory) {
 	select {
 	case <-w.pending:
@@ -125,8 +125,7 @@ func (w *Writer) Put(s *health.Status, history []health.AlertHistory) {
 }
 
 // Run removes files that killed plugins have left in the directory, and then writes each status of Put until ctx is
-// done. Finally it removes the file, or leaves it for ReadHistory if that would miss it. It logs the first of several
-// consecutive errors.
+// done. Then it removes the file, unless ReadHistory needs it. It logs the first of several consecutive errors.
 func (w *Writer) Run(ctx context.Context) {
 	dir := filepath.Dir(w.path)
 	older, began := removeStaleFiles(dir, w.process.Namespace), time.Now()
@@ -139,10 +138,10 @@ func (w *Writer) Run(ctx context.Context) {
 			case last = <-w.pending:
 			default:
 			}
-			w.finish(last, older)
+			w.leaveHistory(last, older)
 			return
 		case last = <-w.pending:
-			err := w.write(last)
+			err := w.writeFile(last)
 			if err != nil && !failing {
 				w.log.Warn("status file: write failed, `rdma-events status` and `health` are out of date", "error", err)
 			}
@@ -154,17 +153,17 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// finish removes the file, whose status is stale when the process ends. If there is a history, the file is left for ReadHistory; also if an
-// older file has one, which no longer counts.
-func (w *Writer) finish(last fileContent, older bool) {
+// leaveHistory writes the last status once more, for ReadHistory, if it has a history, or if the directory has an older history that it
+// supersedes. Otherwise leaveHistory removes the file.
+func (w *Writer) leaveHistory(last fileContent, older bool) {
 	w.process.Ended = true
-	if (len(last.History) > 0 || older && last.Schema != 0) && w.write(last) == nil {
+	if (len(last.History) > 0 || older && last.Schema != 0) && w.writeFile(last) == nil {
 		return
 	}
 	_ = os.Remove(w.path) // a file that remains is stale, because its process has ended
 }
 
-func (w *Writer) write(c fileContent) error {
+func (w *Writer) writeFile(c fileContent) error {
 	now, asleep := clock.Boot(), clock.Suspended()
 	if w.process.WrittenNS != 0 {
 		w.process.IntervalNS = int64(ageOf(&w.process))
@@ -200,9 +199,9 @@ func (w *Writer) wrapWriteError(err error) error {
 	return fmt.Errorf("write status: %s: %w", w.path, err)
 }
 
-// removeStaleFiles removes the files of processes that have ended, including unfinished ones, but not those that ReadHistory still
-// reads for this or another starting plugin: it reports whether there are such files. It removes files of another PID namespace when
-// they have been stale for an hour.
+// removeStaleFiles removes the files of processes that have ended, including unfinished ones. It keeps those with a history that
+// ReadHistory still uses, and reports whether there are any. It removes files of another PID namespace when they have been stale for an
+// hour.
 func removeStaleFiles(dir string, here uint64) (older bool) {
 	entries, _ := os.ReadDir(dir) // the remaining files do no harm
 	for _, e := range entries {

@@ -2,6 +2,8 @@ package clock
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +15,15 @@ func Monotonic() int64 { return read(unix.CLOCK_MONOTONIC) }
 // Boot reads CLOCK_BOOTTIME, which also counts while the host sleeps, in ns. It may be
 // called concurrently.
 func Boot() int64 { return read(unix.CLOCK_BOOTTIME) }
+
+// BootID returns the identifier of this boot (random(4)). Times of CLOCK_BOOTTIME can be compared only within one boot.
+func BootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
 
 // maxReadingTime is the maximum time between two readings of a clock if the process is not
 // preempted between them.

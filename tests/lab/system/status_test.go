@@ -61,7 +61,8 @@ func ownStatusDir(t *testing.T) {
 	})
 }
 
-// A restart of Telegraf does not hide that a device has failed.
+// A device that has failed is still a problem after a restart of Telegraf, with the time of the failure, also when the clock is set
+// after that.
 func TestFatalErrorIsAProblemAfterARestart(t *testing.T) {
 	runUnprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
 		ownStatusDir(t)
@@ -91,6 +92,13 @@ func TestFatalErrorIsAProblemAfterARestart(t *testing.T) {
 				t.Errorf("the problem began at %v, and after a restart at %v", began, again)
 			}
 		}
+		const ahead = time.Hour
+		setWallClock(t, ahead)
+		defer setWallClock(t, -ahead)
+		defer r.Stop() // before the clock is set back, which would stop its intervals
+		guest.Eventually(t, "the beginning by the clock as it is now", 60*time.Second, func() bool {
+			return since().Sub(began.Add(ahead)).Abs() < time.Minute
+		})
 	})
 }
 
