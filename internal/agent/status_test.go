@@ -95,6 +95,24 @@ func TestOutageGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
+// A scenario of the simulator begins anew with each start, and so do its problems.
+func TestSimulatedDevicesHaveNoPast(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "status")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	synctest.Test(t, func(t *testing.T) {
+		s, emitted := new(statusKeeper), new(problemLog)
+		s.start(dir, "v1", true, emitted.add, time.Now, slog.New(slog.DiscardHandler))
+		port := &measure.Port{Device: "sim0", Port: 1, Known: true, HasState: true, State: verbs.PortDown, ExpectedUp: true, At: time.Now()}
+		s.storeInterval([]measure.Point{&measure.Device{Device: "sim0", Present: true, Open: true, Opens: 1}, port}, time.Now())
+		time.Sleep(time.Hour)
+		require.Equal(t, "port-down active=true", emitted.read()[0])
+		s.stop(t.Context())
+		left, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		require.Empty(t, left)
+	})
+}
+
 // Telegraf gathers every five minutes. The port goes down after its point has been gathered, and before the host is judged. A second device is
 // opened then, and a third one was forgotten just before.
 func TestChangeDuringAGatheringIsJudged(t *testing.T) {

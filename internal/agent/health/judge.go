@@ -246,8 +246,7 @@ func (r *evaluation) holds(c alerts.Condition) (since time.Time, ok bool) {
 	case alerts.Comparison:
 		return time.Time{}, r.compare(&c)
 	case alerts.OneOf:
-		text, known := r.line.Fields[c.Field].(string)
-		r.lacksField = r.lacksField || !known
+		text, _ := r.line.Fields[c.Field].(string)
 		for _, word := range c.Words {
 			ok = ok || text == word
 		}
