@@ -84,8 +84,12 @@ func (s *statusKeeper) storeInterval(points []measure.Point, now time.Time) {
 	s.lateTimer.Reset(judgeInterval)
 	s.lastPoints = points
 	s.dropOldChanges(now)
-	s.applyChanges()
-	s.publishStatus(s.keeper.Observe(s.lastPoints, now), now)
+	newest := s.applyChanges()
+	status := s.keeper.Observe(s.lastPoints, now)
+	if newest.After(now) {
+		status.Time = newest.Round(0)
+	}
+	s.publishStatus(status, now)
 }
 
 // dropOldChanges drops the changes that an interval gathered from now on contains. The caller holds s.mu.
@@ -103,8 +107,14 @@ func (s *statusKeeper) dropOldChanges(now time.Time) {
 	})
 }
 
-// applyChanges moves the changes to the points of the last interval. The caller holds s.mu.
-func (s *statusKeeper) applyChanges() {
+// applyChanges moves the changes to the points of the last interval. It returns the time of the newest change, or zero if there is none. The
+// caller holds s.mu.
+func (s *statusKeeper) applyChanges() (newest time.Time) {
+	for _, p := range s.changed {
+		if p.Time().After(newest) {
+			newest = p.Time()
+		}
+	}
 	for i, p := range s.lastPoints {
 		if newer, ok := s.changed[p.Key()]; ok {
 			if c, is := newer.(*measure.Command); is { // a change has no percentiles
@@ -118,6 +128,7 @@ func (s *statusKeeper) applyChanges() {
 		s.lastPoints = append(s.lastPoints, p)
 		delete(s.changed, key)
 	}
+	return newest
 }
 
 // publishStatus emits the problems of a status and queues the status for writing. The caller holds s.mu.

@@ -148,6 +148,30 @@ func TestChangeDuringAGatheringIsJudged(t *testing.T) {
 	})
 }
 
+// A port goes down after its point has been gathered, and before the status is made.
+func TestStatusIsAsNewAsItsValues(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "status")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := startKeeper(t, dir)
+		port := func(state verbs.PortState) *measure.Port {
+			return &measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: state, ExpectedUp: true, At: time.Now()}
+		}
+		gathered := time.Now()
+		points := []measure.Point{&measure.Device{Device: "mlx5_0", Present: true, Open: true, Opens: 1}, port(verbs.PortActive)}
+		time.Sleep(20 * time.Millisecond)
+		changed := time.Now()
+		s.rememberState(port(verbs.PortDown))
+		time.Sleep(20 * time.Millisecond)
+		s.storeInterval(points, gathered)
+		synctest.Wait()
+		found, err := statusfile.Read(dir)
+		require.NoError(t, err)
+		require.Equal(t, "down", found.Devices[0].Ports[0].State)
+		require.True(t, changed.Equal(found.Time), "%v", found.Time)
+	})
+}
+
 // Telegraf gathers every five minutes. A call of the firmware hangs when it does, and is answered one second later. Half an hour later one
 // hangs right after a gathering, and for good.
 func TestFirmwareIsJudgedByItsLastAnswer(t *testing.T) {
