@@ -86,6 +86,12 @@ if ! command -v apt-get >/dev/null; then
 	exit 1
 fi
 
+# Whatever group refreshes the lists, the guests boot the newest kernel that the lists then have. Where its headers are
+# installed they are kept at that version.
+if [ -z "$needs_kernel" ] && headers=$(headers_package) && installed "$headers"; then
+	needs_kernel=yes
+fi
+
 refreshed=
 if [ -n "$needs_kernel" ]; then
 	if ! headers=$(headers_package); then
