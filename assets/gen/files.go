@@ -57,26 +57,29 @@ func forInfluxDB(o *Options, metrics []measure.Metric) ([]File, error) {
 		document{"datasources/rdma_events.yaml", func() ([]byte, error) { return dataSourceFile(o), nil }},
 		document{"influxdb/downsampling.influxql", func() ([]byte, error) { return downsampling(o.Place, metrics), nil }},
 	)
-	if !o.Place.Shared {
-		files = append(files, File{Path: "telegraf/own-database.conf", Text: ownOutput(o.Place)})
-	}
+	files = append(files, databaseOutput(o.Place))
 	if err == nil {
 		err = n.err()
 	}
 	return files, err
 }
 
-// ownOutput returns the Telegraf configuration that writes the points to their own database.
-func ownOutput(place influxdb.Place) []byte {
-	return fmt.Appendf(nil, `# Writes the plugin's points to their own database, which assets/influxdb/downsampling.influxql creates.
+// databaseOutput returns the Telegraf configuration that writes the points to their place.
+func databaseOutput(place influxdb.Place) File {
+	path, to, policy := "own-database.conf", "their own database, which assets/influxdb/downsampling.influxql creates", ""
+	if place.Shared {
+		path, to = "shared-database.conf", "a retention policy of their own, which influxdb/downsampling.influxql creates"
+		policy = fmt.Sprintf("  retention_policy = %q\n", place.Raw)
+	}
+	return File{Path: "telegraf/" + path, Text: fmt.Appendf(nil, `# Writes the plugin's points to %s.
 # Exclude these points from your other outputs with namedrop = ["rdma_*"].
 [[outputs.influxdb]]
   urls = ["http://127.0.0.1:8086"]
   database = %q
-  # Telegraf would create the database without the retention policies.
+%s  # Telegraf would create the database without the retention policies.
   skip_database_creation = true
   namepass = ["rdma_*"]
-`, place.Database)
+`, to, place.Database, policy)}
 }
 
 func forPrometheus(o *Options, metrics []measure.Metric) ([]File, error) {

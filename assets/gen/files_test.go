@@ -106,7 +106,8 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 		},
 		"a shared database": {
 			InfluxDB, func(o *Options) { o.Place, _ = influxdb.In("telegraf") },
-			[]string{`"rdma_raw"."rdma_port"`, "dbName: telegraf", `ON "telegraf"`}, []string{"ALTER"},
+			[]string{`"rdma_raw"."rdma_port"`, "dbName: telegraf", `ON "telegraf"`, "database = \"telegraf\"\n  retention_policy = \"rdma_raw\"\n"},
+			[]string{"ALTER"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

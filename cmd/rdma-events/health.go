@@ -16,9 +16,9 @@ const healthAbout = `Prints the problems of this host, by the names of the alert
 most 80 characters, for health checks such as those of Slurm and of
 node-problem-detector. The running plugin provides the status.
 Exit status 0: no problem; 1: a warning; 2: a critical problem; 70: unknown, for
-example if no plugin runs, or after a start while a device has not been opened
-yet, a port has not answered a query yet, or has not been down for long enough to
-be a problem.
+example if no plugin runs, while a device is released or cannot be opened, while a
+port does not answer, or after a start or a release until a port has been down for
+long enough to be a problem.
 With -format npd, 0: no critical problem; 1: a critical problem; 2: unknown. With
 -format npd-warning, 0: no problem, or unknown; 1: a warning or a critical problem.
 If the plugin is restarted within ten minutes, problems go on as if it had run.

@@ -23,7 +23,8 @@ state, and the problems for which alerts fire. The running plugin provides the
 status. If no plugin runs, the command opens the devices once, without knowledge
 of the past, and the first line says so.
 Exit status 0: no problem; 1: a warning; 2: a critical problem; 70: unknown, for
-example while something is pending after a start of the plugin.
+example while something is pending after a start of the plugin, or a device is
+released.
 `
 
 // statusFlags are the flags of the subcommand status.

@@ -40,7 +40,7 @@ func writeStatus(t *testing.T, s *health.Status) string {
 func TestStatusEndsAsHealthDoes(t *testing.T) {
 	warning := health.Problem{ID: "link-slow", Severity: alerts.Warning, Device: "mlx5_0", Port: 1}
 	critical := health.Problem{ID: "port-down", Severity: alerts.Critical, Device: "mlx5_0", Port: 1}
-	pending := health.Pending{Device: "mlx5_1", Text: "the device has not been opened yet"}
+	pending := health.Pending{Device: "mlx5_1", Text: "the device is not open"}
 	for name, c := range map[string]struct {
 		problems []health.Problem
 		pending  []health.Pending
@@ -63,7 +63,7 @@ func TestStatusEndsAsHealthDoes(t *testing.T) {
 			require.Equal(t, c.want, showStatus([]string{"-dir", dir}, &text, io.Discard), text.String())
 			require.Equal(t, c.want, showHealth([]string{"-dir", dir}, io.Discard, io.Discard))
 			if len(c.pending) > 0 {
-				require.Contains(t, text.String(), "pending   mlx5_1: the device has not been opened yet")
+				require.Contains(t, text.String(), "pending   mlx5_1: the device is not open")
 			}
 			if c.want == exitUnknown && len(c.problems) == 0 {
 				require.Equal(t, exitOK, showStatus([]string{"-dir", dir, "-device", "mlx5_0"}, io.Discard, io.Discard), "the others do not matter")

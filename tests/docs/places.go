@@ -105,7 +105,7 @@ func Places() []Place {
 		{Command: "rdma-events watch -fabric", Run: "rdma-events watch -fabric -demo -for 1s"},
 		{Command: "rdma-events watch -fabric -demo", Run: "rdma-events watch -fabric -demo -for 1s"},
 		{Command: "sudo -u telegraf rdma-events doctor -applications", Where: packaged, Says: tracer},
-		{Command: "rdma-events-tracer -try", Where: packaged, Says: tracer},
+		{Command: "sudo -u telegraf rdma-events-tracer -try", Where: packaged, Says: tracer},
 		{Command: "sudo apt install ./dist/rdma-events-tracer_*_amd64.deb", Where: packaged, Says: tracer},
 		{
 			Command: "sudo sh -c 'echo cap_bpf,cap_perfmon,cap_sys_admin=ep >/etc/rdma-events/tracer.caps && rdma-events-tracer-caps'",

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/tests/rig"
@@ -45,11 +46,13 @@ func runRelease(t *testing.T, dir string, args ...string) string {
 	return text
 }
 
-func requireHealthy(t *testing.T, dir string) {
+// requireHealth requires that `health` soon has a line and an exit status.
+func requireHealth(t *testing.T, dir string, code int, line string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		_, code := runCommand(t, "health", "-dir", dir)
-		return code == 0
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		text, got := runCommand(t, "health", "-dir", dir)
+		assert.Contains(c, text, line)
+		assert.Equal(c, code, got)
 	}, time.Minute, 100*time.Millisecond)
 }
 
@@ -60,10 +63,10 @@ func TestReleasedDeviceIsClosedAndResumed(t *testing.T) {
 	require.Len(t, r.Workers(), 1, "the worker has ended when the command returns")
 	awaitReason(r, "sim0", "released")
 	require.Equal(t, int64(1), rig.Last(r.Points(), "rdma_device", "device", "sim1").Int("open"))
-	requireHealthy(t, dir)
+	requireHealth(t, dir, 70, "cannot tell yet; sim0: the device is released\n")
 	require.Eventually(t, func() bool {
 		text, code := runCommand(t, "status", "-dir", dir)
-		return code == 0 && strings.Contains(text, "NUMA node 0, released\n")
+		return code == 70 && strings.Contains(text, "NUMA node 0, released\n")
 	}, time.Minute, 100*time.Millisecond)
 	text, _ := runCommand(t, "status", "-dir", dir, "-json")
 	schema.Require(t, "status", text)
@@ -74,6 +77,7 @@ func TestReleasedDeviceIsClosedAndResumed(t *testing.T) {
 	awaitReason(r, "sim1", "ok")
 	require.Equal(t, "sim0: watched again\n", runRelease(t, dir, "resume"))
 	awaitReason(r, "sim0", "ok")
+	requireHealth(t, dir, 0, "no problems: 2 devices")
 	require.Equal(t, "no device was released\n", runRelease(t, dir, "resume"))
 	require.Contains(t, runRelease(t, dir, "release", "-device", "sim9"), "sim9: not open here; it is not opened before ")
 	r.Stop()

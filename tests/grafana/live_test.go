@@ -282,11 +282,18 @@ func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 // host of this name and with the output that the project ships.
 func writeTo(t *testing.T, src Source, host string) string {
 	t.Helper()
-	output, err := os.ReadFile(filepath.Join(root, "assets/telegraf/own-database.conf"))
+	output := outputFor(t, filepath.Join(root, "assets/telegraf/own-database.conf"), src)
+	return strings.Replace(output, `database = "rdma"`, fmt.Sprintf("database = %q", src.Database), 1) +
+		fmt.Sprintf("[global_tags]\n  host = %q\n", host)
+}
+
+// outputFor returns a file with an output of Telegraf, with the address of the database's server.
+func outputFor(t *testing.T, file string, src Source) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	return strings.NewReplacer(
-		"http://127.0.0.1:8086", src.Server.URL(), `database = "rdma"`, fmt.Sprintf("database = %q", src.Database),
-	).Replace(string(output)) + fmt.Sprintf("[global_tags]\n  host = %q\n", host)
+	require.Contains(t, string(text), "http://127.0.0.1:8086")
+	return strings.Replace(string(text), "http://127.0.0.1:8086", src.Server.URL(), 1)
 }
 
 // TestRulesAndDashboardsWorkThroughTelegraf fills an InfluxDB through real Telegraf

@@ -77,6 +77,22 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 	}
 }
 
+func TestTelegrafWritesToASharedDatabase(t *testing.T) {
+	src, dir := newSharedDatabase(t, "telegraf")
+	r := rig.Start(t, rig.Config{
+		Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n",
+		More:   outputFor(t, filepath.Join(dir, "assets/telegraf/shared-database.conf"), src),
+	})
+	require.Eventually(t, func() bool {
+		series, err := src.Query(t.Context(), `SELECT last(state_name) FROM "rdma_raw"."rdma_port" GROUP BY device`)
+		return err == nil && len(series) > 0
+	}, patience, 100*time.Millisecond)
+	r.Stop()
+	series, err := src.Query(t.Context(), "SELECT * FROM rdma_port")
+	require.NoError(t, err)
+	require.Empty(t, series, "the default policy is that of the other programs")
+}
+
 // defaultChoice returns the policy that a dashboard queries before the user chooses another.
 func defaultChoice(d *grafana.Dashboard) Choice {
 	c := Choice{}

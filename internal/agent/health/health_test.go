@@ -219,7 +219,7 @@ func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
 	h.Device.Open, h.Device.Opens, h.Port.Known = false, 0, false
 	s := observeFor(k, h, noon, time.Minute)
 	require.Empty(t, s.Problems)
-	require.Equal(t, []Pending{{Device: "mlx5_0", Text: "the device has not been opened yet"}}, s.Pending)
+	require.Equal(t, []Pending{{Device: "mlx5_0", Text: "the device is not open"}}, s.Pending)
 
 	h.Device.Open, h.Device.Opens, h.Port.Known, h.Port.State = true, 1, true, verbs.PortDown
 	s = observeFor(k, h, noon.Add(70*time.Second), 50*time.Second)
@@ -239,7 +239,7 @@ func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
 }
 
 func TestAPortThatHasNotAnsweredSinceTheStartIsPending(t *testing.T) {
-	unanswered := []Pending{{Device: "mlx5_0", Port: 1, Text: "the port has not answered a query yet"}}
+	unanswered := []Pending{{Device: "mlx5_0", Port: 1, Text: "the port does not answer queries"}}
 	k, h := NewKeeper("v1", "gpu-17"), healthtest.Healthy()
 	h.Port.Known, h.Port.HasState, h.Port.State = false, false, verbs.PortNop
 	s := observeFor(k, h, noon, time.Hour)
@@ -247,7 +247,7 @@ func TestAPortThatHasNotAnsweredSinceTheStartIsPending(t *testing.T) {
 	require.Equal(t, unanswered, s.Pending)
 
 	for name, change := range map[string]func(){
-		"the device is lent to a pod":       func() { h.Device.Open = false },
+		"the device is lent to a pod":       func() { h.Device.Open, h.Device.InOtherNetns = false, true },
 		"the port is in expected_down":      func() { h.Port.Expected = true },
 		"its firmware refuses queries":      func() { h.Port.Restricted = true },
 		"the port is one for management":    func() { h.Port.Role = verbs.RoleManagement },
@@ -263,7 +263,9 @@ func TestAPortThatHasNotAnsweredSinceTheStartIsPending(t *testing.T) {
 	h.Port.Known, h.Port.HasState, h.Port.State = true, true, verbs.PortActive
 	require.Empty(t, observeFor(k, h, noon.Add(4*time.Hour), 0).Pending)
 	h.Port.Known = false
-	require.Empty(t, observeFor(k, h, noon.Add(5*time.Hour), 0).Pending, "a worker that was restarted asks at once")
+	soon := noon.Add(4*time.Hour + 10*time.Second)
+	require.Empty(t, observeFor(k, h, soon, 2*time.Minute).Pending, "a worker that was restarted asks at once")
+	require.Equal(t, unanswered, observeFor(k, h, soon.Add(3*time.Minute), time.Hour).Pending)
 }
 
 func TestShortageOfDevicesIsPendingOnlyFromTheStart(t *testing.T) {

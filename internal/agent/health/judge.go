@@ -32,8 +32,10 @@ type alertState struct {
 	counters  []counter // one for each counter of the condition, in the same order
 	heldSince time.Time // first interval in which the condition held; zero: it does not hold
 	began     time.Time // when the condition began to hold, at or before heldSince
+	held      time.Time // when the condition was last known to hold
 	lastSeen  time.Time // last interval with a point of the series
 	restored  bool      // heldSince is from the previous plugin, and this one has not found the condition to hold yet
+	text, of  string    // of the last finding
 }
 
 // clockStep is the smallest change that counts as a set clock. Smaller ones are inaccuracies: time.Now reads the wall clock and the
@@ -73,8 +75,9 @@ func (j *judge) acrossSeriesAlert(id string) *alerts.Alert {
 	panic("the table has no alert " + id + " about several series")
 }
 
-// judgePoint returns the alerts whose condition the point meets.
-func (j *judge) judgePoint(p measure.Point) []finding {
+// judgePoint returns the alerts whose condition the point meets. unread tells that a field which the point lacks may come back: a
+// condition that held before then goes on until the field says otherwise.
+func (j *judge) judgePoint(p measure.Point, unread bool) []finding {
 	all := j.byMeasurement[p.Key().Measurement]
 	if len(all) == 0 {
 		return nil
@@ -85,7 +88,7 @@ func (j *judge) judgePoint(p measure.Point) []finding {
 			if a.Except.Name != "" && line.Tags[a.Except.Name] == a.Except.Value {
 				continue
 			}
-			if f, ok := j.judgeLine(a, p, &line); ok {
+			if f, ok := j.judgeLine(a, p, &line, unread); ok {
 				found = append(found, f)
 			}
 		}
@@ -94,14 +97,18 @@ func (j *judge) judgePoint(p measure.Point) []finding {
 }
 
 // judgeLine evaluates an alert for the newest line of a series. It returns false if the condition does not hold.
-func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line) (finding, bool) {
+func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line, unread bool) (finding, bool) {
 	s := j.stateOf(a, p.Key())
 	r := evaluation{line: line, now: j.now, state: s}
 	began, ok := r.holds(a.When)
-	if !ok {
-		if !r.lacksField || !j.isUnconfirmed(s) {
-			s.clearHeld()
-		}
+	switch {
+	case ok:
+	case r.lacksField && j.isUnconfirmed(s):
+		return finding{}, false
+	case r.lacksField && unread && !s.heldSince.IsZero() && !s.restored:
+		return j.newFinding(a, s, s.began, s.held, s.text, s.of), true
+	default:
+		s.clearHeld()
 		return finding{}, false
 	}
 	if age, known := r.numberField(a.Age); known {
@@ -143,7 +150,7 @@ func (j *judge) newFinding(a *alerts.Alert, s *alertState, began, until time.Tim
 	} else if a.Successive {
 		s.began = began
 	}
-	s.restored = false
+	s.held, s.text, s.of, s.restored = until, text, of, false
 	return finding{alert: a, since: j.clockTime(s.began), text: text, subject: of, lasted: j.instant || until.Sub(s.heldSince) >= a.Hold}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"rdma_events/internal/agent/alerts"
 	"rdma_events/internal/device/verbs"
+	"rdma_events/internal/sys/status"
 	"rdma_events/internal/telemetry/measure"
 )
 
@@ -18,13 +19,14 @@ type Keeper struct {
 	judge *judge
 	flaps map[portKey]flapHistory
 	// lastSettled is when each port was last active, each device was last open, or either was last reported as a
-	// problem, since the plugin started. The zero portKey stands for the host, which is settled if all devices that are
-	// counted are there.
+	// problem, since the plugin started or the device was released. The zero portKey stands for the host, which is settled
+	// if all devices that are counted are there.
 	lastSettled map[portKey]time.Time
 
 	// The following fields are valid during Observe.
 	now        time.Time
 	status     *Status
+	devices    map[string]*measure.Device
 	management map[portKey]bool                  // ports with the role management, whose problems are warnings
 	blackholes map[portKey][]*measure.FabricPeer // pairs with a path on which the network passes no packet
 }
@@ -77,7 +79,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 // the other points say is known to have lasted until the last interval only.
 func (k *Keeper) ObserveBetween(points []measure.Point, now time.Time) *Status {
 	k.now, k.judge.now = now, now
-	k.management, k.blackholes = map[portKey]bool{}, map[portKey][]*measure.FabricPeer{}
+	k.devices, k.management, k.blackholes = map[string]*measure.Device{}, map[portKey]bool{}, map[portKey][]*measure.FabricPeer{}
 	k.status = &Status{
 		Schema: Schema, Version: k.version, Host: k.host, Time: now.Round(0), Source: k.source,
 		Devices: []Device{}, Problems: []Problem{},
@@ -92,7 +94,7 @@ func (k *Keeper) ObserveBetween(points []measure.Point, now time.Time) *Status {
 	forEach(points, k.addFabricPort)
 	forEach(points, k.addCollector)
 	for _, p := range points {
-		k.reportFindings(p.Key(), k.judge.judgePoint(p))
+		k.reportFindings(p.Key(), k.judge.judgePoint(p, k.isUnread(p)))
 	}
 	k.judge.endInterval()
 	k.forgetOld()
@@ -107,8 +109,52 @@ func forEach[P measure.Point](points []measure.Point, take func(P)) {
 	}
 }
 
+// isUnread reports whether the point lacks values that the device would have if it could be read, as while its worker is replaced or a
+// query fails. A device that is gone, released or in another network namespace has no such values.
+func (k *Keeper) isUnread(p measure.Point) bool {
+	d := k.devices[p.Key().Device]
+	if d == nil || !d.Present || d.Intended() {
+		return false
+	}
+	port, ok := p.(*measure.Port)
+	return !d.Open || ok && !port.Known
+}
+
+// knownFor is how long after the last answer a device or port counts as well. It is longer than it takes to report a worker that does
+// not run.
+const knownFor = 3 * time.Minute
+
+// isSettled reports whether it is known of the device or port that it is well or has a problem.
+func (k *Keeper) isSettled(at portKey) bool {
+	last, ok := k.lastSettled[at]
+	return ok && k.now.Sub(last) < knownFor
+}
+
+// settle records that the device or port is well or has a problem. A worker that does not run because nobody can open the device says
+// nothing about the device.
+func (k *Keeper) settle(at portKey, f *finding) {
+	if d := k.devices[at.device]; f.alert.ID == "worker-down" && d != nil && cannotBeOpened(d.Reason) {
+		return
+	}
+	k.lastSettled[at] = k.now
+}
+
+// cannotBeOpened reports whether the reason is that neither the plugin nor, as far as it knows, anybody else can open the device.
+func cannotBeOpened(r status.Reason) bool {
+	return r == status.ReasonRecovering || r == status.ReasonStuck
+}
+
+// forgetSettled makes the Keeper judge a device and its ports as after a start.
+func (k *Keeper) forgetSettled(device string) {
+	for at := range k.lastSettled {
+		if at.device == device {
+			delete(k.lastSettled, at)
+		}
+	}
+}
+
 // reportFindings adds the findings about a series to the problems. A critical finding that has not lasted long enough
-// yet is pending if the device or port has never been well since the plugin started.
+// yet is pending if the device or port is not settled.
 func (k *Keeper) reportFindings(of measure.Key, found []finding) {
 	at := portKey{of.Device, of.Port}
 	for _, f := range found {
@@ -121,9 +167,9 @@ func (k *Keeper) reportFindings(of measure.Key, found []finding) {
 			k.status.Problems = append(k.status.Problems, Problem{
 				ID: f.alert.ID, Severity: severity, Device: of.Device, Port: of.Port, Of: f.subject, Since: f.since, Text: f.text,
 			})
-			k.lastSettled[at] = k.now
-		case severity == alerts.Critical && k.lastSettled[at].IsZero():
-			k.status.Pending = append(k.status.Pending, Pending{Device: of.Device, Port: of.Port, Text: f.text})
+			k.settle(at, &f)
+		case severity == alerts.Critical && !k.isSettled(at):
+			k.addPending(at, f.text)
 		}
 	}
 }
@@ -143,13 +189,25 @@ func (k *Keeper) addDevice(p *measure.Device) {
 		d.AwaySince = p.At.Add(-time.Duration(p.OtherNetnsNS)).Round(0)
 	}
 	k.status.Devices = append(k.status.Devices, d)
+	k.devices[p.Device] = p
 	at := portKey{device: p.Device}
 	switch {
 	case p.Open:
 		k.lastSettled[at] = k.now
-	case p.Present && p.Opens == 0 && !p.Intended() && k.lastSettled[at].IsZero():
-		k.status.Pending = append(k.status.Pending, Pending{Device: p.Device, Text: "the device has not been opened yet"})
+	case p.Reason == status.ReasonReleased:
+		k.forgetSettled(p.Device)
+		k.addPending(at, "the device is released")
+	case !p.Present || p.Intended():
+	case cannotBeOpened(p.Reason):
+		k.forgetSettled(p.Device)
+		k.addPending(at, "the device cannot be opened")
+	case !k.isSettled(at):
+		k.addPending(at, "the device is not open")
 	}
+}
+
+func (k *Keeper) addPending(at portKey, text string) {
+	k.status.Pending = append(k.status.Pending, Pending{Device: at.device, Port: at.port, Text: text})
 }
 
 func (k *Keeper) addPort(p *measure.Port) {
@@ -181,8 +239,8 @@ func (k *Keeper) addPort(p *measure.Port) {
 		return
 	}
 	d.Ports = append(d.Ports, v)
-	if d.Open && !p.Known && !p.Restricted && !p.Expected && !k.management[at] && k.lastSettled[at].IsZero() {
-		k.status.Pending = append(k.status.Pending, Pending{Device: p.Device, Port: p.Port, Text: "the port has not answered a query yet"})
+	if d.Open && !p.Known && !p.Restricted && !p.Expected && !k.management[at] && !k.isSettled(at) {
+		k.addPending(at, "the port does not answer queries")
 	}
 }
 

@@ -36,8 +36,8 @@ type Status struct {
 	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
 	MemorySince      time.Time `json:"memory_since,omitzero"` // start of the plugin's memory; zero: the memory survives restarts
 	Problems         []Problem `json:"problems"`              // the most severe ones first
-	// Pending lists what is not known: after a start a device that has not been opened, or a condition that has not held
-	// long enough to be a problem; and what another plugin would report that is running and silent.
+	// Pending lists what is not known: a device that is released or not open, a port that does not answer, after a start a
+	// condition that has not held long enough to be a problem, and what another plugin would report that is running and silent.
 	Pending []Pending `json:"pending,omitempty"`
 }
 
