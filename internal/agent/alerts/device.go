@@ -18,7 +18,8 @@ func deviceAlerts() []Alert {
 				"nevertheless. A device that is released for maintenance (`rdma-events release`) or was unwatchable. A soft device (rxe, siw) that " +
 				"was deleted, unless it is listed in expect or in a section expected. A device that a pod has borrowed: it is present, with reason " +
 				"other_netns.",
-			Clears: "When the device is back. If it was removed for good, run `rdma-events forget mlx5_1` and remove it from the configuration.",
+			Clears: "When the device is back. If it was removed for good, run `rdma-events forget mlx5_1` and remove it from the configuration. A " +
+				"virtual or scalable function that is not in the configuration is forgotten after an hour.",
 			FirstSteps: []string{
 				"`rdma link`, `lspci -nn`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",
 				"A virtual function may have been removed by the administrator or by the software that manages virtual functions.",

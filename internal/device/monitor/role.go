@@ -67,7 +67,7 @@ func decideRoles(devices []*Device, t *moment) {
 		known = known && (d.opens > 0 || !d.present || d.released || d.reason == status.ReasonUnwatchable)
 		for _, p := range d.ports {
 			waiting = waiting || p.role.isPending()
-			fastest = max(fastest, p.attr.RateGbps, p.bestGbps)
+			fastest = max(fastest, d.usualRate(p))
 		}
 		d.mu.Unlock()
 	}
@@ -78,9 +78,17 @@ func decideRoles(devices []*Device, t *moment) {
 		d.mu.Lock()
 		for _, p := range d.ports {
 			if p.role.isPending() {
-				p.role.decide(fastest > max(p.attr.RateGbps, p.bestGbps), known, t.mono)
+				p.role.decide(fastest > d.usualRate(p), known, t.mono)
 			}
 		}
 		d.mu.Unlock()
 	}
+}
+
+// usualRate returns the highest rate in Gbit/s that the port is known to have: a port that is slower since the host started is no port
+// for management. The caller holds d.mu.
+func (d *Device) usualRate(p *port) float64 {
+	remembered, _ := d.cfg.Memory.Port(d.name, p.port)
+	configured, _ := d.cfg.Configured(d.name, p.port)
+	return max(p.attr.RateGbps, p.bestGbps, remembered, configured)
 }

@@ -2,9 +2,11 @@ package monitor
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/device/memory"
 	"rdma_events/internal/device/verbs"
 	"rdma_events/internal/telemetry/measure"
 )
@@ -115,4 +117,26 @@ func TestRoleIsDecidedWithoutADeviceThatIsNeverOpened(t *testing.T) {
 	requireRoles(t, h, map[string]string{})
 	h.runUntil(h.sup("mlx5_0", 0), sec+int64(roleLimit))
 	requireRoles(t, h, map[string]string{"mlx5_0": ""})
+}
+
+// After a boot one of eight equal ports trains at half of its rate: it is not a port for management, whose problems would be warnings.
+func TestPortThatIsSlowerThanItWasIsNotForManagement(t *testing.T) {
+	for name, known := range map[string]func(*Config){
+		"remembered": func(c *Config) { c.Memory.RememberPort("mlx5_0", 1, 400) },
+		"configured": func(c *Config) {
+			c.Configured = func(device string, _ int) (float64, bool) { return 400, device == "mlx5_0" }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := startMonitor(t, func(c *Config) {
+				c.Memory = memory.New(time.Now)
+				c.CarriesDefaultRoute = func(netdev string) bool { return netdev == "eth0" }
+				known(c)
+			})
+			h.reportFound(foundDevice("mlx5_0", 0), foundDevice("mlx5_1", 1))
+			h.opensOn("mlx5_0", "eth0", 200)
+			h.opensOn("mlx5_1", "eth1", 400)
+			requireRoles(t, h, map[string]string{"mlx5_0": "", "mlx5_1": ""})
+		})
+	}
 }
