@@ -45,6 +45,8 @@ func Places() []Place {
 		{Command: "make preview", NotRun: "no test looks at pictures"},
 		{Command: "make package", NotRun: "make release runs it, and tries the packages"},
 		{Command: "make try-packages", NotRun: release},
+		{Command: "make try-packages try-image", NotRun: release},
+		{Command: "make test-slow", Where: "scripts/test-push.sh", Says: "make test-slow"},
 		{Command: "make release", NotRun: release},
 		{Command: "make release KEY=~/.ssh/id_ed25519", NotRun: release},
 		{Command: "go install", Where: "packaging/goinstall_test.go", Says: "func TestProgramsAreInstalledByGoFromAProxy("},
