@@ -67,17 +67,23 @@ const loss = `(SELECT sum("there") AS "there", sum("back") AS "back", sum("sent"
 	WHERE TIMES GROUP BY "own_group", "peer_group") WHERE "sent" > 0 AND TIMES`
 
 var (
-	timesInQuery  = regexp.MustCompile(`time >= \d+ms and time <= \d+ms`)
+	// The second form is that of panels with a time of their own.
+	timesInQuery  = regexp.MustCompile(`(time >= \d+ms and time <= \d+ms|time > \d+ms - \w+ AND time <= \d+ms)`)
 	filterInQuery = regexp.MustCompile(timesInQuery.String() + `( AND "\w+" =~ /[^/]*/)*`)
 	recentInQuery = regexp.MustCompile(`time > \d+ms - \w+`)
 )
+
+// recentIn returns the condition of a query for recent points, apart from the one for its times.
+func recentIn(query string) string {
+	return recentInQuery.FindString(timesInQuery.ReplaceAllString(query, ""))
+}
 
 // plainForm returns a function that puts the conditions of a query into another one.
 func plainForm(template string) func(query string) string {
 	template = strings.ReplaceAll(strings.Join(strings.Fields(template), " "), "LOSS", loss)
 	return func(query string) string {
 		return strings.NewReplacer(
-			"FILTER", filterInQuery.FindString(query), "TIMES", timesInQuery.FindString(query), "RECENT", recentInQuery.FindString(query),
+			"FILTER", filterInQuery.FindString(query), "TIMES", timesInQuery.FindString(query), "RECENT", recentIn(query),
 			"DEVICE", `"site", "rack", "rail", "host", "instance", "device"`,
 		).Replace(template)
 	}
