@@ -98,7 +98,7 @@ func TestKilledWriterLosesNothingThatWasSynced(t *testing.T) {
 		}
 		require.LessOrEqual(t, sizeOf(t, dir), int64(MinSizeMiB<<20))
 
-		r, err := Open(withCloseTime(newConfig(dir)))
+		r, err := Open(newConfig(dir))
 		require.NoError(t, err)
 		require.NoError(t, closeNow(r))
 		records, skipped = readRecords(t, dir, Filter{})

@@ -36,12 +36,13 @@ func newConfig(dir string) Config {
 	return Config{
 		Directory: dir, SizeMiB: MinSizeMiB, BootID: "5e0b8c1e-0c57-4a2d-8a3c-000000000001", Host: "node7",
 		Clock: fakeClocks, Log: slog.New(slog.DiscardHandler),
+		CloseTime: 10 * time.Second, // enough on a busy disk
 	}
 }
 
-// withCloseTime gives a recorder enough time to close on a busy disk.
-func withCloseTime(c Config) Config {
-	c.CloseTime = 10 * time.Second
+// withoutCloseTime gives a recorder the default time to close. Only simulated time is that exact.
+func withoutCloseTime(c Config) Config {
+	c.CloseTime = 0
 	return c
 }
 

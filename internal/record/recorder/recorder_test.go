@@ -366,7 +366,7 @@ func TestOpenChecksTheConfigurationAndLeavesTheDiskAlone(t *testing.T) {
 		require.ErrorContains(t, err, "is not between 8 and 1024")
 	}
 	c.SizeMiB = 0
-	r, err := Open(withCloseTime(c))
+	r, err := Open(c)
 	require.NoError(t, err)
 	require.NoDirExists(t, c.Directory)
 	require.NoError(t, closeNow(r))
