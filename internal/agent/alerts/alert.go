@@ -36,8 +36,8 @@ type Alert struct {
 	// Age is the field that says for how long the condition has held when it is first evaluated as true. If it is "", the condition
 	// holds since that evaluation.
 	Age string
-	// Successive is set if the series describes one of several things, such as the thread that has hung for longest. When that thread
-	// ends and another one is described, the problem has the beginning of the other one.
+	// Successive is set if the series describes one thing after another, such as the thread that has hung the longest. When that thread
+	// ends and the series goes on with the next one, the problem's beginning becomes that of the next one.
 	Successive bool
 
 	// Text is the text of the problem in `rdma-events status`. {name} stands for the value of a field or tag, and

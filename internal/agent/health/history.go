@@ -56,7 +56,7 @@ func (k *Keeper) History() []AlertHistory {
 // Restore makes a new Keeper continue with the History of the previous plugin on this host. If a condition held then and holds when it is
 // first evaluated, the Keeper assumes that it held in between.
 func (k *Keeper) Restore(all []AlertHistory, now time.Time) {
-	k.judge.settled = now.Add(settleTime)
+	k.judge.restoredUntil = now.Add(settleTime)
 	for _, h := range all {
 		a := k.judge.findAlert(h.Alert, h.Series.Measurement)
 		if a == nil {

@@ -17,7 +17,7 @@ type judge struct {
 	states        map[alertKey]*alertState
 	now           time.Time // time of the judgement
 	sampled       time.Time // time of the last interval
-	settled       time.Time // when a restored condition that is still unknown no longer counts
+	restoredUntil time.Time // when a restored condition that is still unknown no longer counts
 	instant       bool      // the past is unknown: a condition need not last
 }
 
@@ -32,10 +32,10 @@ type alertState struct {
 	counters  []counter // one for each counter of the condition, in the same order
 	heldSince time.Time // first interval in which the condition held; zero: it does not hold
 	began     time.Time // when the condition began to hold, at or before heldSince
-	held      time.Time // when the condition was last known to hold
+	lastHeld  time.Time // when the condition was last known to hold
 	lastSeen  time.Time // last interval with a point of the series
 	restored  bool      // heldSince is from the previous plugin, and this one has not found the condition to hold yet
-	text, of  string    // of the last finding
+	text, of  string    // text and subject of the last finding
 }
 
 // clockStep is the smallest change that counts as a set clock. Smaller ones are inaccuracies: time.Now reads the wall clock and the
@@ -75,8 +75,8 @@ func (j *judge) acrossSeriesAlert(id string) *alerts.Alert {
 	panic("the table has no alert " + id + " about several series")
 }
 
-// judgePoint returns the alerts whose condition the point meets. unread tells that a field which the point lacks may come back: a
-// condition that held before then goes on until the field says otherwise.
+// judgePoint returns the alerts whose condition the point meets. unread says that fields may be missing only because
+// the device cannot be read at present (isUnread): a condition that held before goes on until they say otherwise.
 func (j *judge) judgePoint(p measure.Point, unread bool) []finding {
 	all := j.byMeasurement[p.Key().Measurement]
 	if len(all) == 0 {
@@ -106,7 +106,7 @@ func (j *judge) judgeLine(a *alerts.Alert, p measure.Point, line *measure.Line, 
 	case r.lacksField && j.isUnconfirmed(s):
 		return finding{}, false
 	case r.lacksField && unread && !s.heldSince.IsZero() && !s.restored:
-		return j.newFinding(a, s, s.began, s.held, s.text, s.of), true
+		return j.newFinding(a, s, s.began, s.lastHeld, s.text, s.of), true
 	default:
 		s.clearHeld()
 		return finding{}, false
@@ -150,7 +150,7 @@ func (j *judge) newFinding(a *alerts.Alert, s *alertState, began, until time.Tim
 	} else if a.Successive {
 		s.began = began
 	}
-	s.held, s.text, s.of, s.restored = until, text, of, false
+	s.lastHeld, s.text, s.of, s.restored = until, text, of, false
 	return finding{alert: a, since: j.clockTime(s.began), text: text, subject: of, lasted: j.instant || until.Sub(s.heldSince) >= a.Hold}
 }
 
@@ -167,7 +167,7 @@ func (j *judge) clockTime(t time.Time) time.Time {
 func (s *alertState) clearHeld() { s.heldSince, s.began, s.restored = time.Time{}, time.Time{}, false }
 
 // isUnconfirmed reports whether the condition held when the previous plugin ended, and may still hold as far as this one knows.
-func (j *judge) isUnconfirmed(s *alertState) bool { return s.restored && j.now.Before(j.settled) }
+func (j *judge) isUnconfirmed(s *alertState) bool { return s.restored && j.now.Before(j.restoredUntil) }
 
 // endInterval ends an interval. A condition about a series without a point in this interval no longer holds. The state
 // of a series is dropped once the series has been absent for longer than its alert looks back.

@@ -109,8 +109,8 @@ func forEach[P measure.Point](points []measure.Point, take func(P)) {
 	}
 }
 
-// isUnread reports whether the point lacks values that the device would have if it could be read, as while its worker is replaced or a
-// query fails. A device that is gone, released or in another network namespace has no such values.
+// isUnread reports whether values are missing from the point only because the device cannot be read at present: its worker is being
+// replaced, or a query failed. Of a device that is gone, released or in another network namespace nothing is missing.
 func (k *Keeper) isUnread(p measure.Point) bool {
 	d := k.devices[p.Key().Device]
 	if d == nil || !d.Present || d.Intended() {
@@ -120,26 +120,26 @@ func (k *Keeper) isUnread(p measure.Point) bool {
 	return !d.Open || ok && !port.Known
 }
 
-// knownFor is how long after the last answer a device or port counts as well. It is longer than it takes to report a worker that does
-// not run.
+// knownFor is how long the state of a device or port counts as known after its last answer. It is longer than worker-down has to last
+// before it is a problem.
 const knownFor = 3 * time.Minute
 
-// isSettled reports whether it is known of the device or port that it is well or has a problem.
+// isSettled reports whether the state of the device or port is known, be it well or a problem.
 func (k *Keeper) isSettled(at portKey) bool {
 	last, ok := k.lastSettled[at]
 	return ok && k.now.Sub(last) < knownFor
 }
 
-// settle records that the device or port is well or has a problem. A worker that does not run because nobody can open the device says
-// nothing about the device.
-func (k *Keeper) settle(at portKey, f *finding) {
+// markSettled records that a problem of the device or port is known. worker-down does not count if the device may be closed to every
+// program: then the problem may be the device itself.
+func (k *Keeper) markSettled(at portKey, f *finding) {
 	if d := k.devices[at.device]; f.alert.ID == "worker-down" && d != nil && cannotBeOpened(d.Reason) {
 		return
 	}
 	k.lastSettled[at] = k.now
 }
 
-// cannotBeOpened reports whether the reason is that neither the plugin nor, as far as it knows, anybody else can open the device.
+// cannotBeOpened reports whether a device that is closed for this reason may be closed to every program.
 func cannotBeOpened(r status.Reason) bool {
 	return r == status.ReasonRecovering || r == status.ReasonStuck
 }
@@ -154,7 +154,7 @@ func (k *Keeper) forgetSettled(device string) {
 }
 
 // reportFindings adds the findings about a series to the problems. A critical finding that has not lasted long enough
-// yet is pending if the device or port is not settled.
+// is pending unless the device or port is settled.
 func (k *Keeper) reportFindings(of measure.Key, found []finding) {
 	at := portKey{of.Device, of.Port}
 	for _, f := range found {
@@ -167,7 +167,7 @@ func (k *Keeper) reportFindings(of measure.Key, found []finding) {
 			k.status.Problems = append(k.status.Problems, Problem{
 				ID: f.alert.ID, Severity: severity, Device: of.Device, Port: of.Port, Of: f.subject, Since: f.since, Text: f.text,
 			})
-			k.settle(at, &f)
+			k.markSettled(at, &f)
 		case severity == alerts.Critical && !k.isSettled(at):
 			k.addPending(at, f.text)
 		}

@@ -29,7 +29,7 @@ type writingProcess struct {
 	// StartTicks is the start time of the process, in clock ticks since the boot (field 22 of /proc/PID/stat, proc(5)). A
 	// later process with the same PID has another value.
 	StartTicks uint64 `json:"started_ticks"`
-	// BootID is clock.BootID; "": an older version wrote the file.
+	// BootID is the result of clock.BootID. It is "" if an older version wrote the file.
 	BootID string `json:"boot_id"`
 	// Ended is set in the last status that the process wrote before it ended.
 	Ended bool `json:"ended,omitempty"`

@@ -85,8 +85,8 @@ func decideRoles(devices []*Device, t *moment) {
 	}
 }
 
-// usualRate returns the highest rate in Gbit/s that the port is known to have: a port that is slower since the host started is no port
-// for management. The caller holds d.mu.
+// usualRate returns the highest rate in Gbit/s that the port is known to have had or should have, so that a port that has trained at a
+// lower rate does not count as one for management. The caller holds d.mu.
 func (d *Device) usualRate(p *port) float64 {
 	remembered, _ := d.cfg.Memory.Port(d.name, p.port)
 	configured, _ := d.cfg.Configured(d.name, p.port)

@@ -183,7 +183,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := newDisk()
 			dir := newDir(t)
-			r := startRecorder(t, withoutCloseTime(newConfig(dir)), disk.wrap)
+			r := startRecorder(t, withDefaultCloseTime(newConfig(dir)), disk.wrap)
 			disk.block()
 			addNumbers(r.Recorder, 0, 1)
 			synctest.Wait()
@@ -206,7 +206,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 			disk := newDisk()
 			disk.block()
 			dir := newDir(t)
-			r := startRecorder(t, withoutCloseTime(newConfig(dir)), disk.wrap)
+			r := startRecorder(t, withDefaultCloseTime(newConfig(dir)), disk.wrap)
 			addNumbers(r.Recorder, 0, 3)
 			began := time.Now()
 			require.EqualError(t, r.stop(), "close recorder in "+dir+": the disk did not answer within 200ms")
@@ -221,7 +221,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			disk := newDisk()
 			dir := newDir(t)
-			r := startRecorder(t, withoutCloseTime(newConfig(dir)), disk.wrap)
+			r := startRecorder(t, withDefaultCloseTime(newConfig(dir)), disk.wrap)
 			disk.fail(0, syscall.ENOSPC)
 			addNumbers(r.Recorder, 0, 10)
 			require.EqualError(t, r.stop(), "close recorder in "+dir+": 10 records are lost: write segment: no space left on device")
@@ -231,7 +231,7 @@ func TestRunEndsInTimeWhateverTheDiskDoes(t *testing.T) {
 	t.Run("it is slow", func(t *testing.T) {
 		dir := newDir(t)
 		synctest.Test(t, func(t *testing.T) {
-			r := startRecorder(t, withoutCloseTime(newConfig(dir)), func(f file) file { return slowFile{f} })
+			r := startRecorder(t, withDefaultCloseTime(newConfig(dir)), func(f file) file { return slowFile{f} })
 			for range 1000 {
 				r.Add(Entry{Kind: "large", Data: map[string]string{"x": strings.Repeat("y", 2*chunk)}})
 			}

@@ -40,8 +40,8 @@ func newConfig(dir string) Config {
 	}
 }
 
-// withoutCloseTime gives a recorder the default time to close. Only simulated time is that exact.
-func withoutCloseTime(c Config) Config {
+// withDefaultCloseTime gives a recorder the default time to close, for tests in simulated time.
+func withDefaultCloseTime(c Config) Config {
 	c.CloseTime = 0
 	return c
 }

@@ -61,8 +61,8 @@ func ownStatusDir(t *testing.T) {
 	})
 }
 
-// A device that has failed is still a problem after a restart of Telegraf, with the time of the failure, also when the clock is set
-// after that.
+// A device that has failed is still a problem after a restart of Telegraf, and the problem began when the device failed. If the clock is
+// set afterwards, the beginning moves with it.
 func TestFatalErrorIsAProblemAfterARestart(t *testing.T) {
 	runUnprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
 		ownStatusDir(t)
