@@ -191,8 +191,11 @@ func (f *Facts) wentDown() bool {
 // wasSetDown reports whether the port went down and its network device was set down.
 func (f *Facts) wasSetDown() bool { return f.wentDown() && f.recentNetDev().AdminUp == No }
 
-// isSteady reports whether the port's state is known and did not change.
-func (f *Facts) isSteady() bool { return f.After != verbs.PortNop && f.Before == f.After }
+// isSteady reports whether the port's state is known and did not change. A port_err says that it changed, even if no
+// change is known.
+func (f *Facts) isSteady() bool {
+	return f.After != verbs.PortNop && f.Before == f.After && f.Trigger != verbs.Trigger(verbs.EventPortErr.String())
+}
 
 // cameUp reports whether the port became active.
 func (f *Facts) cameUp() bool {

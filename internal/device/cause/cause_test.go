@@ -162,6 +162,8 @@ func TestCausesOfAddressesAndTheSubnetManager(t *testing.T) {
 		"after a lost event":          {changeFacts(steady, withTrigger("lost_event"), withGIDs(1, false, momentSoon)), ""},
 		"after a lost completion":     {changeFacts(steady, withTrigger("lost_completion"), withGIDs(11, true, momentSoon)), ""},
 		"after a stuck command":       {changeFacts(steadyIB, withTrigger("command"), withSMLIDs(1, 7, momentSoon)), ""},
+		"after a port_err":            {changeFacts(steady, withTrigger("port_err"), withGIDs(1, false, momentSoon)), ""},
+		"a port_err on InfiniBand":    {changeFacts(steadyIB, withTrigger("port_err"), withSMLIDs(1, 7, momentSoon)), ""},
 		"on a port that is down":      {changeFacts(steady, withStates(verbs.PortDown, verbs.PortDown), isDown, withGIDs(11, true, momentSoon)), MACChange},
 		"another subnet manager":      {changeFacts(steadyIB, withSMLIDs(1, 7, momentSoon)), SMChange},
 		"no subnet manager any more":  {changeFacts(steadyIB, withSMLIDs(1, 0, momentSoon)), SMChange},

@@ -53,6 +53,8 @@ func (w *trigger) matches(s *verbs.Snapshot) bool {
 	return w.at == s.At || w.why == verbs.TriggerCommand
 }
 
+func (w *trigger) isPortErr() bool { return w.why == verbs.Trigger(verbs.EventPortErr.String()) }
+
 // facts holds the triggers of a port and the facts by which they are judged. Each list of changes has the newest maxFacts.
 type facts struct {
 	waiting    []*trigger
@@ -258,7 +260,7 @@ func (d *Device) causeFacts(p *port, w *trigger, t *moment) cause.Facts {
 	f := cause.Facts{
 		Trigger: w.why, LinkLayer: p.attr.LinkLayer, Removed: since(d.removedAt), Fatal: since(d.fatalAt), Stuck: d.lastStuck(w.at),
 	}
-	f.Before, f.After = p.statesAround(w.at, t)
+	f.Before, f.After = p.statesAround(w, t)
 	if s := w.snap; s != nil && s.NetDev != nil {
 		f.NetDev = cause.NetDev{Moment: since(s.Mono), AdminUp: cause.FlagOf(s.NetDev.AdminUp)}
 		if s.NetDev.HasCarrier {
@@ -295,11 +297,18 @@ const simultaneous = 100 * time.Millisecond
 // statesAround returns the states of the port before and after a trigger. They are equal if the
 // trigger changed no state, and PortNop if the port's state is unknown. A change more than judgeDelay
 // after the trigger does not belong to it: a delayed batch may contain both.
-func (p *port) statesAround(at int64, t *moment) (before, after verbs.PortState) {
+//
+// A port_err belongs to a fall of the port, which a query may have found up to portstate.Patience
+// earlier. If the link had come up just before, that change belongs to another event.
+func (p *port) statesAround(w *trigger, t *moment) (before, after verbs.PortState) {
+	fell, earliest := w.isPortErr(), w.at-int64(simultaneous)
+	if fell {
+		earliest = w.at - int64(portstate.Patience)
+	}
 	for _, c := range p.facts.changes {
 		switch {
-		case c.At <= at-int64(simultaneous):
-		case c.At < at+judgeDelay:
+		case c.At <= earliest, fell && c.At <= w.at && c.To == verbs.PortActive:
+		case c.At < w.at+judgeDelay:
 			return c.From, c.To
 		default:
 			return c.From, c.From

@@ -175,6 +175,31 @@ func TestAFlapIsExplainedByItsFirstChange(t *testing.T) {
 	require.Equal(t, cause.NoCarrier, h.passJudgeDelay(sup)[0].Cause)
 }
 
+func TestLinkThatFallsSoonAfterItCameUpIsExplained(t *testing.T) {
+	for name, rise := range map[string]int64{"80 ms before": 2*sec - 80*ms, "1 ms before": 2*sec - ms} {
+		t.Run(name, func(t *testing.T) {
+			h, sup, _ := startWithOpenDevice(t, withEvidence)
+			h.mono.Store(2 * sec)
+			h.batch(sup, ethernetReading(0), eventItem(verbs.EventPortErr, 1, 1, sec, sec), eventItem(verbs.EventPortActive, 1, 1, rise, rise),
+				eventItem(verbs.EventPortErr, 1, 1, 2*sec, 2*sec), snapshotItem(netDev(countersSnapshot("port_err", 2*sec, 1, 1), true, false)))
+			require.Equal(t, cause.NoCarrier, h.passJudgeDelay(sup)[0].Cause)
+		})
+	}
+}
+
+func TestPortErrThatIsReadAfterAQueryFoundTheFallIsExplained(t *testing.T) {
+	h, sup, _ := startWithOpenDevice(t, withEvidence)
+	down := func(mono int64) verbs.Item {
+		it := ethernetReading(mono)
+		it.Reading.Attr.State = verbs.PortDown
+		return it
+	}
+	h.mono.Store(2 * sec)
+	h.batch(sup, ethernetReading(0), down(sec), down(sec+60*ms), eventItem(verbs.EventPortErr, 1, 1, sec+900*ms, sec+900*ms),
+		snapshotItem(netDev(countersSnapshot("port_err", sec+900*ms, 1, 1), true, false)))
+	require.Equal(t, cause.NoCarrier, h.passJudgeDelay(sup)[0].Cause)
+}
+
 func TestChangedAddressesAreACause(t *testing.T) {
 	host := gidAt(3, "::ffff:10.4.0.1")
 	before, after := gidAt(0, "fe80::200:ff:fe00:1"), gidAt(0, "fe80::200:ff:fe00:2")

@@ -102,14 +102,16 @@ func TestFatalErrorIsAProblemAfterARestart(t *testing.T) {
 	})
 }
 
-// unmerged is quiet without the limit of points a second: above it, the point of an interval merges with that of a later
-// change, and a status has no point of its own time.
-var unmerged = strings.Replace(quiet, "[[inputs.rdma_events]]", "[[inputs.rdma_events]]\n  max_event_points = 10000", 1)
+// unmerged returns a configuration with the highest limit of points a second. Above the limit a point merges with a later
+// one, and then has neither its own time nor fields in which the two differ.
+func unmerged(plugin string) string {
+	return strings.Replace(plugin, "[[inputs.rdma_events]]", "[[inputs.rdma_events]]\n  max_event_points = 10000", 1)
+}
 
 func TestStatusAgreesWithRDMALinkAndTheMetricsAlsoDuringFlaps(t *testing.T) {
 	runUnprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
 		ownStatusDir(t)
-		r := start(unmerged)
+		r := start(unmerged(quiet))
 		agrees := func(want string) {
 			t.Helper()
 			guest.Eventually(t, "a status that agrees with rdma link: "+want, 20*time.Second, func() bool {

@@ -32,7 +32,7 @@ func startTraced(t *testing.T) *rig.Telegraf {
 	t.Helper()
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
-	r := startAs(t, nil, withEvents, "250ms")
+	r := startAs(t, nil, unmerged(withEvents), "250ms")
 	awaitTraced(r)
 	return r
 }
