@@ -124,7 +124,7 @@ func (k *Keeper) isUnread(p measure.Point) bool {
 // before it is a problem.
 const knownFor = 3 * time.Minute
 
-// isSettled reports whether the state of the device or port is known, be it well or a problem.
+// isSettled reports whether it is known if the device or port is healthy or has a problem.
 func (k *Keeper) isSettled(at portKey) bool {
 	last, ok := k.lastSettled[at]
 	return ok && k.now.Sub(last) < knownFor
@@ -139,7 +139,7 @@ func (k *Keeper) markSettled(at portKey, f *finding) {
 	k.lastSettled[at] = k.now
 }
 
-// cannotBeOpened reports whether a device that is closed for this reason may be closed to every program.
+// cannotBeOpened reports whether this reason for not having a device open may keep every program from opening it.
 func cannotBeOpened(r status.Reason) bool {
 	return r == status.ReasonRecovering || r == status.ReasonStuck
 }

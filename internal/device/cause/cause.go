@@ -191,10 +191,10 @@ func (f *Facts) wentDown() bool {
 // wasSetDown reports whether the port went down and its network device was set down.
 func (f *Facts) wasSetDown() bool { return f.wentDown() && f.recentNetDev().AdminUp == No }
 
-// isSteady reports whether the port's state is known and did not change. A port_err says that it changed, even if no
-// change is known.
+// isSteady reports whether the port's state is known and did not change. A port_err announces a change,
+// so the port is not steady even if no reading has shown that change.
 func (f *Facts) isSteady() bool {
-	return f.After != verbs.PortNop && f.Before == f.After && f.Trigger != verbs.Trigger(verbs.EventPortErr.String())
+	return f.After != verbs.PortNop && f.Before == f.After && !f.Trigger.IsEvent(verbs.EventPortErr)
 }
 
 // cameUp reports whether the port became active.

@@ -53,8 +53,6 @@ func (w *trigger) matches(s *verbs.Snapshot) bool {
 	return w.at == s.At || w.why == verbs.TriggerCommand
 }
 
-func (w *trigger) isPortErr() bool { return w.why == verbs.Trigger(verbs.EventPortErr.String()) }
-
 // facts holds the triggers of a port and the facts by which they are judged. Each list of changes has the newest maxFacts.
 type facts struct {
 	waiting    []*trigger
@@ -217,7 +215,7 @@ func (d *Device) judgeTrigger(p *port, w *trigger, t *moment) {
 		Device: d.name, Port: p.port, Trigger: w.why, Cause: cause.Of(d.causeFacts(p, w, t)), Triggers: 1,
 		At: p.facts.stamp.next(wall, t.epoch),
 	}
-	if w.why == verbs.Trigger(verbs.EventDeviceFatal.String()) {
+	if w.why.IsEvent(verbs.EventDeviceFatal) {
 		e.Port = 0
 	}
 	s := w.snap
@@ -298,10 +296,11 @@ const simultaneous = 100 * time.Millisecond
 // trigger changed no state, and PortNop if the port's state is unknown. A change more than judgeDelay
 // after the trigger does not belong to it: a delayed batch may contain both.
 //
-// A port_err belongs to a fall of the port, which a query may have found up to portstate.Patience
-// earlier. If the link had come up just before, that change belongs to another event.
+// A port_err belongs to a change in which the port stopped being active. A query may have found that change
+// up to portstate.Patience before the event was read. If the port became active shortly before the event, that
+// change belongs to another event.
 func (p *port) statesAround(w *trigger, t *moment) (before, after verbs.PortState) {
-	fell, earliest := w.isPortErr(), w.at-int64(simultaneous)
+	fell, earliest := w.why.IsEvent(verbs.EventPortErr), w.at-int64(simultaneous)
 	if fell {
 		earliest = w.at - int64(portstate.Patience)
 	}

@@ -85,8 +85,8 @@ func decideRoles(devices []*Device, t *moment) {
 	}
 }
 
-// usualRate returns the highest rate in Gbit/s that the port is known to have had or should have, so that a port that has trained at a
-// lower rate does not count as one for management. The caller holds d.mu.
+// usualRate returns the highest rate in Gbit/s that the port has, had before, or is configured to have. A port whose link has trained at
+// a lower rate must not be taken for a management port. The caller holds d.mu.
 func (d *Device) usualRate(p *port) float64 {
 	remembered, _ := d.cfg.Memory.Port(d.name, p.port)
 	configured, _ := d.cfg.Configured(d.name, p.port)

@@ -19,6 +19,9 @@ const (
 	TriggerRemoved        Trigger = "removed"         // the device was removed
 )
 
+// IsEvent reports whether the snapshot was taken because of an event of type e.
+func (t Trigger) IsEvent(e EventType) bool { return t == Trigger(e.String()) }
+
 // CounterSource is the place where a counter is read.
 type CounterSource string
 

@@ -40,7 +40,7 @@ func newConfig(dir string) Config {
 	}
 }
 
-// withDefaultCloseTime gives a recorder the default time to close, for tests in simulated time.
+// withDefaultCloseTime resets CloseTime to its default, for tests that check when Close gives up on the disk.
 func withDefaultCloseTime(c Config) Config {
 	c.CloseTime = 0
 	return c

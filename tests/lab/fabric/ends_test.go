@@ -71,7 +71,7 @@ func TestADeviceGoesWhilePairsRun(t *testing.T) {
 		began := time.Now()
 		guest.DeleteLink(t, f.net.Device(host))
 		took = append(took, time.Since(began))
-		// Whether a pair is peer_port first depends on whether its silence is judged before the peer says that the device is gone.
+		// The verdict may be peer_port first, if the host notices the silence before the peer reports that its device is gone.
 		f.await("that the peer has no matching device", began, time.Minute, toHost(host), func(s said) bool {
 			return s.Text("reason") == "unsupported"
 		})

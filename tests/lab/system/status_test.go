@@ -102,8 +102,8 @@ func TestFatalErrorIsAProblemAfterARestart(t *testing.T) {
 	})
 }
 
-// unmerged returns a configuration with the highest limit of points a second. Above the limit a point merges with a later
-// one, and then has neither its own time nor fields in which the two differ.
+// unmerged returns the plugin's configuration with max_event_points at its maximum. Points above that limit are merged with
+// later points, and lose their own times and all fields whose values differ.
 func unmerged(plugin string) string {
 	return strings.Replace(plugin, "[[inputs.rdma_events]]", "[[inputs.rdma_events]]\n  max_event_points = 10000", 1)
 }
