@@ -3,7 +3,9 @@
 package packaged
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +28,7 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 	guest.AddRxe(t, device, "d0")
 	deb := os.Getenv("RDMA_EVENTS_DEB")
 	runCommand(t, "useradd", "--system", "telegraf")
-	runCommand(t, "dpkg", "-i", deb)
+	install(t, deb)
 	requireDoctorAgrees(t)
 
 	r := rig.Start(t, rig.Config{Directory: filepath.Dir(snippet), Prefix: asTelegraf(), Interval: "250ms"})
@@ -35,7 +37,7 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "ud_send").Int("successes") > 3
 	})
 
-	runCommand(t, "dpkg", "-i", newerPackage(t, deb))
+	install(t, newerPackage(t, deb))
 	replaceWorker(t, r)
 	awaitOpens(r, 2)
 	requireEvent(t, r, 3)
@@ -74,6 +76,17 @@ func awaitOpens(r *rig.Telegraf, n int64) {
 		d := rig.Last(p, "rdma_device", "device", device)
 		return d.Int("open") == 1 && d.Int("opens") == n
 	})
+}
+
+// install installs a package. It first switches off the index of manual pages, as the answer to
+// dpkg-reconfigure man-db would: man-db's trigger reads all manual pages of the host through 9p, which takes
+// the guest minutes if there are many.
+func install(t *testing.T, deb string) {
+	t.Helper()
+	if err := os.Remove("/var/lib/man-db/auto-update"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	runCommand(t, "dpkg", "-i", deb)
 }
 
 // newerPackage builds a package with a higher version and the same files.

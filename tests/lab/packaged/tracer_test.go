@@ -50,8 +50,8 @@ func TestTheTracersPackageServesTelegrafsUser(t *testing.T) {
 	if _, err := user.Lookup("telegraf"); err != nil {
 		runCommand(t, "useradd", "--system", "telegraf")
 	}
-	runCommand(t, "dpkg", "-i", os.Getenv("RDMA_EVENTS_DEB"))
-	runCommand(t, "dpkg", "-i", os.Getenv("RDMA_EVENTS_TRACER_DEB"))
+	install(t, os.Getenv("RDMA_EVENTS_DEB"))
+	install(t, os.Getenv("RDMA_EVENTS_TRACER_DEB"))
 	t.Cleanup(func() { purgePackages(t) })
 	requireCapabilities(t, "cap_perfmon,cap_bpf=ep")
 
