@@ -124,7 +124,7 @@ func (k *Keeper) isUnread(p measure.Point) bool {
 // before it is a problem.
 const knownFor = 3 * time.Minute
 
-// isSettled reports whether it is known if the device or port is healthy or has a problem.
+// isSettled reports whether the health of the device or port is known.
 func (k *Keeper) isSettled(at portKey) bool {
 	last, ok := k.lastSettled[at]
 	return ok && k.now.Sub(last) < knownFor
@@ -139,7 +139,7 @@ func (k *Keeper) markSettled(at portKey, f *finding) {
 	k.lastSettled[at] = k.now
 }
 
-// cannotBeOpened reports whether this reason for not having a device open may keep every program from opening it.
+// cannotBeOpened reports whether a device that the plugin could not open for this reason may be closed to all other programs too.
 func cannotBeOpened(r status.Reason) bool {
 	return r == status.ReasonRecovering || r == status.ReasonStuck
 }

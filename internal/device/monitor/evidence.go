@@ -296,17 +296,17 @@ const simultaneous = 100 * time.Millisecond
 // trigger changed no state, and PortNop if the port's state is unknown. A change more than judgeDelay
 // after the trigger does not belong to it: a delayed batch may contain both.
 //
-// A port_err belongs to a change in which the port stopped being active. A query may have found that change
-// up to portstate.Patience before the event was read. If the port became active shortly before the event, that
-// change belongs to another event.
+// A port_err means that the port stopped being active. A query may have found that change up to
+// portstate.Patience before the worker read the event. If the port became active shortly before, a different
+// event reported that change.
 func (p *port) statesAround(w *trigger, t *moment) (before, after verbs.PortState) {
-	fell, earliest := w.why.IsEvent(verbs.EventPortErr), w.at-int64(simultaneous)
-	if fell {
+	isPortErr, earliest := w.why.IsEvent(verbs.EventPortErr), w.at-int64(simultaneous)
+	if isPortErr {
 		earliest = w.at - int64(portstate.Patience)
 	}
 	for _, c := range p.facts.changes {
 		switch {
-		case c.At <= earliest, fell && c.At <= w.at && c.To == verbs.PortActive:
+		case c.At <= earliest, isPortErr && c.At <= w.at && c.To == verbs.PortActive:
 		case c.At < w.at+judgeDelay:
 			return c.From, c.To
 		default:

@@ -19,7 +19,7 @@ const (
 	TriggerRemoved        Trigger = "removed"         // the device was removed
 )
 
-// IsEvent reports whether the snapshot was taken because of an event of type e.
+// IsEvent reports whether an asynchronous event of type e triggered the snapshot.
 func (t Trigger) IsEvent(e EventType) bool { return t == Trigger(e.String()) }
 
 // CounterSource is the place where a counter is read.

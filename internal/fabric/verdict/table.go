@@ -194,9 +194,9 @@ var reasonRows = []ReasonRow{
 	},
 	{
 		Reason: ReasonUnsupported, Blames: BlameNobody, Severity: 1, Colour: "grey",
-		Text: "the peer has no matching device, or has it no longer, or its port has another link layer",
-		Do: "if the pair was connected before, check the peer: its device was removed; otherwise nothing, if the hosts " +
-			"differ on purpose, or limit fabric.devices to devices that all hosts have",
+		Text: "the peer has no matching device, its device was removed, or its port has another link layer",
+		Do: "if the pair was connected before, find out why the peer's device was removed; if it never was, do nothing if the " +
+			"hosts differ on purpose, or limit fabric.devices to devices that all hosts have",
 	},
 }
 

@@ -71,7 +71,7 @@ func TestADeviceGoesWhilePairsRun(t *testing.T) {
 		began := time.Now()
 		guest.DeleteLink(t, f.net.Device(host))
 		took = append(took, time.Since(began))
-		// The verdict may be peer_port first, if the host notices the silence before the peer reports that its device is gone.
+		// The host may report peer_port first, if its echoes fail before the peer reports that the device is gone.
 		f.await("that the peer has no matching device", began, time.Minute, toHost(host), func(s said) bool {
 			return s.Text("reason") == "unsupported"
 		})

@@ -28,7 +28,7 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 	guest.AddRxe(t, device, "d0")
 	deb := os.Getenv("RDMA_EVENTS_DEB")
 	runCommand(t, "useradd", "--system", "telegraf")
-	install(t, deb)
+	installPackage(t, deb)
 	requireDoctorAgrees(t)
 
 	r := rig.Start(t, rig.Config{Directory: filepath.Dir(snippet), Prefix: asTelegraf(), Interval: "250ms"})
@@ -37,7 +37,7 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "ud_send").Int("successes") > 3
 	})
 
-	install(t, newerPackage(t, deb))
+	installPackage(t, newerPackage(t, deb))
 	replaceWorker(t, r)
 	awaitOpens(r, 2)
 	requireEvent(t, r, 3)
@@ -78,10 +78,10 @@ func awaitOpens(r *rig.Telegraf, n int64) {
 	})
 }
 
-// install installs a package. It first switches off the index of manual pages, as the answer to
-// dpkg-reconfigure man-db would: man-db's trigger reads all manual pages of the host through 9p, which takes
-// the guest minutes if there are many.
-func install(t *testing.T, deb string) {
+// installPackage installs the file deb with dpkg. It first disables man-db's trigger, as dpkg-reconfigure man-db
+// can: the trigger would index the manual pages of the host, which the guest reads through 9p. If there are
+// thousands of pages, each run of dpkg would take minutes.
+func installPackage(t *testing.T, deb string) {
 	t.Helper()
 	if err := os.Remove("/var/lib/man-db/auto-update"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)

@@ -50,8 +50,8 @@ func TestTheTracersPackageServesTelegrafsUser(t *testing.T) {
 	if _, err := user.Lookup("telegraf"); err != nil {
 		runCommand(t, "useradd", "--system", "telegraf")
 	}
-	install(t, os.Getenv("RDMA_EVENTS_DEB"))
-	install(t, os.Getenv("RDMA_EVENTS_TRACER_DEB"))
+	installPackage(t, os.Getenv("RDMA_EVENTS_DEB"))
+	installPackage(t, os.Getenv("RDMA_EVENTS_TRACER_DEB"))
 	t.Cleanup(func() { purgePackages(t) })
 	requireCapabilities(t, "cap_perfmon,cap_bpf=ep")
 

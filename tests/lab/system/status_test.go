@@ -102,8 +102,8 @@ func TestFatalErrorIsAProblemAfterARestart(t *testing.T) {
 	})
 }
 
-// unmerged returns the plugin's configuration with max_event_points at its maximum. Points above that limit are merged with
-// later points, and lose their own times and all fields whose values differ.
+// unmerged raises max_event_points in the plugin's configuration to its maximum. The plugin merges points above that limit,
+// and a merged point lacks the time and the process of each event.
 func unmerged(plugin string) string {
 	return strings.Replace(plugin, "[[inputs.rdma_events]]", "[[inputs.rdma_events]]\n  max_event_points = 10000", 1)
 }
